@@ -1,0 +1,363 @@
+//! What loops do to buffers: which elements are written, and which loops may run in any order.
+//!
+//! The elements a statement touches in one buffer are a box: an interval `[lo, hi)` of dims for each
+//! axis. A single access is a box of extent 1. Going out through a loop over `v`, an interval that
+//! moves by `k` with each step and is `k` wide tiles `[lo at the first v, lo at the end)`; this covers
+//! plain indices (`i`: 1 wide, moves by 1) and tiles (`8*io + ii`) alike.
+
+use std::collections::BTreeMap;
+
+use ir::ast::PrimDef;
+use ir::diag::Diagnostic;
+use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
+use shape::{Expr as Dim, Facts, Pred, Sym};
+
+use crate::{Checker, Maybe};
+
+/// From, and one past the end.
+type Interval = (Dim, Dim);
+
+/// An interval of each axis; none: somewhere on it.
+type Region = Vec<Option<Interval>>;
+
+/// The region of one element.
+fn point(prim: &Prim, index: &[Scalar]) -> Region {
+    index.iter().map(|i| prim.as_dim(i).map(|d| (d.clone(), d + Dim::int(1)))).collect()
+}
+
+/// What is known inside a loop.
+fn enter(prim: &Prim, facts: &Facts, var: VarId, lo: &Scalar, hi: &Scalar) -> Facts {
+    let mut facts = facts.clone();
+    let v = Dim::sym(prim.var(var).name);
+    if let Some(lo) = prim.as_dim(lo) {
+        facts.assume(Pred::Le(lo, v.clone()));
+    }
+    if let Some(hi) = prim.as_dim(hi) {
+        facts.assume(Pred::Lt(v, hi));
+    }
+    facts
+}
+
+/// How far an interval moves when `v` grows by one; none where it moves unevenly.
+fn stride(interval: &Interval, v: Sym) -> Option<Dim> {
+    let next = |d: &Dim| d.subst(&|s| (s == v).then(|| Dim::sym(v) + Dim::int(1)));
+    let (a, b) = (&next(&interval.0) - &interval.0, &next(&interval.1) - &interval.1);
+    (a == b && !a.syms().into_iter().any(|s| s == v)).then_some(a)
+}
+
+fn mentions(interval: &Interval, v: Sym) -> bool {
+    [&interval.0, &interval.1].into_iter().any(|d| d.syms().into_iter().any(|s| s == v))
+}
+
+/// The union over `v` in `lo..hi`, where the steps tile; none where they do not.
+fn sweep(region: Region, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<Region> {
+    let moving: Vec<usize> =
+        (0..region.len()).filter(|&a| region[a].as_ref().is_some_and(|i| mentions(i, v))).collect();
+    match moving.as_slice() {
+        // The same elements each time: written if there is a time.
+        [] => facts.prove(&Pred::Lt(lo.clone(), hi.clone())).is_proved().then_some(region),
+        [axis] => {
+            let interval = region[*axis].as_ref()?;
+            let k = stride(interval, v)?;
+            let width = &interval.1 - &interval.0;
+            if width != k || !facts.prove(&Pred::Lt(Dim::int(0), k)).is_proved() {
+                return None;
+            }
+            let at = |value: &Dim| interval.0.subst(&|s| (s == v).then(|| value.clone()));
+            let swept = (at(lo), at(hi));
+            let mut region = region.clone();
+            region[*axis] = Some(swept);
+            Some(region)
+        }
+        _ => None,
+    }
+}
+
+/// The regions of `buf` that statements are sure to write.
+fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts) -> Vec<Region> {
+    let mut out = Vec::new();
+    for s in stmts {
+        match s {
+            Stmt::Store { buf: b, index, combine: None, .. } if *b == buf => {
+                out.push(point(prim, index));
+            }
+            Stmt::For { var, lo, hi, body, .. } => {
+                let inner = written(prim, body, buf, &enter(prim, facts, *var, lo, hi));
+                let (Some(lo), Some(hi)) = (prim.as_dim(lo), prim.as_dim(hi)) else { continue };
+                let v = prim.var(*var).name;
+                out.extend(inner.into_iter().filter_map(|r| sweep(r, v, &lo, &hi, facts)));
+            }
+            Stmt::If(_, a, b) => {
+                let (a, b) = (written(prim, a, buf, facts), written(prim, b, buf, facts));
+                out.extend(a.into_iter().filter(|r| b.contains(r)));
+            }
+            Stmt::Store { .. } | Stmt::While(..) | Stmt::Set(..) | Stmt::Alloc(_) => {}
+        }
+    }
+    out
+}
+
+/// True if the regions together are the whole buffer: one is, or some line up along one axis.
+fn covers(regions: &[Region], shape: &[Dim], facts: &Facts) -> bool {
+    let zero = Dim::int(0);
+    let whole = |interval: &Option<Interval>, extent: &Dim| {
+        let Some(interval) = interval else { return false };
+        facts.prove(&Pred::Le(interval.0.clone(), zero.clone())).is_proved()
+            && facts.prove(&Pred::Le(extent.clone(), interval.1.clone())).is_proved()
+    };
+    if shape.is_empty() {
+        return !regions.is_empty();
+    }
+    (0..shape.len()).any(|axis| {
+        let candidates: Vec<&Region> = regions
+            .iter()
+            .filter(|r| (0..shape.len()).all(|a| a == axis || whole(&r[a], &shape[a])))
+            .collect();
+        let mut reached = zero.clone();
+        // Each round moves on by one region, so there are at most as many rounds as regions.
+        for _ in 0..=candidates.len() {
+            if facts.prove(&Pred::Le(shape[axis].clone(), reached.clone())).is_proved() {
+                return true;
+            }
+            let next = candidates.iter().filter_map(|r| r[axis].as_ref()).find(|(lo, hi)| {
+                facts.prove(&Pred::Le(lo.clone(), reached.clone())).is_proved()
+                    && *hi != reached
+                    && facts.prove(&Pred::Le(reached.clone(), hi.clone())).is_proved()
+            });
+            match next {
+                Some((_, hi)) => reached = hi.clone(),
+                None => return false,
+            }
+        }
+        false
+    })
+}
+
+impl Checker<'_> {
+    /// Refuses a primitive that leaves elements of an output unwritten.
+    pub(crate) fn coverage(&mut self, prim: &Prim, def: &PrimDef) -> Maybe<()> {
+        for (&out, written_as) in prim.outs.iter().zip(&def.outs) {
+            if prim.in_place(out) {
+                continue;
+            }
+            let buf = prim.buf(out);
+            let regions = written(prim, &prim.body, out, &prim.facts);
+            if covers(&regions, &buf.shape, &prim.facts) {
+                continue;
+            }
+            let shape: Vec<String> = buf.shape.iter().map(Dim::to_string).collect();
+            let text = format!("`{}` is not proved to be written everywhere", buf.name);
+            let mut d =
+                Diagnostic::error("E0402", written_as.span, text).here(format!("[{}]", shape.join(", ")));
+            for r in regions.iter().take(3) {
+                let axis = |i: &Option<Interval>| {
+                    i.as_ref().map_or("?".to_owned(), |(lo, hi)| format!("{lo}..{hi}"))
+                };
+                let axes: Vec<String> = r.iter().map(axis).collect();
+                d = d.note(format!("written: [{}]", axes.join(", ")));
+            }
+            return self.fail(d.help("write each element once, or accumulate with `+=`"));
+        }
+        Some(())
+    }
+}
+
+/// An access inside a loop: its region over the loops inside that one, and whether it writes.
+struct Touch {
+    buf: BufId,
+    region: Region,
+    writes: bool,
+}
+
+/// Marks the loops whose iterations are independent.
+pub(crate) fn mark_loops(prim: &mut Prim) {
+    let mut body = std::mem::take(&mut prim.body);
+    let facts = prim.facts.clone();
+    let reads = reads_in(&body);
+    body.iter_mut().for_each(|s| mark(prim, s, &facts, &reads));
+    prim.body = body;
+}
+
+/// How often each variable is read.
+fn reads_in(stmts: &[Stmt]) -> BTreeMap<VarId, usize> {
+    let mut reads = BTreeMap::new();
+    for s in stmts {
+        s.walk(&mut |s| {
+            for scalar in s.scalars() {
+                scalar.walk(&mut |x| {
+                    if let ScalarKind::Var(v) = x.kind {
+                        *reads.entry(v).or_default() += 1;
+                    }
+                });
+            }
+        });
+    }
+    reads
+}
+
+fn mark(prim: &Prim, stmt: &mut Stmt, facts: &Facts, reads: &BTreeMap<VarId, usize>) {
+    match stmt {
+        Stmt::For { var, lo, hi, body, mark: m } => {
+            let inside = enter(prim, facts, *var, lo, hi);
+            body.iter_mut().for_each(|s| mark(prim, s, &inside, reads));
+            if keeps_to_itself(body, reads) && independent(prim, *var, body, &inside) {
+                *m = Mark::Independent;
+            }
+        }
+        Stmt::While(_, body) => body.iter_mut().for_each(|s| mark(prim, s, facts, reads)),
+        Stmt::If(_, a, b) => a.iter_mut().chain(b).for_each(|s| mark(prim, s, facts, reads)),
+        Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
+    }
+}
+
+/// True if no variable that the body sets is read outside of it: the last iteration would decide its value.
+fn keeps_to_itself(body: &[Stmt], reads: &BTreeMap<VarId, usize>) -> bool {
+    let inside = reads_in(body);
+    reads.iter().all(|(v, all)| inside.get(v) == Some(all) || !is_set(body, *v))
+}
+
+/// True if no iteration of a loop over `var` reads or writes what another writes.
+fn independent(prim: &Prim, var: VarId, body: &[Stmt], facts: &Facts) -> bool {
+    let mut touches = Vec::new();
+    let mut fresh = Vec::new();
+    let mut first_set = Vec::new();
+    if !collect(prim, body, facts, &mut touches, &mut fresh, &mut first_set) {
+        return false;
+    }
+    let v = prim.var(var).name;
+    let mut bufs: Vec<BufId> = touches.iter().filter(|t| t.writes).map(|t| t.buf).collect();
+    bufs.sort_unstable();
+    bufs.dedup();
+    bufs.into_iter().filter(|b| !fresh.contains(b)).all(|buf| {
+        let regions: Vec<&Region> = touches.iter().filter(|t| t.buf == buf).map(|t| &t.region).collect();
+        let Some(first) = regions.first() else { return true };
+        // An axis on which each iteration keeps to a band of its own.
+        (0..first.len()).any(|axis| {
+            let Some(first) = &first[axis] else { return false };
+            let Some(k) = stride(first, v) else { return false };
+            if !facts.prove(&Pred::Lt(Dim::int(0), k.clone())).is_proved() {
+                return false;
+            }
+            let low = &first.0;
+            let high = low + &k;
+            regions.iter().all(|r| {
+                r[axis].as_ref().is_some_and(|(lo, hi)| {
+                    facts.prove(&Pred::Le(low.clone(), lo.clone())).is_proved()
+                        && facts.prove(&Pred::Le(hi.clone(), high.clone())).is_proved()
+                })
+            })
+        })
+    })
+}
+
+/// Gathers what statements touch; false where a variable passes a value from one iteration to the next.
+fn collect(
+    prim: &Prim,
+    stmts: &[Stmt],
+    facts: &Facts,
+    out: &mut Vec<Touch>,
+    fresh: &mut Vec<BufId>,
+    set: &mut Vec<VarId>,
+) -> bool {
+    for s in stmts {
+        let mut carried = false;
+        for scalar in s.scalars() {
+            scalar.walk(&mut |x| match &x.kind {
+                ScalarKind::Load { buf, index, .. } => {
+                    // A reduction's variable inside an index makes the region unknown; that matters
+                    // only for buffers that are written as well.
+                    let free = |i: Option<Interval>| i.filter(|i| !reduces(prim, scalar, i));
+                    let region = point(prim, index).into_iter().map(free).collect();
+                    out.push(Touch { buf: *buf, region, writes: false });
+                }
+                ScalarKind::Var(v) if is_set(stmts, *v) && !set.contains(v) => carried = true,
+                _ => {}
+            });
+        }
+        if carried {
+            return false;
+        }
+        match s {
+            Stmt::Set(v, _) => {
+                if !set.contains(v) {
+                    set.push(*v);
+                }
+            }
+            Stmt::Alloc(b) => fresh.push(*b),
+            Stmt::Store { buf, index, .. } => {
+                out.push(Touch { buf: *buf, region: point(prim, index), writes: true });
+            }
+            Stmt::For { var, lo, hi, body, .. } => {
+                let from = out.len();
+                let inside = enter(prim, facts, *var, lo, hi);
+                let known = set.len();
+                if !collect(prim, body, &inside, out, fresh, set) {
+                    return false;
+                }
+                set.truncate(known);
+                let v = prim.var(*var).name;
+                let bounds = prim.as_dim(lo).zip(prim.as_dim(hi));
+                for t in &mut out[from..] {
+                    for interval in &mut t.region {
+                        *interval = interval.take().and_then(|i| match &bounds {
+                            _ if !mentions(&i, v) => Some(i),
+                            Some((lo, hi)) => hull(&i, v, lo, hi),
+                            None => None,
+                        });
+                    }
+                }
+            }
+            Stmt::While(_, body) => {
+                let known = set.len();
+                if !collect(prim, body, facts, out, fresh, set) {
+                    return false;
+                }
+                set.truncate(known);
+            }
+            Stmt::If(_, a, b) => {
+                let known = set.len();
+                if !collect(prim, a, facts, out, fresh, set) {
+                    return false;
+                }
+                set.truncate(known);
+                if !collect(prim, b, facts, out, fresh, set) {
+                    return false;
+                }
+                set.truncate(known);
+            }
+        }
+    }
+    true
+}
+
+/// The interval that holds every one over `v` in `lo..hi`; none where it moves unevenly.
+fn hull(interval: &Interval, v: Sym, lo: &Dim, hi: &Dim) -> Option<Interval> {
+    stride(interval, v)?.as_int().filter(|k| *k > 0)?;
+    let last = hi - &Dim::int(1);
+    let at = |d: &Dim, value: &Dim| d.subst(&|s| (s == v).then(|| value.clone()));
+    Some((at(&interval.0, lo), at(&interval.1, &last)))
+}
+
+/// True if an interval speaks of a variable that a reduction in `scalar` binds.
+fn reduces(prim: &Prim, scalar: &Scalar, interval: &Interval) -> bool {
+    let mut found = false;
+    scalar.walk(&mut |x| {
+        if let ScalarKind::Reduce { var, .. } = &x.kind {
+            found |= mentions(interval, prim.var(*var).name);
+        }
+    });
+    found
+}
+
+/// True for a variable that statements set, as opposed to a loop's or a reduction's own.
+fn is_set(stmts: &[Stmt], v: VarId) -> bool {
+    let mut found = false;
+    for s in stmts {
+        s.walk(&mut |s| {
+            if let Stmt::Set(x, _) = s {
+                found |= *x == v;
+            }
+        });
+    }
+    found
+}

@@ -1,0 +1,127 @@
+//! What the names of definitions mean.
+
+use std::collections::HashMap;
+
+use ir::ast::{ExternDef, File, FnDef, Item, ItemKind, PrimDef, RuleDef, Signature, TestDef};
+use ir::diag::{Diagnostic, nearest};
+use ir::source::Span;
+use shape::Sym;
+
+use crate::Checker;
+
+/// A definition that can be called.
+#[derive(Clone, Copy)]
+pub(crate) enum Def<'a> {
+    Fn(&'a FnDef, &'a Item),
+    Prim(&'a PrimDef),
+    Extern(&'a ExternDef),
+}
+
+impl<'a> Def<'a> {
+    pub(crate) fn sig(self) -> &'a Signature {
+        match self {
+            Def::Fn(d, _) => &d.sig,
+            Def::Prim(d) => &d.sig,
+            Def::Extern(d) => &d.sig,
+        }
+    }
+}
+
+/// Every definition by name. Those of the program stand before those of the library.
+#[derive(Default)]
+pub(crate) struct Defs<'a> {
+    by_name: HashMap<Sym, Def<'a>>,
+    /// The library's, which the program may define anew.
+    library: HashMap<Sym, Def<'a>>,
+}
+
+impl<'a> Defs<'a> {
+    /// What was declared so far becomes the library.
+    pub(crate) fn shadow(&mut self) {
+        self.library = std::mem::take(&mut self.by_name);
+    }
+
+    pub(crate) fn get(&self, name: Sym) -> Option<Def<'a>> {
+        self.by_name.get(&name).or_else(|| self.library.get(&name)).copied()
+    }
+
+    /// The library's definition, even where the program has one of that name: operators and
+    /// broadcasts mean what the library says.
+    pub(crate) fn operator(&self, name: Sym) -> Option<Def<'a>> {
+        self.library.get(&name).or_else(|| self.by_name.get(&name)).copied()
+    }
+
+    /// A guess at what a misspelt name meant.
+    pub(crate) fn guess<'b>(&'b self, name: Sym, near: impl Iterator<Item = &'b str>) -> Option<String> {
+        let mut names: Vec<&str> = self.by_name.keys().chain(self.library.keys()).map(|s| s.name()).collect();
+        names.sort_unstable();
+        nearest(name.name(), near.chain(names)).map(str::to_owned)
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// Enters the definitions of a file.
+    pub(crate) fn declare(&mut self, file: &'a File) {
+        let mut places: HashMap<Sym, Span> = HashMap::new();
+        for item in &file.items {
+            let def = match &item.kind {
+                ItemKind::Fn(d) => Def::Fn(d, item),
+                ItemKind::Prim(d) => Def::Prim(d),
+                ItemKind::Extern(d) => Def::Extern(d),
+                ItemKind::Use(_)
+                | ItemKind::Const(..)
+                | ItemKind::Rule(_)
+                | ItemKind::Schedule(_)
+                | ItemKind::Encoding(_)
+                | ItemKind::Config(_)
+                | ItemKind::Record(_)
+                | ItemKind::Test(_) => continue,
+            };
+            let name = def.sig().name;
+            if let Some(first) = places.insert(name.name, name.span) {
+                self.report(
+                    Diagnostic::error("E0202", name.span, format!("`{}` is defined twice", name.name))
+                        .label(first, "first here")
+                        .help("rename one of them"),
+                );
+                continue;
+            }
+            self.defs.by_name.insert(name.name, def);
+        }
+    }
+
+    /// Checks every definition of a file, used or not.
+    pub(crate) fn file(&mut self, file: &'a File) {
+        // Rules come after what they speak of; tests last.
+        let mut rules: Vec<&'a RuleDef> = Vec::new();
+        let mut tests: Vec<&'a TestDef> = Vec::new();
+        for item in &file.items {
+            match &item.kind {
+                ItemKind::Fn(d) => self.sample_fn(d, item),
+                ItemKind::Prim(d) => self.sample_prim(d),
+                ItemKind::Extern(d) => {
+                    self.extern_instance(d);
+                }
+                ItemKind::Rule(d) => rules.push(d),
+                ItemKind::Test(d) => tests.push(d),
+                ItemKind::Const(name, ..) => self.later(name.span, "constants"),
+                ItemKind::Use(path) => self.later(path.first().map_or(item.span, |i| i.span), "modules"),
+                ItemKind::Encoding(d) => self.later(d.name.span, "encodings"),
+                ItemKind::Record(d) => self.later(d.name.span, "records"),
+                ItemKind::Config(_) => self.later(item.span, "configs"),
+                ItemKind::Schedule(d) => self.later(d.prim.span, "schedules"),
+            }
+        }
+        rules.into_iter().for_each(|d| self.rule(d));
+        tests.into_iter().for_each(|d| self.test(d));
+    }
+
+    /// Says honestly that something parses and is not checked yet.
+    pub(crate) fn later(&mut self, span: Span, what: &str) {
+        self.report(Diagnostic::error(
+            "E0702",
+            span,
+            format!("{what} are parsed and formatted, but not compiled yet"),
+        ));
+    }
+}

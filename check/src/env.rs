@@ -1,0 +1,288 @@
+//! Dims, packs and compile-time attributes: the values that exist only while checking.
+//!
+//! A dim expression of the text becomes a [`shape::Expr`] over the symbols of the instance being
+//! checked. A pack is a list of dims (or of index variables); the functions on packs run here, so
+//! that a definition for every rank is one text:
+//! `s.without(axis)`, `s.insert(axis, d)`, `s.pick(list)`, `s.take(k)`, `s.drop(k)`, `s[k]`, `s.rank`.
+
+use std::collections::BTreeMap;
+
+use ir::ast::{BinaryOp, Expr, ExprKind, IndexArg, UnaryOp};
+use ir::diag::Diagnostic;
+use ir::source::Span;
+use shape::{Expr as Dim, Facts, Pred, Sym};
+use tensor::DType;
+
+/// A compile-time attribute.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) enum Const {
+    Int(i64),
+    Ints(Vec<i64>),
+    Bool(bool),
+}
+
+/// What the generics and attributes of the instance being checked stand for.
+#[derive(Clone, Default)]
+pub(crate) struct Env {
+    pub(crate) dtypes: BTreeMap<Sym, DType>,
+    pub(crate) dims: BTreeMap<Sym, Dim>,
+    pub(crate) packs: BTreeMap<Sym, Vec<Dim>>,
+    pub(crate) consts: BTreeMap<Sym, Const>,
+    pub(crate) facts: Facts,
+}
+
+type Answer<T> = Result<T, Box<Diagnostic>>;
+
+fn wrong<T>(span: Span, text: impl Into<String>) -> Answer<T> {
+    Err(Box::new(Diagnostic::error("E0307", span, text)))
+}
+
+impl Env {
+    /// The dtype of a name: a type or a generic.
+    pub(crate) fn dtype(&self, name: Sym) -> Option<DType> {
+        self.dtypes.get(&name).copied().or_else(|| name.name().parse().ok())
+    }
+
+    /// A dim expression of the text.
+    pub(crate) fn dim(&self, e: &Expr) -> Answer<Dim> {
+        let d = match &e.kind {
+            ExprKind::Int(i) => Dim::int(*i),
+            ExprKind::Paren(e) => return self.dim(e),
+            ExprKind::Name(name) => match (self.dims.get(name), self.consts.get(name)) {
+                (Some(d), _) => d.clone(),
+                (None, Some(Const::Int(i))) => Dim::int(*i),
+                _ => return Err(Box::new(self.unknown_dim(*name, e.span))),
+            },
+            ExprKind::Unary(UnaryOp::Neg, a) => -self.dim(a)?,
+            ExprKind::Binary(op, a, b) => {
+                let (a, b) = (self.dim(a)?, self.dim(b)?);
+                match op {
+                    BinaryOp::Add => a + b,
+                    BinaryOp::Sub => a - b,
+                    BinaryOp::Mul => a * b,
+                    BinaryOp::Div => a.floor_div(&b),
+                    BinaryOp::Rem => a.modulo(&b),
+                    BinaryOp::Or
+                    | BinaryOp::And
+                    | BinaryOp::Eq
+                    | BinaryOp::Ne
+                    | BinaryOp::Lt
+                    | BinaryOp::Le
+                    | BinaryOp::Gt
+                    | BinaryOp::Ge
+                    | BinaryOp::MatMul => {
+                        return wrong(e.span, format!("`{}` gives no dim", op.token()));
+                    }
+                }
+            }
+            ExprKind::Call(f, args) => {
+                let ExprKind::Name(f) = &f.kind else { return wrong(e.span, "not a dim expression") };
+                let args: Vec<Dim> = args.iter().map(|a| self.dim(&a.value)).collect::<Answer<_>>()?;
+                match (f.name(), args.as_slice()) {
+                    ("min", [a, b]) => a.min(b),
+                    ("max", [a, b]) => a.max(b),
+                    ("ceil_div", [a, b]) => a.ceil_div(b),
+                    _ => {
+                        return wrong(
+                            e.span,
+                            format!("`{f}` is no function of dims (min, max, ceil_div are)"),
+                        );
+                    }
+                }
+            }
+            ExprKind::Index(base, args) => {
+                let (pack, [IndexArg::Expr(k)]) = (self.pack(base)?, args.as_slice()) else {
+                    return wrong(e.span, "one axis of a pack is taken: `s[axis]`");
+                };
+                pack[self.axis(k, pack.len())?].clone()
+            }
+            ExprKind::Field(base, f) if f.name.name() == "rank" => Dim::int(self.pack(base)?.len() as i64),
+            _ => return wrong(e.span, "not a dim expression"),
+        };
+        if d.is_poison() {
+            return Err(Box::new(Diagnostic::error("E0310", e.span, "a dim expression overflows 64 bits")));
+        }
+        Ok(d)
+    }
+
+    fn unknown_dim(&self, name: Sym, span: Span) -> Diagnostic {
+        let known: Vec<&str> = self.dims.keys().map(|s| s.name()).collect();
+        if self.packs.contains_key(&name) {
+            return Diagnostic::error("E0204", span, format!("`{name}` is a pack of dims"))
+                .help(format!("spread it: `..{name}`"));
+        }
+        if self.dtypes.contains_key(&name) {
+            return Diagnostic::error(
+                "E0204",
+                span,
+                format!("`{name}` is an element type, and a dim is needed"),
+            );
+        }
+        let d = Diagnostic::error("E0201", span, format!("unknown dim `{name}`"));
+        match ir::diag::nearest(name.name(), known.iter().copied()) {
+            Some(guess) => d.help(format!("did you mean `{guess}`?")),
+            None => d.help(format!("declare it as a generic: `<{name}>`")),
+        }
+    }
+
+    /// A list of dims: a pack, or a function of one.
+    pub(crate) fn pack(&self, e: &Expr) -> Answer<Vec<Dim>> {
+        self.list(e, &|name| self.packs.get(&name).cloned(), &|e| self.dim(e), Dim::int(1))
+    }
+
+    /// Evaluates an expression that gives a list: of dims here, of index variables in a primitive.
+    /// `blank` is what `pick` puts where its list has -1.
+    pub(crate) fn list<T: Clone>(
+        &self,
+        e: &Expr,
+        named: &dyn Fn(Sym) -> Option<Vec<T>>,
+        item: &dyn Fn(&Expr) -> Answer<T>,
+        blank: T,
+    ) -> Answer<Vec<T>> {
+        match &e.kind {
+            ExprKind::Paren(e) => self.list(e, named, item, blank),
+            ExprKind::Name(name) => match named(*name) {
+                Some(list) => Ok(list),
+                None if self.dims.contains_key(name) => Err(Box::new(Diagnostic::error(
+                    "E0204",
+                    e.span,
+                    format!("`{name}` is one dim, not a pack"),
+                ))),
+                None => Err(Box::new(Diagnostic::error("E0201", e.span, format!("unknown pack `{name}`")))),
+            },
+            ExprKind::Call(f, args) => {
+                let ExprKind::Field(base, method) = &f.kind else {
+                    return wrong(e.span, "not a pack of dims");
+                };
+                let mut list = self.list(base, named, item, blank.clone())?;
+                let arg = |i: usize| match args.get(i) {
+                    Some(a) => Ok(&a.value),
+                    None => wrong(e.span, format!("`{}` needs {} arguments", method.name, i + 1)),
+                };
+                match method.name.name() {
+                    "without" => {
+                        list.remove(self.axis(arg(0)?, list.len())?);
+                    }
+                    "insert" => {
+                        let at = self.axis(arg(0)?, list.len() + 1)?;
+                        list.insert(at, item(arg(1)?)?);
+                    }
+                    "take" => list.truncate(self.axis(arg(0)?, list.len() + 1)?),
+                    "drop" => {
+                        list.drain(..self.axis(arg(0)?, list.len() + 1)?);
+                    }
+                    "pick" => {
+                        let picked = self.ints(arg(0)?)?;
+                        let place = |&k: &i64| match usize::try_from(k) {
+                            Err(_) => Ok(blank.clone()),
+                            Ok(k) => list.get(k).cloned().map_or_else(
+                                || wrong(e.span, format!("axis {k} is out of range for rank {}", list.len())),
+                                Ok,
+                            ),
+                        };
+                        return picked.iter().map(place).collect();
+                    }
+                    other => {
+                        return wrong(
+                            method.span,
+                            format!("packs have no function `{other}` (without, insert, pick, take, drop)"),
+                        );
+                    }
+                }
+                Ok(list)
+            }
+            _ => wrong(e.span, "not a pack of dims"),
+        }
+    }
+
+    /// An axis of a list of `rank`, counted from the end where negative.
+    pub(crate) fn axis(&self, e: &Expr, rank: usize) -> Answer<usize> {
+        let k = match self.dim(e)?.as_int() {
+            Some(k) => k,
+            None => return wrong(e.span, "an axis is a number known when compiling"),
+        };
+        let at = if k < 0 { k + rank as i64 } else { k };
+        match usize::try_from(at) {
+            Ok(at) if at < rank => Ok(at),
+            _ => wrong(e.span, format!("axis {k} is out of range for rank {rank}")),
+        }
+    }
+
+    fn ints(&self, e: &Expr) -> Answer<Vec<i64>> {
+        match self.constant(e)? {
+            Const::Ints(list) => Ok(list),
+            Const::Int(i) => Ok(vec![i]),
+            Const::Bool(_) => wrong(e.span, "a list of integers is needed"),
+        }
+    }
+
+    /// A compile-time attribute.
+    pub(crate) fn constant(&self, e: &Expr) -> Answer<Const> {
+        match &e.kind {
+            ExprKind::Bool(b) => Ok(Const::Bool(*b)),
+            ExprKind::Paren(e) => self.constant(e),
+            ExprKind::Name(name) if self.consts.contains_key(name) => Ok(self.consts[name].clone()),
+            ExprKind::Array(items) => {
+                let int = |e: &Expr| match self.dim(e)?.as_int() {
+                    Some(i) => Ok(i),
+                    None => wrong(e.span, "a number known when compiling is needed"),
+                };
+                Ok(Const::Ints(items.iter().map(int).collect::<Answer<_>>()?))
+            }
+            _ => match self.dim(e)?.as_int() {
+                Some(i) => Ok(Const::Int(i)),
+                None => wrong(e.span, "an attribute must be known when compiling"),
+            },
+        }
+    }
+
+    /// A list of dims in brackets.
+    pub(crate) fn dims(&self, args: &[IndexArg]) -> Answer<Vec<Dim>> {
+        let mut dims = Vec::new();
+        for arg in args {
+            match arg {
+                IndexArg::Expr(e) => dims.push(self.dim(e)?),
+                IndexArg::Spread(e) => dims.extend(self.pack(e)?),
+                IndexArg::Broadcast(name) => match self.packs.get(&name.name) {
+                    Some(list) => dims.extend(list.iter().cloned()),
+                    None => return Err(Box::new(self.unknown_dim(name.name, name.span))),
+                },
+                IndexArg::Range(r) => return wrong(r.span, "a range is not a dim"),
+                IndexArg::Full(span) => return wrong(*span, "`:` is not a dim"),
+            }
+        }
+        Ok(dims)
+    }
+
+    /// A condition of a `where`: conjunctions of comparisons of dims.
+    pub(crate) fn preds(&self, e: &Expr, out: &mut Vec<Pred>) -> Answer<()> {
+        match &e.kind {
+            ExprKind::Paren(e) => self.preds(e, out),
+            ExprKind::Binary(BinaryOp::And, a, b) => {
+                self.preds(a, out)?;
+                self.preds(b, out)
+            }
+            ExprKind::Binary(op, a, b) => {
+                let make: fn(Dim, Dim) -> Pred = match op {
+                    BinaryOp::Eq => Pred::Eq,
+                    BinaryOp::Ne => Pred::Ne,
+                    BinaryOp::Lt => Pred::Lt,
+                    BinaryOp::Le => Pred::Le,
+                    BinaryOp::Gt => |a, b| Pred::Lt(b, a),
+                    BinaryOp::Ge => |a, b| Pred::Le(b, a),
+                    BinaryOp::Or
+                    | BinaryOp::And
+                    | BinaryOp::Add
+                    | BinaryOp::Sub
+                    | BinaryOp::Mul
+                    | BinaryOp::Div
+                    | BinaryOp::Rem
+                    | BinaryOp::MatMul => return wrong(e.span, "a condition on dims compares two of them"),
+                };
+                out.push(make(self.dim(a)?, self.dim(b)?));
+                Ok(())
+            }
+            _ => wrong(e.span, "a condition on dims compares two of them"),
+        }
+    }
+}

@@ -1,0 +1,1456 @@
+//! Bodies of functions: statements and expressions to blocks of operations.
+//!
+//! What a name holds while checking is a [`Value`]: a tensor, but also a dim, a literal whose type its
+//! use decides, a tuple. A `var` is a name that may be given another value; what an `if` assigns
+//! becomes a result of it, what a loop assigns is carried.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ir::ast::{
+    self, Arg, AssignOp, BinaryOp, Expr, ExprKind, FnDef, Ident, IndexArg, Pattern, Stmt, StmtKind,
+};
+use ir::ast::{TypeKind, UnaryOp};
+use ir::diag::Diagnostic;
+use ir::graph::{Block, Func, Node, Op, Type, ValId};
+use ir::source::Span;
+use ir::{Combine, Intrinsic};
+use shape::{Expr as Dim, Pred, Sym};
+use tensor::{DType, Tensor};
+
+use crate::bind::Actual;
+use crate::defs::Def;
+use crate::env::{Const, Env};
+use crate::instance::dims_of;
+use crate::{Checker, Maybe};
+
+/// A literal whose element type its use decides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lit {
+    Float(f64),
+    Bool(bool),
+}
+
+impl Lit {
+    /// The type it has where nothing else decides.
+    pub(crate) fn natural(self) -> DType {
+        match self {
+            Lit::Float(_) => DType::F32,
+            Lit::Bool(_) => DType::Bool,
+        }
+    }
+}
+
+/// What an expression of a function gives.
+#[derive(Clone)]
+pub(crate) enum Value {
+    Val(ValId),
+    /// An integer known as an expression of dims; an integer literal is one.
+    Dim(Dim),
+    Lit(Lit),
+    Tuple(Vec<Value>),
+    Unit,
+}
+
+impl Value {
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Value::Val(_) => "a tensor",
+            Value::Dim(_) => "a dim",
+            Value::Lit(_) => "a literal",
+            Value::Tuple(_) => "a tuple",
+            Value::Unit => "no value",
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Local {
+    value: Value,
+    /// Declared by `var`.
+    mutable: bool,
+}
+
+/// The state of one function's body.
+pub(crate) struct Body {
+    pub(crate) func: Func,
+    pub(crate) env: Env,
+    scopes: Vec<BTreeMap<Sym, Local>>,
+    /// Blocks being filled, the innermost last.
+    blocks: Vec<Block>,
+    /// Checks on dims known at entry.
+    entry: Vec<Node>,
+    /// Values whose memory a callee has taken.
+    consumed: HashMap<ValId, Span>,
+    /// Parameters that are only read.
+    borrowed: BTreeSet<ValId>,
+    /// Values that may be the same memory under another name: what an `if` or a loop passed on.
+    aliases: HashMap<ValId, Vec<ValId>>,
+    /// The names of dims in use, so that new ones differ.
+    dims: BTreeSet<Sym>,
+}
+
+impl Body {
+    pub(crate) fn new(func: Func, env: Env) -> Body {
+        let mut scope = BTreeMap::new();
+        let mut borrowed = BTreeSet::new();
+        for (p, &v) in func.params.iter().zip(&func.body.params) {
+            scope.insert(p.name, Local { value: Value::Val(v), mutable: false });
+            if !p.own {
+                borrowed.insert(v);
+            }
+        }
+        let dims = func.dims.iter().chain(func.exists.iter().map(|e| &e.0)).copied().collect();
+        let first = Block { params: func.body.params.clone(), ..Block::default() };
+        Body {
+            func,
+            env,
+            scopes: vec![scope],
+            blocks: vec![first],
+            entry: vec![],
+            consumed: HashMap::new(),
+            borrowed,
+            aliases: HashMap::new(),
+            dims,
+        }
+    }
+
+    /// The facts a person gave or would say, for messages.
+    pub(crate) fn shown_facts(&self) -> Vec<String> {
+        self.func.requires.iter().map(Pred::to_string).collect()
+    }
+
+    /// Leaves a check behind: at the entry where its dims are known there, here otherwise.
+    pub(crate) fn check(&mut self, pred: Pred, text: String, span: Span) {
+        self.env.facts.assume(pred.clone());
+        let entry = self.blocks.len() == 1 && pred.syms().into_iter().all(|s| self.func.dims.contains(&s));
+        let node = Node { op: Op::Check(pred, text), args: vec![], results: vec![], opens: vec![], span };
+        if entry { self.entry.push(node) } else { self.block().nodes.push(node) }
+    }
+
+    fn block(&mut self) -> &mut Block {
+        self.blocks.last_mut().expect("a body has a block")
+    }
+
+    /// Adds a node with one result.
+    pub(crate) fn push(&mut self, op: Op, args: Vec<ValId>, ty: Type, span: Span) -> ValId {
+        self.push_all(op, args, vec![ty], vec![], span)[0]
+    }
+
+    pub(crate) fn push_all(
+        &mut self,
+        op: Op,
+        args: Vec<ValId>,
+        types: Vec<Type>,
+        opens: Vec<Sym>,
+        span: Span,
+    ) -> Vec<ValId> {
+        let name = Sym::new("v");
+        let results: Vec<ValId> = types.into_iter().map(|t| self.func.add_val(name, t)).collect();
+        self.block().nodes.push(Node { op, args, results: results.clone(), opens, span });
+        results
+    }
+
+    fn scalar_const(&mut self, t: Tensor, span: Span) -> ValId {
+        let ty = Type::scalar(t.dtype());
+        self.push(Op::Const(t), vec![], ty, span)
+    }
+
+    fn find(&self, name: Sym) -> Option<&Local> {
+        self.scopes.iter().rev().find_map(|s| s.get(&name))
+    }
+
+    fn define(&mut self, name: Ident, value: Value, mutable: bool) {
+        if name.name.name() == "_" {
+            return;
+        }
+        if let Value::Val(v) = value
+            && self.func.val(v).name.name() == "v"
+        {
+            self.func.vals[v.0 as usize].name = name.name;
+        }
+        self.scopes.last_mut().expect("a body has a scope").insert(name.name, Local { value, mutable });
+    }
+
+    /// A dim symbol not yet in use, named after `near`.
+    fn fresh_dim(&mut self, near: Sym) -> Sym {
+        let mut name = near;
+        let mut n = 1;
+        while !self.dims.insert(name) {
+            n += 1;
+            name = Sym::new(&format!("{near}_{n}"));
+        }
+        self.env.facts.assume_dim(name);
+        name
+    }
+
+    pub(crate) fn finish(mut self, results: Vec<ValId>) -> Func {
+        let mut block = self.blocks.pop().expect("a body has a block");
+        block.nodes.splice(0..0, self.entry);
+        block.results = results;
+        self.func.body = block;
+        self.func
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// The body of a function whose head is done.
+    pub(crate) fn func_body(&mut self, def: &'a FnDef, func: Func, env: Env) -> Maybe<Func> {
+        let types = func.result_types.clone();
+        let mut body = Body::new(func, env);
+        let value = self.statements(&mut body, &def.body)?;
+        let span = def.body.stmts.last().map_or(def.body.span, |s| s.span);
+        let mut results = Vec::new();
+        if def.ret.is_some() {
+            self.results(&mut body, &value, &types, span, &mut results)?;
+            if results.len() != types.len() {
+                let text = format!(
+                    "{}: {} values are needed, got {}",
+                    def.sig.name.name,
+                    types.len(),
+                    results.len()
+                );
+                return self.fail(Diagnostic::error("E0307", span, text));
+            }
+        }
+        Some(body.finish(results))
+    }
+
+    /// A test is a function without parameters.
+    pub(crate) fn test(&mut self, def: &'a ast::TestDef) {
+        let name = format!("test {}", self.module.tests.len());
+        let mut body = Body::new(nameless(&name, def.body.span), Env::default());
+        if self.statements(&mut body, &def.body).is_some() {
+            let func = body.finish(vec![]);
+            self.module.funcs.push(func);
+            let func = ir::FuncId(self.module.funcs.len() as u32 - 1);
+            self.module.tests.push(ir::Test { name: def.name.clone(), func });
+        }
+    }
+
+    /// Statements as a function of some inputs: what a line of the REPL is.
+    pub(crate) fn line(&mut self, inputs: &[(Sym, Type)], stmts: &[Stmt]) {
+        let span = stmts.last().map_or(Span::default(), |s| s.span);
+        let mut func = nameless("line", span);
+        for (name, ty) in inputs {
+            let val = func.add_val(*name, ty.clone());
+            func.body.params.push(val);
+            // A line may give its inputs away: whoever runs it keeps the values.
+            func.params.push(ir::graph::Param { name: *name, own: true });
+        }
+        let mut body = Body::new(func, Env::default());
+        let block = ast::Block { stmts: stmts.to_vec(), span };
+        let Some(value) = self.statements(&mut body, &block) else { return };
+        let mut results = Vec::new();
+        if !matches!(value, Value::Unit) && self.flatten(&mut body, &value, span, &mut results).is_none() {
+            return;
+        }
+        let mut func = body.finish(results.clone());
+        func.result_types = results.iter().map(|v| func.ty(*v).clone()).collect();
+        func.results = vec![None; results.len()];
+        let open: BTreeSet<Sym> =
+            func.result_types.iter().flat_map(|t| &t.shape).flat_map(Dim::syms).collect();
+        func.exists = open.into_iter().map(|s| (s, vec![])).collect();
+        self.module.funcs.push(func);
+    }
+
+    /// Fits the value of a body to the declared results; existential dims take what the value has.
+    fn results(
+        &mut self,
+        body: &mut Body,
+        value: &Value,
+        types: &[Type],
+        span: Span,
+        out: &mut Vec<ValId>,
+    ) -> Maybe<()> {
+        if let Value::Tuple(parts) = value {
+            return parts.iter().try_for_each(|p| self.results(body, p, types, span, out));
+        }
+        let callee = body.func.def;
+        let Some(want) = types.get(out.len()).cloned() else {
+            return self.fail(Diagnostic::error(
+                "E0307",
+                span,
+                format!("{callee}: gives more values than declared"),
+            ));
+        };
+        if matches!(value, Value::Unit) {
+            let d = Diagnostic::error(
+                "E0311",
+                span,
+                format!("{callee}: the body gives no value, and `{want}` is declared"),
+            );
+            return self.fail(d.help("end the body with an expression"));
+        }
+        let val = self.materialize(body, value, want.dtype, span)?;
+        let got = body.func.ty(val).clone();
+        let exists: Vec<(Sym, Vec<Pred>)> = body.func.exists.clone();
+        let fixed: Vec<Dim> = want
+            .shape
+            .iter()
+            .zip(&got.shape)
+            .map(|(w, g)| match w.as_sym() {
+                Some(s) if exists.iter().any(|e| e.0 == s) => g.clone(),
+                _ => w.clone(),
+            })
+            .collect();
+        for (w, g) in want.shape.iter().zip(&got.shape) {
+            let Some((s, facts)) = w.as_sym().and_then(|s| exists.iter().find(|e| e.0 == s)) else {
+                continue;
+            };
+            for fact in facts {
+                let fact = fact.subst(&|x| (x == *s).then(|| g.clone()));
+                let text = format!("{callee}: the result's dim {s} is {g}: `{fact}` does not hold");
+                let d = Diagnostic::error("E0301", span, text.clone());
+                self.require(body, fact, span, &text, d)?;
+            }
+        }
+        let same = want.shape.len() == got.shape.len();
+        let want = if same { Type { dtype: want.dtype, shape: fixed } } else { want };
+        self.same_type(body, &want, &got, span, &format!("{callee}: result"))?;
+        out.push(val);
+        Some(())
+    }
+
+    /// Two types that must be equal.
+    fn same_type(&mut self, body: &mut Body, want: &Type, got: &Type, span: Span, what: &str) -> Maybe<()> {
+        let differ = |code, text: String| Diagnostic::error(code, span, text).here(format!("this is {got}"));
+        if want.dtype != got.dtype {
+            return self.fail(differ("E0303", format!("{what}: `{want}` is needed, got `{got}`")));
+        }
+        if want.shape.len() != got.shape.len() {
+            return self.fail(differ("E0302", format!("{what}: `{want}` is needed, got `{got}`")));
+        }
+        for (axis, (w, g)) in want.shape.iter().zip(&got.shape).enumerate() {
+            let text = format!("{what}: axis {axis} is {g}, and {w} is needed");
+            let d = differ("E0301", text.clone()).note(format!("`{want}` is needed, got `{got}`"));
+            self.require(body, Pred::Eq(w.clone(), g.clone()), span, &text, d)?;
+        }
+        Some(())
+    }
+
+    /// A value as a tensor of the given type where it is a literal.
+    pub(crate) fn materialize(
+        &mut self,
+        body: &mut Body,
+        value: &Value,
+        dtype: DType,
+        span: Span,
+    ) -> Maybe<ValId> {
+        let wrong = |c: &mut Self, what: &str| {
+            c.fail(Diagnostic::error("E0303", span, format!("`{dtype}` is needed, and this is {what}")))
+        };
+        match value {
+            Value::Val(v) => {
+                if let Some(&taken) = body.consumed.get(v) {
+                    let name = body.func.val(*v).name;
+                    let d =
+                        Diagnostic::error("E0501", span, format!("`{name}` is used after it was given away"));
+                    return self.fail(
+                        d.label(taken, "here it was consumed").help("use the value that the call gave back"),
+                    );
+                }
+                Some(*v)
+            }
+            Value::Dim(d) => match d.as_int() {
+                Some(i) if dtype.is_float() => {
+                    Some(body.scalar_const(Tensor::scalar_f(dtype, i as f64), span))
+                }
+                Some(i) if dtype.is_int() && dtype.wrap(i) == i => {
+                    Some(body.scalar_const(Tensor::scalar_i(dtype, i), span))
+                }
+                None if dtype == DType::I64 => {
+                    let v = body.push(Op::Dim(d.clone()), vec![], Type::scalar(DType::I64), span);
+                    body.func.vals[v.0 as usize].dim = Some(d.clone());
+                    Some(v)
+                }
+                _ => {
+                    let text = format!("`{dtype}` is needed, and this is the integer `{d}`");
+                    let d = Diagnostic::error("E0303", span, text);
+                    self.fail(d.help(format!("convert it: `{dtype}(..)`")))
+                }
+            },
+            Value::Lit(Lit::Float(x)) if dtype.is_float() => {
+                Some(body.scalar_const(Tensor::scalar_f(dtype, *x), span))
+            }
+            Value::Lit(Lit::Bool(b)) if dtype == DType::Bool => {
+                Some(body.scalar_const(Tensor::scalar_i(dtype, i64::from(*b)), span))
+            }
+            Value::Lit(Lit::Float(_)) => wrong(self, "a float literal"),
+            Value::Lit(Lit::Bool(_)) => wrong(self, "a bool"),
+            other => {
+                let text = format!("a tensor is needed, and this is {}", other.kind());
+                self.fail(Diagnostic::error("E0307", span, text))
+            }
+        }
+    }
+
+    /// Stretches a value to a shape it broadcasts to.
+    pub(crate) fn stretch(
+        &mut self,
+        body: &mut Body,
+        val: ValId,
+        target: &[Dim],
+        span: Span,
+    ) -> Maybe<ValId> {
+        let shape = body.func.ty(val).shape.clone();
+        let one = Dim::int(1);
+        let skip = target.len() - shape.len();
+        // Axes that may be compared unequal here were made equal by a check.
+        let same = skip == 0 && shape.iter().zip(target).all(|(a, b)| a == b || *a != one);
+        if same {
+            return Some(val);
+        }
+        let map =
+            |(i, d): (usize, &Dim)| if *d == one && target[skip + i] != one { -1 } else { (skip + i) as i64 };
+        let map: Vec<i64> = shape.iter().enumerate().map(map).collect();
+        let name = Sym::new("broadcast");
+        let Some(Def::Prim(def)) = self.defs.operator(name) else {
+            return self.fail(Diagnostic::error("E0201", span, "the library has no `broadcast`"));
+        };
+        let mut env = Env::default();
+        env.dtypes.insert(Sym::new("T"), body.func.ty(val).dtype);
+        env.packs.insert(Sym::new("t"), target.to_vec());
+        env.consts.insert(Sym::new("map"), Const::Ints(map));
+        let id = self.prim_instance(def, &env)?;
+        let ty = Type { dtype: body.func.ty(val).dtype, shape: target.to_vec() };
+        Some(body.push(Op::Prim(id, dims_of(&def.sig, &env)), vec![val], ty, span))
+    }
+
+    /// Notes that a callee takes the memory of a value, and so of whatever may be the same memory.
+    pub(crate) fn consume(&mut self, body: &mut Body, val: ValId, span: Span, callee: &str) -> Maybe<()> {
+        let mut work = vec![val];
+        while let Some(v) = work.pop() {
+            if body.borrowed.contains(&v) {
+                let name = body.func.val(v).name;
+                let text = format!("{callee} updates `{name}` in place, and it is not owned here");
+                return self.fail(
+                    Diagnostic::error("E0502", span, text)
+                        .help(format!("declare the parameter `own {name}`")),
+                );
+            }
+            if body.consumed.insert(v, span).is_none() {
+                work.extend(body.aliases.get(&v).into_iter().flatten());
+            }
+        }
+        Some(())
+    }
+
+    /// The statements of a block in a scope of their own; its value.
+    fn statements(&mut self, body: &mut Body, block: &ast::Block) -> Maybe<Value> {
+        body.scopes.push(BTreeMap::new());
+        let mut value = Some(Value::Unit);
+        for (i, stmt) in block.stmts.iter().enumerate() {
+            let last = i + 1 == block.stmts.len();
+            let v = self.statement(body, stmt);
+            // A statement that failed leaves its names undefined; the rest is checked all the same.
+            value = match v {
+                Some(v) if last => value.map(|_| v),
+                Some(_) => value,
+                None => None,
+            };
+        }
+        body.scopes.pop();
+        value
+    }
+
+    fn statement(&mut self, body: &mut Body, stmt: &Stmt) -> Maybe<Value> {
+        match &stmt.kind {
+            StmtKind::Let(pattern, ty, e) => {
+                let value = self.expr(body, e).and_then(|v| self.annotated(body, v, ty.as_ref(), e.span));
+                self.bind_pattern(body, pattern, value, false, e.span)?;
+            }
+            StmtKind::Var(name, ty, Some(e)) => {
+                let value = self.expr(body, e).and_then(|v| self.annotated(body, v, ty.as_ref(), e.span));
+                // A variable has one type, so a literal or dim takes its own now.
+                let value = match value {
+                    Some(v @ (Value::Lit(_) | Value::Dim(_))) => {
+                        let dtype = if let Value::Lit(l) = &v { l.natural() } else { DType::I64 };
+                        self.materialize(body, &v, dtype, e.span).map(Value::Val)
+                    }
+                    v => v,
+                };
+                self.bind_pattern(body, &Pattern::Name(*name), value, true, e.span)?;
+            }
+            StmtKind::Var(name, _, None) => {
+                let d = Diagnostic::error("E0311", name.span, format!("`{}` needs a first value", name.name));
+                return self.fail(d.help("only primitives have buffers without one"));
+            }
+            StmtKind::Dim(name, e, wheres) => self.dim_statement(body, *name, e, wheres)?,
+            StmtKind::Assign(place, op, e) => self.assign(body, place, *op, e)?,
+            StmtKind::For(_, binders, block) => return self.for_loop(body, binders, block, stmt.span),
+            StmtKind::While(cond, block) => return self.while_loop(body, cond, block, None, stmt.span),
+            StmtKind::Assert(e, text) => {
+                // A condition on dims is one that the rest of the body may build on.
+                let mut preds = Vec::new();
+                if body.env.preds(e, &mut preds).is_ok() {
+                    for p in preds {
+                        let text = text.clone().unwrap_or_else(|| format!("assertion failed: {p}"));
+                        if !body.env.facts.prove(&p).is_proved() {
+                            body.check(p, text, stmt.span);
+                        }
+                    }
+                    return Some(Value::Unit);
+                }
+                let value = self.expr(body, e)?;
+                let val = self.materialize(body, &value, DType::Bool, e.span)?;
+                self.same_type(
+                    body,
+                    &Type::scalar(DType::Bool),
+                    &body.func.ty(val).clone(),
+                    e.span,
+                    "assert",
+                )?;
+                let text = text.clone().unwrap_or_else(|| "assertion failed".to_owned());
+                body.push_all(Op::Assert(text), vec![val], vec![], vec![], stmt.span);
+            }
+            StmtKind::Expr(e) => return self.expr(body, e),
+        }
+        Some(Value::Unit)
+    }
+
+    /// Binds the names of a pattern; where the value failed they are left out, and uses of them are
+    /// not reported again.
+    fn bind_pattern(
+        &mut self,
+        body: &mut Body,
+        p: &Pattern,
+        value: Maybe<Value>,
+        mutable: bool,
+        span: Span,
+    ) -> Maybe<()> {
+        match (p, value) {
+            (Pattern::Name(name), Some(v)) => {
+                body.define(*name, v, mutable);
+                Some(())
+            }
+            (Pattern::Tuple(parts, _), Some(Value::Tuple(values))) if parts.len() == values.len() => {
+                for (p, v) in parts.iter().zip(values) {
+                    self.bind_pattern(body, p, Some(v), mutable, span)?;
+                }
+                Some(())
+            }
+            (Pattern::Tuple(_, at), Some(v)) => {
+                let count = if let Value::Tuple(v) = &v { v.len() } else { 1 };
+                self.poison(body, p);
+                self.fail(
+                    Diagnostic::error("E0307", *at, format!("the value has {count} parts"))
+                        .label(span, v.kind()),
+                )
+            }
+            (_, None) => {
+                self.poison(body, p);
+                None
+            }
+        }
+    }
+
+    /// Enters the names of a value that could not be checked.
+    fn poison(&mut self, body: &mut Body, p: &Pattern) {
+        match p {
+            Pattern::Name(name) => {
+                body.scopes
+                    .last_mut()
+                    .expect("a body has a scope")
+                    .insert(name.name, Local { value: Value::Unit, mutable: true });
+            }
+            Pattern::Tuple(parts, _) => parts.iter().for_each(|p| self.poison(body, p)),
+        }
+    }
+
+    /// `let y: f32[k, d] = e`: names of dims not yet known are bound, the rest must agree.
+    fn annotated(
+        &mut self,
+        body: &mut Body,
+        value: Value,
+        ty: Option<&ast::TypeExpr>,
+        span: Span,
+    ) -> Maybe<Value> {
+        let Some(ty) = ty else { return Some(value) };
+        if let (TypeKind::Tuple(types), Value::Tuple(values)) = (&ty.kind, &value)
+            && types.len() == values.len()
+        {
+            let parts = types.iter().zip(values).map(|(t, v)| self.annotated(body, v.clone(), Some(t), span));
+            return parts.collect::<Maybe<Vec<Value>>>().map(Value::Tuple);
+        }
+        let TypeKind::Named { name, dims, .. } = &ty.kind else {
+            self.later(ty.span, "this form of annotation");
+            return None;
+        };
+        if let (Value::Val(v), Some(dims)) = (&value, dims) {
+            let got = body.func.ty(*v).shape.clone();
+            if got.len() == dims.len() {
+                for (d, g) in dims.iter().zip(got) {
+                    if let IndexArg::Expr(Expr { kind: ExprKind::Name(n), .. }) = d
+                        && !body.env.dims.contains_key(n)
+                    {
+                        body.env.dims.insert(*n, g);
+                    }
+                }
+            }
+        }
+        let Some(dtype) = body.env.dtype(name.name) else {
+            let env = body.env.clone();
+            self.tensor_type(&env, ty)?;
+            return None;
+        };
+        let val = self.materialize(body, &value, dtype, span)?;
+        let env = body.env.clone();
+        let want = self.tensor_type(&env, ty)?;
+        let got = body.func.ty(val).clone();
+        self.same_type(body, &want, &got, span, "this `let`")?;
+        Some(Value::Val(val))
+    }
+
+    /// `dim k = e where ..`: a number computed while running becomes a dim.
+    fn dim_statement(&mut self, body: &mut Body, name: Ident, e: &Expr, wheres: &[Expr]) -> Maybe<()> {
+        let value = self.expr(body, e)?;
+        let bound = match value {
+            Value::Dim(d) => {
+                body.env.dims.insert(name.name, d);
+                None
+            }
+            value => {
+                let val = self.materialize(body, &value, DType::I64, e.span)?;
+                let ty = body.func.ty(val).clone();
+                self.same_type(body, &Type::scalar(DType::I64), &ty, e.span, "a dim")?;
+                let sym = body.fresh_dim(name.name);
+                body.env.dims.insert(name.name, Dim::sym(sym));
+                Some((sym, val))
+            }
+        };
+        let mut preds = Vec::new();
+        for w in wheres {
+            if let Err(d) = body.env.preds(w, &mut preds) {
+                return self.fail(*d);
+            }
+        }
+        match bound {
+            Some((sym, val)) => {
+                preds.insert(0, Pred::Le(Dim::int(0), Dim::sym(sym)));
+                preds.iter().for_each(|p| body.env.facts.assume(p.clone()));
+                body.push_all(Op::BindDim(sym, preds), vec![val], vec![], vec![], e.span);
+            }
+            None => {
+                for p in preds {
+                    let text = format!("`{p}` does not hold");
+                    self.require(body, p, e.span, &text, Diagnostic::error("E0308", e.span, text.clone()))?;
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn assign(&mut self, body: &mut Body, place: &Expr, op: AssignOp, e: &Expr) -> Maybe<()> {
+        let ExprKind::Name(name) = &place.kind else {
+            let d = Diagnostic::error("E0404", place.span, "in a function only a `var` is assigned");
+            return self.fail(d.help("elements are written by primitives"));
+        };
+        let old = match body.find(*name) {
+            Some(local) if local.mutable => local.value.clone(),
+            Some(_) => {
+                let d = Diagnostic::error("E0404", place.span, format!("`{name}` is not a `var`"));
+                return self.fail(d.help(format!("declare it with `var {name} = ..`")));
+            }
+            None => return self.unknown(body, *name, place.span),
+        };
+        let value = match op {
+            AssignOp::Set => self.expr(body, e)?,
+            AssignOp::Combine(c) => {
+                let Some(combine) = Combine::assignment(c.name.name()) else {
+                    return self.fail(Diagnostic::error(
+                        "E0404",
+                        c.span,
+                        format!("`{}=` combines nothing", c.name),
+                    ));
+                };
+                let new = self.expr(body, e)?;
+                let args = vec![given(old.clone(), place.span), given(new, e.span)];
+                self.call_named(body, Sym::new(combine.intrinsic().name()), c.span, &[], args, e.span)?
+            }
+        };
+        let value = match (&old, value) {
+            (Value::Val(o), value @ (Value::Lit(_) | Value::Dim(_))) => {
+                let dtype = body.func.ty(*o).dtype;
+                Value::Val(self.materialize(body, &value, dtype, e.span)?)
+            }
+            (_, value) => value,
+        };
+        self.same_kind(body, &old, &value, e.span, name.name())?;
+        let scope = body.scopes.iter_mut().rev().find(|s| s.contains_key(name)).expect("found above");
+        scope.insert(*name, Local { value, mutable: true });
+        Some(())
+    }
+
+    /// A variable keeps its type.
+    fn same_kind(&mut self, body: &mut Body, old: &Value, new: &Value, span: Span, name: &str) -> Maybe<()> {
+        match (old, new) {
+            (Value::Val(a), Value::Val(b)) => {
+                let (a, b) = (body.func.ty(*a).clone(), body.func.ty(*b).clone());
+                self.same_type(body, &a, &b, span, &format!("`{name}`"))
+            }
+            (Value::Tuple(a), Value::Tuple(b)) if a.len() == b.len() => {
+                a.iter().zip(b).try_for_each(|(a, b)| self.same_kind(body, a, b, span, name))
+            }
+            (Value::Unit, _) | (_, Value::Unit) => None,
+            _ => {
+                let text = format!("`{name}` is {}, and this is {}", old.kind(), new.kind());
+                self.fail(Diagnostic::error("E0309", span, text))
+            }
+        }
+    }
+
+    pub(crate) fn unknown<T>(&mut self, body: &Body, name: Sym, span: Span) -> Maybe<T> {
+        let mut near: Vec<&str> = body.scopes.iter().flat_map(|s| s.keys()).map(|s| s.name()).collect();
+        near.extend(body.env.dims.keys().map(|s| s.name()));
+        let d = Diagnostic::error("E0201", span, format!("unknown name `{name}`"));
+        let guess = self.defs.guess(name, near.into_iter());
+        self.fail(match guess {
+            Some(g) => d.help(format!("did you mean `{g}`?")),
+            None => d,
+        })
+    }
+
+    /// An expression.
+    pub(crate) fn expr(&mut self, body: &mut Body, e: &Expr) -> Maybe<Value> {
+        match &e.kind {
+            ExprKind::Int(i) => Some(Value::Dim(Dim::int(*i))),
+            ExprKind::Float(x, _) => Some(Value::Lit(Lit::Float(*x))),
+            ExprKind::Bool(b) => Some(Value::Lit(Lit::Bool(*b))),
+            ExprKind::Paren(e) => self.expr(body, e),
+            ExprKind::Tuple(parts) => {
+                let parts: Vec<Maybe<Value>> = parts.iter().map(|p| self.expr(body, p)).collect();
+                parts.into_iter().collect::<Maybe<Vec<_>>>().map(Value::Tuple)
+            }
+            ExprKind::Name(name) => match body.find(*name) {
+                Some(Local { value: Value::Unit, .. }) => None,
+                Some(local) => Some(local.value.clone()),
+                None => match (body.env.dims.get(name), body.env.consts.get(name)) {
+                    (Some(d), _) => Some(Value::Dim(d.clone())),
+                    (None, Some(Const::Int(i))) => Some(Value::Dim(Dim::int(*i))),
+                    (None, Some(Const::Bool(b))) => Some(Value::Lit(Lit::Bool(*b))),
+                    _ if self.defs.get(*name).is_some() => {
+                        let d = Diagnostic::error(
+                            "E0307",
+                            e.span,
+                            format!("`{name}` is a definition, not a value"),
+                        );
+                        self.fail(d.help(format!("call it: `{name}(..)`")))
+                    }
+                    _ => self.unknown(body, *name, e.span),
+                },
+            },
+            ExprKind::Unary(op, a) => self.unary(body, *op, a, e.span),
+            ExprKind::Binary(op, ..) => self.binary(body, *op, e),
+            ExprKind::Field(base, field) if field.name.name() == "T" => {
+                let value = self.expr(body, base)?;
+                let args = vec![given(value, base.span)];
+                self.call_named(body, Sym::new("transpose"), e.span, &[], args, e.span)
+            }
+            ExprKind::Field(base, field) => match self.expr(body, base)? {
+                Value::Tuple(parts) => {
+                    match field.name.name().parse::<usize>().ok().and_then(|i| parts.get(i)) {
+                        Some(v) => Some(v.clone()),
+                        None => {
+                            let text = format!("a tuple of {} parts has no `{}`", parts.len(), field.name);
+                            self.fail(Diagnostic::error("E0201", field.span, text))
+                        }
+                    }
+                }
+                v => {
+                    let text = format!("{} has no field `{}`", v.kind(), field.name);
+                    self.fail(Diagnostic::error("E0201", field.span, text))
+                }
+            },
+            ExprKind::Call(f, args) => match &f.kind {
+                ExprKind::Name(name) => self.call(body, *name, f.span, &[], args, e.span),
+                ExprKind::Index(base, dims) => match &base.kind {
+                    ExprKind::Name(name) => self.call(body, *name, base.span, dims, args, e.span),
+                    _ => self.fail(Diagnostic::error("E0307", f.span, "only a name can be called")),
+                },
+                _ => self.fail(Diagnostic::error("E0307", f.span, "only a name can be called")),
+            },
+            // `ones[3]`: brackets alone call a definition that takes no arguments.
+            ExprKind::Index(base, dims) => match &base.kind {
+                ExprKind::Name(name) if body.find(*name).is_none() && self.defs.get(*name).is_some() => {
+                    self.call(body, *name, base.span, dims, &[], e.span)
+                }
+                _ => {
+                    self.expr(body, base)?;
+                    self.later(e.span, "indexing a tensor in a function");
+                    None
+                }
+            },
+            ExprKind::If(cond, then, otherwise) => self.if_expr(body, cond, then, otherwise.as_ref(), e.span),
+            ExprKind::Block(block) => self.statements(body, block),
+            ExprKind::Reduce(name, ..) => {
+                let d =
+                    Diagnostic::error("E0307", e.span, "a reduction over an index belongs in a primitive");
+                self.fail(d.help(format!("reduce an axis: `{}(x, axis=1)`", name.name)))
+            }
+            ExprKind::Str(_) => self.fail(Diagnostic::error("E0307", e.span, "a text is no value here")),
+            ExprKind::Array(_) => {
+                self.later(e.span, "arrays");
+                None
+            }
+            ExprKind::Lambda(..) => {
+                self.later(e.span, "closures");
+                None
+            }
+            ExprKind::Error => None,
+        }
+    }
+
+    fn unary(&mut self, body: &mut Body, op: UnaryOp, a: &Expr, span: Span) -> Maybe<Value> {
+        let value = self.expr(body, a)?;
+        match (op, value) {
+            (UnaryOp::Neg, Value::Dim(d)) => Some(Value::Dim(-d)),
+            (UnaryOp::Neg, Value::Lit(Lit::Float(x))) => Some(Value::Lit(Lit::Float(-x))),
+            (UnaryOp::Not, Value::Lit(Lit::Bool(b))) => Some(Value::Lit(Lit::Bool(!b))),
+            (op, value) => {
+                let name = if op == UnaryOp::Neg { "neg" } else { "not" };
+                self.call_named(body, Sym::new(name), span, &[], vec![given(value, a.span)], span)
+            }
+        }
+    }
+
+    /// A chain of operators, left to right: the left spine may be thousands of operators long.
+    fn binary(&mut self, body: &mut Body, _op: BinaryOp, e: &Expr) -> Maybe<Value> {
+        let mut spine = Vec::new();
+        let mut left = e;
+        while let ExprKind::Binary(op, a, b) = &left.kind {
+            spine.push((*op, b, left.span));
+            left = a;
+        }
+        let mut value = self.expr(body, left);
+        let mut at = left.span;
+        for (op, b, span) in spine.into_iter().rev() {
+            let right = self.expr(body, b);
+            value = match (value, right) {
+                (Some(l), Some(r)) => self.operate(body, op, l, at, r, b.span, span),
+                _ => None,
+            };
+            at = span;
+        }
+        value
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "two operands with their places")]
+    fn operate(
+        &mut self,
+        body: &mut Body,
+        op: BinaryOp,
+        l: Value,
+        at: Span,
+        r: Value,
+        right: Span,
+        span: Span,
+    ) -> Maybe<Value> {
+        if let (Value::Dim(a), Value::Dim(b)) = (&l, &r) {
+            let d = match op {
+                BinaryOp::Add => Some(a + b),
+                BinaryOp::Sub => Some(a - b),
+                BinaryOp::Mul => Some(a * b),
+                BinaryOp::Div => Some(a.floor_div(b)),
+                BinaryOp::Rem => Some(a.modulo(b)),
+                BinaryOp::Or
+                | BinaryOp::And
+                | BinaryOp::Eq
+                | BinaryOp::Ne
+                | BinaryOp::Lt
+                | BinaryOp::Le
+                | BinaryOp::Gt
+                | BinaryOp::Ge
+                | BinaryOp::MatMul => None,
+            };
+            if let Some(d) = d {
+                return Some(Value::Dim(d));
+            }
+        }
+        let args = vec![given(l, at), given(r, right)];
+        self.call_named(body, Sym::new(op.callee()), span, &[], args, span)
+    }
+
+    /// A call of a name with arguments as written.
+    fn call(
+        &mut self,
+        body: &mut Body,
+        name: Sym,
+        at: Span,
+        dims: &[IndexArg],
+        args: &[Arg],
+        span: Span,
+    ) -> Maybe<Value> {
+        if let Some(d) = body.env.dtype(name).filter(|_| dims.is_empty()) {
+            return self.cast(body, d, args, span);
+        }
+        let Some(def) = self.defs.get(name) else {
+            let local = body.find(name).is_some();
+            // The arguments have errors of their own to tell.
+            for a in args {
+                self.expr(body, &a.value);
+            }
+            if local {
+                return self.fail(Diagnostic::error("E0307", at, format!("`{name}` is not a function")));
+            }
+            return self.unknown(body, name, at);
+        };
+        // An attribute is no value: it is evaluated when it is bound.
+        let sig = def.sig();
+        let is_const = |i: usize, a: &Arg| {
+            let p = match a.name {
+                Some(n) => sig.params.iter().find(|p| p.name.name == n.name),
+                None => sig.params.get(i),
+            };
+            p.is_some_and(|p| p.mode == ast::Mode::Const)
+        };
+        let mut actuals: Maybe<Vec<Actual>> = Some(Vec::new());
+        for (i, a) in args.iter().enumerate() {
+            let actual = if is_const(i, a) {
+                Some(Actual {
+                    name: a.name,
+                    value: Value::Unit,
+                    expr: Some(a.value.clone()),
+                    span: a.value.span,
+                })
+            } else {
+                let value = self.expr(body, &a.value);
+                value.map(|value| Actual { name: a.name, value, expr: None, span: a.value.span })
+            };
+            actuals = match (actuals, actual) {
+                (Some(mut list), Some(a)) => {
+                    list.push(a);
+                    Some(list)
+                }
+                _ => None,
+            };
+        }
+        self.call_def(body, def, dims, actuals?, span)
+    }
+
+    /// A call of an operator of the library.
+    fn call_named(
+        &mut self,
+        body: &mut Body,
+        name: Sym,
+        at: Span,
+        dims: &[IndexArg],
+        args: Vec<Actual>,
+        span: Span,
+    ) -> Maybe<Value> {
+        // On scalars an operator is an instruction, not a kernel.
+        if let Some(op) = Intrinsic::named(name.name())
+            && let Some(value) = self.scalar_op(body, op, &args, span)
+        {
+            return value;
+        }
+        let Some(def) = self.defs.operator(name) else { return self.unknown(body, name, at) };
+        self.call_def(body, def, dims, args, span)
+    }
+
+    /// The operation if all arguments are scalars; the inner answer is none where they do not fit.
+    fn scalar_op(
+        &mut self,
+        body: &mut Body,
+        op: Intrinsic,
+        args: &[Actual],
+        span: Span,
+    ) -> Option<Maybe<Value>> {
+        let mut dtype = None;
+        for a in args {
+            match &a.value {
+                Value::Val(v) if body.func.ty(*v).shape.is_empty() => {
+                    let d = body.func.ty(*v).dtype;
+                    if !(op == Intrinsic::Select && dtype.is_none() && d == DType::Bool) {
+                        dtype = dtype.or(Some(d));
+                    }
+                }
+                Value::Dim(_) | Value::Lit(_) => {}
+                Value::Val(_) | Value::Tuple(_) | Value::Unit => return None,
+            }
+        }
+        let natural = |a: &Actual| if let Value::Lit(l) = &a.value { l.natural() } else { DType::I64 };
+        // Dims stay integers beside floats, literals follow.
+        let floats = args.iter().any(|a| matches!(a.value, Value::Lit(Lit::Float(_))));
+        let dtype = dtype
+            .unwrap_or_else(|| if floats { DType::F32 } else { args.first().map_or(DType::I64, natural) });
+        let mut vals = Vec::new();
+        for (i, a) in args.iter().enumerate() {
+            let want = if op == Intrinsic::Select && i == 0 { DType::Bool } else { dtype };
+            match self.materialize(body, &a.value, want, a.span) {
+                Some(v) => vals.push(v),
+                None => return Some(None),
+            }
+        }
+        let types: Vec<DType> = vals.iter().map(|v| body.func.ty(*v).dtype).collect();
+        Some(match op.result(&types) {
+            Ok(d) => Some(Value::Val(body.push(Op::Scalar(op), vals, Type::scalar(d), span))),
+            Err(text) => self.fail(Diagnostic::error("E0303", span, text)),
+        })
+    }
+
+    fn call_def(
+        &mut self,
+        body: &mut Body,
+        def: Def<'a>,
+        dims: &[IndexArg],
+        args: Vec<Actual>,
+        span: Span,
+    ) -> Maybe<Value> {
+        let sig = def.sig();
+        if matches!(def, Def::Prim(_))
+            && let Some(op) = Intrinsic::named(sig.name.name.name())
+            && args.iter().all(|a| a.name.is_none())
+            && args.len() == op.arity()
+            && let Some(value) = self.scalar_op(body, op, &args, span)
+        {
+            return value;
+        }
+        let said = self.diagnostics.len();
+        let value = self.instantiate(body, def, dims, args, span);
+        if value.is_none() {
+            self.blame(said, span);
+        }
+        value
+    }
+
+    /// What is wrong inside a definition of another file is wrong because of the call.
+    fn blame(&mut self, said: usize, call: Span) {
+        for d in &mut self.diagnostics[said..] {
+            if d.span().file != call.file {
+                d.labels.insert(0, ir::diag::Label { span: call, text: "in this call".to_owned() });
+            }
+        }
+    }
+
+    fn instantiate(
+        &mut self,
+        body: &mut Body,
+        def: Def<'a>,
+        dims: &[IndexArg],
+        args: Vec<Actual>,
+        span: Span,
+    ) -> Maybe<Value> {
+        let sig = def.sig();
+        let bound = self.bind(body, sig, dims, args, span)?;
+        let dims = dims_of(sig, &bound.env);
+        match def {
+            Def::Prim(def) => {
+                let id = self.prim_instance(def, &bound.env)?;
+                let prim = self.module.prim(id);
+                let map: BTreeMap<Sym, Dim> = prim.dims.iter().copied().zip(dims.iter().cloned()).collect();
+                let ty = |b: &ir::loops::BufId| {
+                    let b = prim.buf(*b);
+                    Type { dtype: b.dtype, shape: b.shape.clone() }.subst(&|s| map.get(&s).cloned())
+                };
+                let types = prim.outs.iter().map(ty).collect();
+                Some(tuple(body.push_all(Op::Prim(id, dims), bound.args, types, vec![], span)))
+            }
+            Def::Extern(def) => {
+                let id = self.extern_instance(def)?;
+                let ext = self.module.extern_(id);
+                let map: BTreeMap<Sym, Dim> = ext.dims.iter().copied().zip(dims.iter().cloned()).collect();
+                let ty = |b: &ir::loops::BufId| {
+                    let b = &ext.bufs[b.0 as usize];
+                    Type { dtype: b.dtype, shape: b.shape.clone() }.subst(&|s| map.get(&s).cloned())
+                };
+                let types = ext.outs.iter().map(ty).collect();
+                Some(tuple(body.push_all(Op::Extern(id, dims), bound.args, types, vec![], span)))
+            }
+            Def::Fn(def, item) => {
+                let id = self.func_instance(def, item, &bound.env)?;
+                let callee = self.module.func(id).clone();
+                let mut map: BTreeMap<Sym, Dim> =
+                    callee.dims.iter().copied().zip(dims.iter().cloned()).collect();
+                let mut opens = Vec::new();
+                for (sym, _) in &callee.exists {
+                    let fresh = body.fresh_dim(*sym);
+                    map.insert(*sym, Dim::sym(fresh));
+                    opens.push(fresh);
+                }
+                for fact in callee.exists.iter().flat_map(|e| &e.1) {
+                    body.env.facts.assume(fact.subst(&|s| map.get(&s).cloned()));
+                }
+                let types = callee.result_types.iter().map(|t| t.subst(&|s| map.get(&s).cloned())).collect();
+                Some(tuple(body.push_all(Op::Call(id, dims), bound.args, types, opens, span)))
+            }
+        }
+    }
+
+    /// `f32(x)`
+    fn cast(&mut self, body: &mut Body, dtype: DType, args: &[Arg], span: Span) -> Maybe<Value> {
+        let [arg] = args else {
+            return self.fail(Diagnostic::error(
+                "E0304",
+                span,
+                format!("{dtype}: takes 1 argument, got {}", args.len()),
+            ));
+        };
+        let value = self.expr(body, &arg.value)?;
+        let val = match &value {
+            Value::Lit(Lit::Float(_)) if dtype.is_float() => {
+                return self.materialize(body, &value, dtype, span).map(Value::Val);
+            }
+            Value::Dim(d) if d.as_int().is_some() => {
+                return self.materialize(body, &value, dtype, span).map(Value::Val);
+            }
+            Value::Lit(l) => self.materialize(body, &value, l.natural(), span)?,
+            value => self.materialize(body, value, DType::I64, span)?,
+        };
+        let ty = body.func.ty(val).clone();
+        if ty.dtype == dtype {
+            return Some(Value::Val(val));
+        }
+        if ty.shape.is_empty() {
+            return Some(Value::Val(body.push(Op::Cast, vec![val], Type::scalar(dtype), span)));
+        }
+        let name = Expr { kind: ExprKind::Name(Sym::new(dtype.name())), span };
+        let Some(def) = self.defs.operator(Sym::new("cast")) else {
+            return self.unknown(body, Sym::new("cast"), span);
+        };
+        self.call_def(body, def, &[IndexArg::Expr(name)], vec![given(Value::Val(val), arg.value.span)], span)
+    }
+
+    /// The condition of an `if` or `while`, with what its branches may assume when it is about dims.
+    fn condition(&mut self, body: &mut Body, e: &Expr) -> Maybe<ValId> {
+        let value = self.expr(body, e)?;
+        let val = self.materialize(body, &value, DType::Bool, e.span)?;
+        let ty = body.func.ty(val).clone();
+        self.same_type(body, &Type::scalar(DType::Bool), &ty, e.span, "a condition")?;
+        Some(val)
+    }
+
+    fn if_expr(
+        &mut self,
+        body: &mut Body,
+        cond: &Expr,
+        then: &ast::Block,
+        otherwise: Option<&ast::Block>,
+        span: Span,
+    ) -> Maybe<Value> {
+        let val = self.condition(body, cond);
+        let assigned = assigned_in(std::iter::once(then).chain(otherwise));
+        let vars: Vec<Sym> =
+            assigned.into_iter().filter(|n| body.find(*n).is_some_and(|l| l.mutable)).collect();
+        let mut facts = Vec::new();
+        let known = body.env.preds(cond, &mut facts).is_ok();
+        let before = body.consumed.clone();
+        let branch = |c: &mut Self, body: &mut Body, block: Option<&ast::Block>, facts: &[Pred]| {
+            let saved = (body.env.clone(), body.scopes.clone());
+            facts.iter().for_each(|f| body.env.facts.assume(f.clone()));
+            body.blocks.push(Block::default());
+            let value = match block {
+                Some(b) => c.statements(body, b),
+                None => Some(Value::Unit),
+            };
+            let finals: Vec<Value> =
+                vars.iter().filter_map(|n| body.find(*n)).map(|l| l.value.clone()).collect();
+            let done = body.blocks.pop().expect("pushed above");
+            (body.env, body.scopes) = saved;
+            (value, finals, done)
+        };
+        let (a, a_vars, mut a_block) = branch(self, body, Some(then), if known { &facts } else { &[] });
+        let after_a = std::mem::replace(&mut body.consumed, before);
+        let negated = facts.iter().map(Pred::negate).collect::<Vec<_>>();
+        let (b, b_vars, mut b_block) =
+            branch(self, body, otherwise, if known && negated.len() == 1 { &negated } else { &[] });
+        // Given away in either branch is given away.
+        body.consumed.extend(after_a);
+        let (val, a, b) = (val?, a?, b?);
+        let mut types = Vec::new();
+        let value = match (&a, &b) {
+            (Value::Unit, Value::Unit) => Value::Unit,
+            (Value::Unit, _) | (_, Value::Unit) => Value::Unit,
+            _ => self.merge(body, &a, &b, (&mut a_block, &mut b_block), &mut types, span)?,
+        };
+        let mut merged = Vec::new();
+        for (x, y) in a_vars.iter().zip(&b_vars) {
+            merged.push(self.merge(body, x, y, (&mut a_block, &mut b_block), &mut types, span)?);
+        }
+        let passed: Vec<Vec<ValId>> =
+            a_block.results.iter().zip(&b_block.results).map(|(x, y)| vec![*x, *y]).collect();
+        let results = body.push_all(Op::If(a_block, b_block), vec![val], types, vec![], span);
+        body.aliases.extend(results.iter().copied().zip(passed));
+        for (name, v) in vars.iter().zip(merged) {
+            let scope = body.scopes.iter_mut().rev().find(|s| s.contains_key(name)).expect("found above");
+            scope.insert(*name, Local { value: place(&v, &results), mutable: true });
+        }
+        Some(place(&value, &results))
+    }
+
+    /// Makes both branches give one value: its parts become results, counted by position.
+    fn merge(
+        &mut self,
+        body: &mut Body,
+        a: &Value,
+        b: &Value,
+        blocks: (&mut Block, &mut Block),
+        types: &mut Vec<Type>,
+        span: Span,
+    ) -> Maybe<Value> {
+        if let (Value::Tuple(x), Value::Tuple(y)) = (a, b)
+            && x.len() == y.len()
+        {
+            let mut parts = Vec::new();
+            for (x, y) in x.iter().zip(y) {
+                parts.push(self.merge(body, x, y, (&mut *blocks.0, &mut *blocks.1), types, span)?);
+            }
+            return Some(Value::Tuple(parts));
+        }
+        let dtype = match (a, b) {
+            (Value::Val(v), _) | (_, Value::Val(v)) => body.func.ty(*v).dtype,
+            (Value::Lit(l), _) | (_, Value::Lit(l)) => l.natural(),
+            _ => DType::I64,
+        };
+        let mut inside = |c: &mut Self, value: &Value, block: &mut Block| {
+            body.blocks.push(std::mem::take(block));
+            let v = c.materialize(body, value, dtype, span);
+            *block = body.blocks.pop().expect("pushed above");
+            v
+        };
+        let (x, y) = (inside(self, a, blocks.0)?, inside(self, b, blocks.1)?);
+        let (tx, ty) = (body.func.ty(x).clone(), body.func.ty(y).clone());
+        if tx.dtype != ty.dtype || tx.shape.len() != ty.shape.len() {
+            let text = format!("the branches have different types: `{tx}` and `{ty}`");
+            return self.fail(Diagnostic::error("E0309", span, text));
+        }
+        self.same_type(body, &tx, &ty, span, "the branches of this `if`")?;
+        blocks.0.results.push(x);
+        blocks.1.results.push(y);
+        types.push(tx);
+        // A position now, the value once the node stands.
+        Some(Value::Val(ValId(types.len() as u32 - 1)))
+    }
+
+    /// `for i in a..b { }` is a `while` that counts.
+    fn for_loop(
+        &mut self,
+        body: &mut Body,
+        binders: &[ast::Binder],
+        block: &ast::Block,
+        span: Span,
+    ) -> Maybe<Value> {
+        let [binder] = binders else {
+            return self.fail(Diagnostic::error("E0307", span, "a function's `for` has one variable"));
+        };
+        if binder.pack || binder.range.step.is_some() {
+            self.later(binder.name.span, "packs and steps in a function's `for`");
+            return None;
+        }
+        let bound = |c: &mut Self, body: &mut Body, e: Option<&Expr>| {
+            let value = match e {
+                Some(e) => c.expr(body, e)?,
+                None => Value::Dim(Dim::int(0)),
+            };
+            c.materialize(body, &value, DType::I64, binder.range.span)
+        };
+        let lo = bound(self, body, binder.range.lo.as_deref())?;
+        let hi = bound(self, body, binder.range.hi.as_deref())?;
+        self.while_loop(body, &Expr { kind: ExprKind::Error, span }, block, Some((binder.name, lo, hi)), span)
+    }
+
+    /// A loop: what its body assigns is carried. A counter, where there is one, is carried first.
+    fn while_loop(
+        &mut self,
+        body: &mut Body,
+        cond: &Expr,
+        block: &ast::Block,
+        count: Option<(Ident, ValId, ValId)>,
+        span: Span,
+    ) -> Maybe<Value> {
+        let assigned = assigned_in(std::iter::once(block));
+        let vars: Vec<Sym> =
+            assigned.into_iter().filter(|n| body.find(*n).is_some_and(|l| l.mutable)).collect();
+        // What is carried, flat, with the first values.
+        let mut first = Vec::new();
+        first.extend(count.map(|c| c.1));
+        let mut carried: Vec<(Sym, Value)> = Vec::new();
+        for name in vars {
+            let value = body.find(name).expect("found above").value.clone();
+            let flat = self.flatten(body, &value, span, &mut first)?;
+            carried.push((name, flat));
+        }
+        let types: Vec<Type> = first.iter().map(|v| body.func.ty(*v).clone()).collect();
+        let saved = (body.env.clone(), body.scopes.clone());
+        let outside: BTreeSet<ValId> = (0..body.func.vals.len() as u32).map(ValId).collect();
+        let consumed = body.consumed.clone();
+        let enter = |body: &mut Body| {
+            let params: Vec<ValId> =
+                types.iter().map(|t| body.func.add_val(Sym::new("v"), t.clone())).collect();
+            for (name, shape) in &carried {
+                let value = place(shape, &params);
+                if let Value::Val(v) = value {
+                    body.func.vals[v.0 as usize].name = *name;
+                }
+                let scope = body.scopes.iter_mut().rev().find(|s| s.contains_key(name)).expect("found above");
+                scope.insert(*name, Local { value, mutable: true });
+            }
+            body.blocks.push(Block { params: params.clone(), ..Block::default() });
+            params
+        };
+        // The condition.
+        let params = enter(body);
+        let go_on = match count {
+            Some((_, _, hi)) => Some(body.push(
+                Op::Scalar(Intrinsic::Lt),
+                vec![params[0], hi],
+                Type::scalar(DType::Bool),
+                span,
+            )),
+            None => self.condition(body, cond),
+        };
+        let mut cond_block = body.blocks.pop().expect("pushed above");
+        cond_block.results.extend(go_on);
+        // The body.
+        let params = enter(body);
+        if let Some((name, ..)) = count {
+            body.scopes.push(BTreeMap::new());
+            body.define(name, Value::Val(params[0]), false);
+        }
+        let done = self.statements(body, block);
+        let mut next = Vec::new();
+        if count.is_some() {
+            body.scopes.pop();
+            let one = body.scalar_const(Tensor::scalar_i(DType::I64, 1), span);
+            next.push(body.push(
+                Op::Scalar(Intrinsic::Add),
+                vec![params[0], one],
+                Type::scalar(DType::I64),
+                span,
+            ));
+        }
+        for (name, _) in &carried {
+            let value = body.find(*name).expect("found above").value.clone();
+            self.flatten(body, &value, span, &mut next)?;
+        }
+        let mut body_block = body.blocks.pop().expect("pushed above");
+        body_block.results = next;
+        (body.env, body.scopes) = saved;
+        // A round that gives away something of the outside could not be run twice.
+        let mut gone: Vec<(ValId, Span)> =
+            body.consumed.iter().filter(|(v, _)| !consumed.contains_key(v)).map(|(v, s)| (*v, *s)).collect();
+        gone.sort();
+        for (v, at) in gone {
+            if outside.contains(&v) {
+                let name = body.func.val(v).name;
+                let d = Diagnostic::error(
+                    "E0501",
+                    at,
+                    format!("`{name}` is given away in a loop, and a second round needs it"),
+                );
+                return self.fail(d.help(format!("carry it: `var {name} = ..`, and assign it in the loop")));
+            }
+        }
+        done?;
+        go_on?;
+        // A variable that a round gives away takes what it began with, and what a round leaves in it.
+        let rounds: Vec<(ValId, ValId, ValId)> =
+            (0..first.len()).map(|i| (body_block.params[i], first[i], body_block.results[i])).collect();
+        for &(param, begin, next) in &rounds {
+            if body.consumed.contains_key(&param) {
+                self.consume(body, begin, span, "this loop")?;
+                if outside.contains(&next) {
+                    self.consume(body, next, span, "this loop")?;
+                }
+            }
+        }
+        let results =
+            body.push_all(Op::While { cond: cond_block, body: body_block }, first, types, vec![], span);
+        body.aliases.extend(results.iter().zip(rounds).map(|(r, (_, begin, next))| (*r, vec![begin, next])));
+        for (name, shape) in carried {
+            let scope = body.scopes.iter_mut().rev().find(|s| s.contains_key(&name)).expect("found above");
+            scope.insert(name, Local { value: place(&shape, &results), mutable: true });
+        }
+        Some(Value::Unit)
+    }
+
+    /// The parts of a value, in order; its form, with positions in place of values.
+    fn flatten(&mut self, body: &mut Body, value: &Value, span: Span, out: &mut Vec<ValId>) -> Maybe<Value> {
+        match value {
+            Value::Tuple(parts) => {
+                let parts =
+                    parts.iter().map(|p| self.flatten(body, p, span, out)).collect::<Maybe<Vec<_>>>()?;
+                Some(Value::Tuple(parts))
+            }
+            Value::Unit => None,
+            value => {
+                let dtype = if let Value::Lit(l) = value { l.natural() } else { DType::I64 };
+                let v = self.materialize(body, value, dtype, span)?;
+                out.push(v);
+                Some(Value::Val(ValId(out.len() as u32 - 1)))
+            }
+        }
+    }
+}
+
+/// A function that no text names.
+fn nameless(name: &str, span: Span) -> Func {
+    Func {
+        name: name.to_owned(),
+        def: Sym::new(name),
+        dims: vec![],
+        facts: shape::Facts::default(),
+        requires: vec![],
+        params: vec![],
+        results: vec![],
+        exists: vec![],
+        result_types: vec![],
+        vals: vec![],
+        body: Block::default(),
+        plan: false,
+        span,
+    }
+}
+
+/// An argument without a name.
+fn given(value: Value, span: Span) -> Actual {
+    Actual { name: None, value, expr: None, span }
+}
+
+fn tuple(vals: Vec<ValId>) -> Value {
+    match vals.as_slice() {
+        [v] => Value::Val(*v),
+        _ => Value::Tuple(vals.into_iter().map(Value::Val).collect()),
+    }
+}
+
+/// A form with the values in place of its positions.
+fn place(form: &Value, vals: &[ValId]) -> Value {
+    match form {
+        Value::Val(at) => Value::Val(vals[at.0 as usize]),
+        Value::Tuple(parts) => Value::Tuple(parts.iter().map(|p| place(p, vals)).collect()),
+        Value::Dim(_) | Value::Lit(_) | Value::Unit => Value::Unit,
+    }
+}
+
+/// The names assigned in blocks, in order of first assignment.
+fn assigned_in<'b>(blocks: impl Iterator<Item = &'b ast::Block>) -> Vec<Sym> {
+    fn expr(e: &Expr, out: &mut Vec<Sym>) {
+        if let ExprKind::If(_, a, b) = &e.kind {
+            block(a, out);
+            b.iter().for_each(|b| block(b, out));
+        }
+        if let ExprKind::Block(b) = &e.kind {
+            block(b, out);
+        }
+    }
+    fn block(b: &ast::Block, out: &mut Vec<Sym>) {
+        for s in &b.stmts {
+            match &s.kind {
+                StmtKind::Assign(place, _, e) => {
+                    if let ExprKind::Name(n) = &place.kind
+                        && !out.contains(n)
+                    {
+                        out.push(*n);
+                    }
+                    expr(e, out);
+                }
+                StmtKind::For(_, _, b) | StmtKind::While(_, b) => block(b, out),
+                StmtKind::Let(_, _, e) | StmtKind::Var(_, _, Some(e)) | StmtKind::Expr(e) => expr(e, out),
+                StmtKind::Var(_, _, None) | StmtKind::Dim(..) | StmtKind::Assert(..) => {}
+            }
+        }
+    }
+    let mut out = Vec::new();
+    blocks.for_each(|b| block(b, &mut out));
+    out
+}

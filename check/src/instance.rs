@@ -1,0 +1,288 @@
+//! Templates made concrete: one instance for each choice of element types, ranks and attributes.
+
+use std::collections::HashMap;
+
+use ir::ast::{FnDef, GenericKind, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind};
+use ir::diag::Diagnostic;
+use ir::graph::{Block, Func, Type};
+use ir::source::Span;
+use ir::{ExternId, FuncId, PrimId};
+use shape::{Expr as Dim, Pred, Sym};
+use tensor::DType;
+
+use crate::env::{Const, Env};
+use crate::{Checker, Maybe};
+
+/// What tells one instance of a definition from another.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    def: Span,
+    dtypes: Vec<DType>,
+    ranks: Vec<usize>,
+    consts: Vec<Const>,
+}
+
+/// The instances made so far; `None` where the body had errors (said once).
+#[derive(Default)]
+pub(crate) struct Instances {
+    pub(crate) prims: HashMap<Key, Maybe<PrimId>>,
+    pub(crate) funcs: HashMap<Key, Maybe<FuncId>>,
+    pub(crate) externs: HashMap<Span, Maybe<ExternId>>,
+}
+
+impl Key {
+    /// The instance that a binding of the generics asks for.
+    pub(crate) fn new(sig: &Signature, bound: &Env) -> Key {
+        let mut key = Key { def: sig.name.span, dtypes: vec![], ranks: vec![], consts: vec![] };
+        for g in &sig.generics {
+            match g.kind {
+                GenericKind::Dim => {}
+                GenericKind::Pack => key.ranks.push(bound.packs.get(&g.name.name).map_or(0, Vec::len)),
+                GenericKind::DType => key.dtypes.extend(bound.dtypes.get(&g.name.name)),
+            }
+        }
+        for p in sig.params.iter().filter(|p| p.mode == Mode::Const) {
+            key.consts.extend(bound.consts.get(&p.name.name).cloned());
+        }
+        key
+    }
+
+    /// True where there was no choice: the definition has one instance.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.dtypes.is_empty() && self.ranks.is_empty() && self.consts.is_empty()
+    }
+}
+
+/// The dims of a binding in the order of the instance's own: packs in place, spread.
+pub(crate) fn dims_of(sig: &Signature, bound: &Env) -> Vec<Dim> {
+    let mut dims = Vec::new();
+    for g in &sig.generics {
+        match g.kind {
+            GenericKind::Dim => dims.extend(bound.dims.get(&g.name.name).cloned()),
+            GenericKind::Pack => dims.extend(bound.packs.get(&g.name.name).into_iter().flatten().cloned()),
+            GenericKind::DType => {}
+        }
+    }
+    dims
+}
+
+impl<'a> Checker<'a> {
+    /// The generics of an instance, as seen from inside: each dim is a symbol of its own.
+    pub(crate) fn inside(&mut self, sig: &'a Signature, bound: &Env) -> (Env, Vec<Sym>) {
+        let mut env = Env { dtypes: bound.dtypes.clone(), consts: bound.consts.clone(), ..Env::default() };
+        let taken: Vec<&str> = sig.generics.iter().map(|g| g.name.name.name()).collect();
+        let mut syms = Vec::new();
+        for g in &sig.generics {
+            match g.kind {
+                GenericKind::Dim => {
+                    syms.push(g.name.name);
+                    env.dims.insert(g.name.name, Dim::sym(g.name.name));
+                }
+                GenericKind::Pack => {
+                    let rank = bound.packs.get(&g.name.name).map_or(0, Vec::len);
+                    let name = |k: usize| {
+                        let mut name = format!("{}{k}", g.name.name);
+                        while taken.contains(&name.as_str()) {
+                            name.push('_');
+                        }
+                        Sym::new(&name)
+                    };
+                    let own: Vec<Sym> = (0..rank).map(name).collect();
+                    env.packs.insert(g.name.name, own.iter().map(|&s| Dim::sym(s)).collect());
+                    syms.extend(own);
+                }
+                GenericKind::DType => {}
+            }
+        }
+        syms.iter().for_each(|&s| env.facts.assume_dim(s));
+        for p in self.wheres(sig, &env) {
+            env.facts.assume(p);
+        }
+        (env, syms)
+    }
+
+    /// The conditions of a `where`, in terms of an environment.
+    pub(crate) fn wheres(&mut self, sig: &Signature, env: &Env) -> Vec<Pred> {
+        let mut preds = Vec::new();
+        for e in &sig.wheres {
+            if let Err(d) = env.preds(e, &mut preds) {
+                self.report(*d);
+            }
+        }
+        preds
+    }
+
+    /// Says what is wrong with a signature itself: names given twice.
+    pub(crate) fn signature(&mut self, sig: &Signature) {
+        let mut seen: HashMap<Sym, Span> = HashMap::new();
+        for name in sig.generics.iter().map(|g| g.name).chain(sig.params.iter().map(|p| p.name)) {
+            if let Some(first) = seen.insert(name.name, name.span) {
+                let d = Diagnostic::error("E0202", name.span, format!("`{}` is given twice", name.name));
+                self.report(d.label(first, "first here"));
+            }
+        }
+    }
+
+    /// The type of a tensor parameter or result as written, in terms of an environment.
+    pub(crate) fn tensor_type(&mut self, env: &Env, ty: &TypeExpr) -> Maybe<Type> {
+        let TypeKind::Named { name, args, dims } = &ty.kind else {
+            self.later(ty.span, "tuples, arrays and functions as parts of this type");
+            return None;
+        };
+        let dtype = match env.dtype(name.name) {
+            Some(d) if args.is_empty() => d,
+            _ => {
+                let names: Vec<&str> = DType::all().map(DType::name).collect();
+                let near = env.dtypes.keys().map(|s| s.name()).chain(names.iter().copied());
+                let d = Diagnostic::error("E0306", name.span, format!("unknown type `{}`", name.name));
+                return match ir::diag::nearest(name.name.name(), near) {
+                    Some(guess) => self.fail(d.help(format!("did you mean `{guess}`?"))),
+                    None => self.fail(d.help(format!("the element types are {}", names.join(", ")))),
+                };
+            }
+        };
+        match env.dims(dims.as_deref().unwrap_or(&[])) {
+            Ok(shape) => Some(Type { dtype, shape }),
+            Err(d) => self.fail(*d),
+        }
+    }
+
+    /// The type of a parameter.
+    pub(crate) fn param_type(&mut self, env: &Env, p: &Param) -> Maybe<Type> {
+        match &p.ty {
+            Some(ty) => self.tensor_type(env, ty),
+            None => self.fail(Diagnostic::error("E0306", p.span, format!("`{}` needs a type", p.name.name))),
+        }
+    }
+
+    /// The instance of a primitive that a binding asks for.
+    pub(crate) fn prim_instance(&mut self, def: &'a PrimDef, bound: &Env) -> Maybe<PrimId> {
+        let key = Key::new(&def.sig, bound);
+        if let Some(known) = self.instances.prims.get(&key) {
+            return *known;
+        }
+        self.instances.prims.insert(key.clone(), None);
+        let errors = self.diagnostics.len();
+        let prim = self.prim_body(def, bound);
+        let id =
+            (self.diagnostics.len() == errors).then_some(prim).flatten().map(|p| self.module.add_prim(p));
+        self.instances.prims.insert(key, id);
+        id
+    }
+
+    /// The instance of a function that a binding asks for. It is entered before its body is checked,
+    /// so that a function may call itself.
+    pub(crate) fn func_instance(&mut self, def: &'a FnDef, item: &'a Item, bound: &Env) -> Maybe<FuncId> {
+        let key = Key::new(&def.sig, bound);
+        if let Some(known) = self.instances.funcs.get(&key) {
+            return *known;
+        }
+        let plain = key.is_plain();
+        self.instances.funcs.insert(key.clone(), None);
+        let (env, dims) = self.inside(&def.sig, bound);
+        let Some(func) = self.func_head(def, item, &env, dims) else { return None };
+        let id = FuncId(self.module.funcs.len() as u32);
+        let name = match (plain, self.module.find(def.sig.name.name.name())) {
+            (true, None) => func.name.clone(),
+            _ => format!("{}_{}", func.name, id.0),
+        };
+        self.module.funcs.push(Func { name, ..func.clone() });
+        self.instances.funcs.insert(key, Some(id));
+        let name = self.module.funcs[id.0 as usize].name.clone();
+        if let Some(done) = self.func_body(def, func, env) {
+            self.module.funcs[id.0 as usize] = Func { name, ..done };
+        }
+        Some(id)
+    }
+
+    /// Name, dims, parameters and results of a function: what its callers see.
+    fn func_head(&mut self, def: &'a FnDef, item: &'a Item, env: &Env, dims: Vec<Sym>) -> Maybe<Func> {
+        let mut func = Func {
+            name: def.sig.name.name.name().to_owned(),
+            def: def.sig.name.name,
+            dims,
+            facts: env.facts.clone(),
+            requires: self.wheres(&def.sig, env),
+            params: Vec::new(),
+            results: Vec::new(),
+            exists: Vec::new(),
+            result_types: Vec::new(),
+            vals: Vec::new(),
+            body: Block::default(),
+            plan: item.attrs.iter().any(|a| a.name.name.name() == "plan"),
+            span: def.sig.name.span,
+        };
+        for p in def.sig.params.iter().filter(|p| p.mode != Mode::Const) {
+            let ty = self.param_type(env, p)?;
+            let val = func.add_val(p.name.name, ty);
+            func.body.params.push(val);
+            func.params.push(ir::graph::Param { name: p.name.name, own: p.mode == Mode::Own });
+        }
+        if let Some(ret) = &def.ret {
+            let mut env = env.clone();
+            let ret = match &ret.kind {
+                TypeKind::Exists(vars, inner) => {
+                    for (name, bound) in vars {
+                        let mut facts = vec![Pred::Le(Dim::int(0), Dim::sym(name.name))];
+                        if let Some(b) = bound {
+                            match env.dim(b) {
+                                Ok(b) => facts.push(Pred::Le(Dim::sym(name.name), b)),
+                                Err(d) => self.report(*d),
+                            }
+                        }
+                        env.dims.insert(name.name, Dim::sym(name.name));
+                        func.exists.push((name.name, facts));
+                    }
+                    inner
+                }
+                TypeKind::Named { .. } | TypeKind::Tuple(_) | TypeKind::Array(..) | TypeKind::Fn(..) => ret,
+            };
+            self.result_types(&env, ret, &mut func.result_types)?;
+            func.results = vec![None; func.result_types.len()];
+        }
+        Some(func)
+    }
+
+    fn result_types(&mut self, env: &Env, ty: &TypeExpr, out: &mut Vec<Type>) -> Maybe<()> {
+        if let TypeKind::Tuple(parts) = &ty.kind {
+            return parts.iter().try_for_each(|t| self.result_types(env, t, out));
+        }
+        out.push(self.tensor_type(env, ty)?);
+        Some(())
+    }
+
+    /// Generics to check an unused template with: `f32`, or the first type allowed, and rank 2.
+    /// None where attributes would have to be guessed.
+    fn sample(&mut self, sig: &'a Signature) -> Maybe<Env> {
+        self.signature(sig);
+        let mut env = Env::default();
+        for g in &sig.generics {
+            match g.kind {
+                GenericKind::Dim => {
+                    env.dims.insert(g.name.name, Dim::sym(g.name.name));
+                }
+                GenericKind::Pack => {
+                    env.packs.insert(g.name.name, vec![Dim::int(2), Dim::int(3)]);
+                }
+                GenericKind::DType => {
+                    let order = std::iter::once(DType::F32).chain(DType::all());
+                    let fits = order.into_iter().find(|&d| crate::bind::allows(g, d))?;
+                    env.dtypes.insert(g.name.name, fits);
+                }
+            }
+        }
+        sig.params.iter().all(|p| p.mode != Mode::Const).then_some(env)
+    }
+
+    pub(crate) fn sample_fn(&mut self, def: &'a FnDef, item: &'a Item) {
+        if let Some(env) = self.sample(&def.sig) {
+            self.func_instance(def, item, &env);
+        }
+    }
+
+    pub(crate) fn sample_prim(&mut self, def: &'a PrimDef) {
+        if let Some(env) = self.sample(&def.sig) {
+            self.prim_instance(def, &env);
+        }
+    }
+}

@@ -1,0 +1,886 @@
+//! Bodies of primitives: statements and scalar expressions to loops.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ir::ast::{
+    self, Arg, AssignOp, BinaryOp, Expr, ExprKind, Ident, IndexArg, Mode, PrimDef, StmtKind, UnaryOp,
+};
+use ir::diag::Diagnostic;
+use ir::loops::{Buf, BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::source::Span;
+use ir::{Class, Combine, Intrinsic, Literal};
+use shape::{Expr as Dim, Pred, Sym, Verdict};
+use tensor::DType;
+
+use crate::env::{Const, Env};
+use crate::{Checker, Maybe};
+
+#[derive(Clone)]
+enum Local {
+    Buf(BufId),
+    Var(VarId),
+    /// The variables of `for ..i in ..s`.
+    Pack(Vec<VarId>),
+    /// Something whose definition failed.
+    Broken,
+}
+
+/// The state of one primitive's body.
+pub(crate) struct Body {
+    pub(crate) prim: Prim,
+    pub(crate) env: Env,
+    scopes: Vec<BTreeMap<Sym, Local>>,
+    /// Every name in use, so that variables are unique.
+    names: BTreeSet<Sym>,
+    /// Variables declared by `var`: their value changes, so no fact may speak of them.
+    pub(crate) mutable: BTreeSet<Sym>,
+    /// Outputs that are only accumulated into begin at their combiner's identity.
+    starts: BTreeMap<BufId, Combine>,
+}
+
+impl Body {
+    pub(crate) fn new(name: Ident, env: Env, dims: Vec<Sym>) -> Body {
+        let prim = Prim {
+            name: name.name.name().to_owned(),
+            def: name.name,
+            dims: dims.clone(),
+            facts: env.facts.clone(),
+            params: vec![],
+            outs: vec![],
+            bufs: vec![],
+            vars: vec![],
+            body: vec![],
+            span: name.span,
+        };
+        Body {
+            prim,
+            env,
+            scopes: vec![BTreeMap::new()],
+            names: dims.into_iter().collect(),
+            mutable: BTreeSet::new(),
+            starts: BTreeMap::new(),
+        }
+    }
+
+    fn unique(&mut self, near: Sym) -> Sym {
+        let mut name = near;
+        let mut n = 1;
+        while !self.names.insert(name) {
+            n += 1;
+            name = Sym::new(&format!("{near}_{n}"));
+        }
+        name
+    }
+
+    pub(crate) fn buffer(&mut self, name: Sym, ty: ir::graph::Type, local: bool) -> BufId {
+        let unique = self.unique(name);
+        self.prim.bufs.push(Buf { name: unique, dtype: ty.dtype, shape: ty.shape, local });
+        let id = BufId(self.prim.bufs.len() as u32 - 1);
+        self.define(name, Local::Buf(id));
+        id
+    }
+
+    fn variable(&mut self, name: Sym, dtype: DType) -> VarId {
+        let unique = self.unique(name);
+        self.prim.vars.push(Var { name: unique, dtype });
+        VarId(self.prim.vars.len() as u32 - 1)
+    }
+
+    fn define(&mut self, name: Sym, local: Local) {
+        self.scopes.last_mut().expect("a body has a scope").insert(name, local);
+    }
+
+    fn find(&self, name: Sym) -> Option<Local> {
+        self.scopes.iter().rev().find_map(|s| s.get(&name)).cloned()
+    }
+
+    fn var(&self, id: VarId) -> Scalar {
+        Scalar { kind: ScalarKind::Var(id), dtype: self.prim.var(id).dtype }
+    }
+
+    /// The expression as a dim, if no variable in it changes.
+    fn steady(&self, s: &Scalar) -> Option<Dim> {
+        self.prim.as_dim(s).filter(|d| d.syms().into_iter().all(|s| !self.mutable.contains(&s)))
+    }
+
+    /// What holds inside a loop over `lo..hi`.
+    fn assume_range(&mut self, var: VarId, lo: &Scalar, hi: &Scalar) {
+        let v = Dim::sym(self.prim.var(var).name);
+        if let Some(lo) = self.steady(lo) {
+            self.env.facts.assume(Pred::Le(lo, v.clone()));
+        }
+        if let Some(hi) = self.steady(hi) {
+            self.env.facts.assume(Pred::Lt(v, hi));
+        }
+    }
+
+    /// What a condition says about dims and variables that do not change; true if it says only that.
+    fn assume_condition(&mut self, c: &Scalar) -> Option<Pred> {
+        let ScalarKind::Op(op, args) = &c.kind else { return None };
+        if *op == Intrinsic::And {
+            args.iter().for_each(|a| {
+                self.assume_condition(a);
+            });
+            return None;
+        }
+        let make: fn(Dim, Dim) -> Pred = match op {
+            Intrinsic::Lt => Pred::Lt,
+            Intrinsic::Le => Pred::Le,
+            Intrinsic::Eq => Pred::Eq,
+            Intrinsic::Ne => Pred::Ne,
+            Intrinsic::Gt => |a, b| Pred::Lt(b, a),
+            Intrinsic::Ge => |a, b| Pred::Le(b, a),
+            _ => return None,
+        };
+        let pred = make(self.steady(&args[0])?, self.steady(&args[1])?);
+        self.env.facts.assume(pred.clone());
+        Some(pred)
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// The body of an instance.
+    pub(crate) fn prim_body(&mut self, def: &'a PrimDef, bound: &Env) -> Maybe<Prim> {
+        let (env, dims) = self.inside(&def.sig, bound);
+        let mut b = Body::new(def.sig.name, env, dims);
+        let mut own = BTreeMap::new();
+        for p in def.sig.params.iter().filter(|p| p.mode != Mode::Const) {
+            let ty = self.param_type(&b.env, p)?;
+            let id = b.buffer(p.name.name, ty, false);
+            b.prim.params.push(id);
+            if p.mode == Mode::Own {
+                own.insert(p.name.name, id);
+            }
+        }
+        for out in &def.outs {
+            if let Some(&id) = own.get(&out.name.name) {
+                b.prim.outs.push(id);
+                continue;
+            }
+            let ty = self.param_type(&b.env, out)?;
+            let id = b.buffer(out.name.name, ty, false);
+            b.prim.outs.push(id);
+        }
+        if def.outs.is_empty() {
+            return self.fail(Diagnostic::error(
+                "E0402",
+                def.sig.name.span,
+                "a primitive needs an output: `-> y: f32[n]`",
+            ));
+        }
+        let stmts = self.prim_block(&mut b, &def.body);
+        b.prim.body = stmts?;
+        self.initialize(&mut b);
+        crate::access::mark_loops(&mut b.prim);
+        self.coverage(&b.prim, def)?;
+        Some(b.prim)
+    }
+
+    /// Accumulated outputs begin at the identity of their combiner.
+    fn initialize(&mut self, b: &mut Body) {
+        let mut stored = BTreeSet::new();
+        for s in &b.prim.body {
+            s.walk(&mut |s| {
+                if let Stmt::Store { buf, combine: None, .. } = s {
+                    stored.insert(*buf);
+                }
+            });
+        }
+        let starts = std::mem::take(&mut b.starts);
+        let mut init = Vec::new();
+        for (buf, combine) in starts {
+            if stored.contains(&buf) || b.prim.in_place(buf) || !b.prim.outs.contains(&buf) {
+                continue;
+            }
+            let shape = b.prim.buf(buf).shape.clone();
+            let dtype = b.prim.buf(buf).dtype;
+            let vars: Vec<VarId> = shape.iter().map(|_| b.variable(Sym::new("z"), DType::I64)).collect();
+            let store = Stmt::Store {
+                buf,
+                index: vars.iter().map(|v| b.var(*v)).collect(),
+                checked: false,
+                combine: None,
+                value: Scalar::constant(combine.identity(dtype), dtype),
+                span: b.prim.span,
+            };
+            let nest = vars.iter().zip(shape).rev().fold(store, |inner, (&var, extent)| Stmt::For {
+                var,
+                lo: Scalar::int(0),
+                hi: Scalar::dim(extent),
+                mark: Mark::Serial,
+                body: vec![inner],
+            });
+            init.push(nest);
+        }
+        b.prim.body.splice(0..0, init);
+    }
+
+    fn prim_block(&mut self, b: &mut Body, block: &ast::Block) -> Maybe<Vec<Stmt>> {
+        b.scopes.push(BTreeMap::new());
+        let mut out = Some(Vec::new());
+        for s in &block.stmts {
+            let mut made = Vec::new();
+            let ok = self.prim_stmt(b, s, &mut made);
+            out = match (out, ok) {
+                (Some(mut list), Some(())) => {
+                    list.extend(made);
+                    Some(list)
+                }
+                _ => None,
+            };
+        }
+        b.scopes.pop();
+        out
+    }
+
+    fn prim_stmt(&mut self, b: &mut Body, stmt: &ast::Stmt, out: &mut Vec<Stmt>) -> Maybe<()> {
+        match &stmt.kind {
+            StmtKind::Let(ast::Pattern::Name(name), ty, e) | StmtKind::Var(name, ty, Some(e)) => {
+                let mutable = matches!(stmt.kind, StmtKind::Var(..));
+                let value = self.annotation(b, ty.as_ref(), e);
+                let Some(value) = value else {
+                    b.define(name.name, Local::Broken);
+                    return None;
+                };
+                let var = b.variable(name.name, value.dtype);
+                let sym = b.prim.var(var).name;
+                if mutable {
+                    b.mutable.insert(sym);
+                } else if let Some(d) = b.steady(&value) {
+                    b.env.facts.assume(Pred::Eq(Dim::sym(sym), d));
+                }
+                b.define(name.name, Local::Var(var));
+                out.push(Stmt::Set(var, value));
+            }
+            StmtKind::Let(ast::Pattern::Tuple(_, span), ..) => {
+                return self.fail(Diagnostic::error("E0405", *span, "primitives have no tuples"));
+            }
+            StmtKind::Var(name, Some(ty), None) => {
+                let env = b.env.clone();
+                let ty = self.tensor_type(&env, ty)?;
+                let id = b.buffer(name.name, ty, true);
+                out.push(Stmt::Alloc(id));
+            }
+            StmtKind::Var(name, None, None) => {
+                return self.fail(Diagnostic::error(
+                    "E0306",
+                    name.span,
+                    format!("`{}` needs a type", name.name),
+                ));
+            }
+            StmtKind::Assign(place, op, e) => self.prim_assign(b, place, *op, e, stmt.span, out)?,
+            StmtKind::For(_, binders, block) => {
+                let facts = b.env.facts.clone();
+                b.scopes.push(BTreeMap::new());
+                let loops = binders.iter().map(|x| self.binder(b, x)).collect::<Vec<_>>();
+                let ok = loops.iter().all(Option::is_some);
+                let inner = self.prim_block(b, block);
+                b.scopes.pop();
+                b.env.facts = facts;
+                if !ok {
+                    return None;
+                }
+                let mut body = inner?;
+                for (var, lo, hi) in
+                    loops.into_iter().flatten().flatten().collect::<Vec<_>>().into_iter().rev()
+                {
+                    body = vec![Stmt::For { var, lo, hi, mark: Mark::Serial, body }];
+                }
+                out.extend(body);
+            }
+            StmtKind::While(cond, block) => {
+                let cond = self.scalar(b, cond, Some(DType::Bool))?;
+                self.bool(&cond, stmt.span)?;
+                let facts = b.env.facts.clone();
+                b.assume_condition(&cond);
+                let inner = self.prim_block(b, block);
+                b.env.facts = facts;
+                out.push(Stmt::While(cond, inner?));
+            }
+            StmtKind::Expr(Expr { kind: ExprKind::If(cond, then, otherwise), span }) => {
+                let cond = self.scalar(b, cond, Some(DType::Bool))?;
+                self.bool(&cond, *span)?;
+                let facts = b.env.facts.clone();
+                let pred = b.assume_condition(&cond);
+                let then = self.prim_block(b, then);
+                b.env.facts = facts.clone();
+                if let Some(p) = pred {
+                    b.env.facts.assume(p.negate());
+                }
+                let otherwise = match otherwise {
+                    Some(block) => self.prim_block(b, block),
+                    None => Some(vec![]),
+                };
+                b.env.facts = facts;
+                out.push(Stmt::If(cond, then?, otherwise?));
+            }
+            StmtKind::Expr(e) => {
+                let d = Diagnostic::error("E0405", e.span, "an expression alone does nothing in a primitive");
+                return self.fail(d.help("write its value to an output: `y[i] = ..`"));
+            }
+            StmtKind::Dim(name, ..) => {
+                return self.fail(Diagnostic::error("E0405", name.span, "a primitive declares no dims"));
+            }
+            StmtKind::Assert(e, _) => {
+                return self.fail(Diagnostic::error("E0405", e.span, "a primitive does not assert"));
+            }
+        }
+        Some(())
+    }
+
+    fn annotation(&mut self, b: &mut Body, ty: Option<&ast::TypeExpr>, e: &Expr) -> Maybe<Scalar> {
+        let want = match ty {
+            Some(ty) => {
+                let env = b.env.clone();
+                let ty = self.tensor_type(&env, ty)?;
+                if !ty.shape.is_empty() {
+                    let d = Diagnostic::error(
+                        "E0405",
+                        e.span,
+                        "a local buffer begins as zeros and has no first value",
+                    );
+                    return self.fail(d);
+                }
+                Some(ty.dtype)
+            }
+            None => None,
+        };
+        let value = self.scalar(b, e, want)?;
+        match want {
+            Some(d) if d != value.dtype => self.differ(e.span, d, value.dtype),
+            _ => Some(value),
+        }
+    }
+
+    fn differ<T>(&mut self, span: Span, want: DType, got: DType) -> Maybe<T> {
+        let d = Diagnostic::error("E0303", span, format!("`{want}` is needed, and this is `{got}`"));
+        self.fail(d.help(format!("convert it: `{want}(..)`")))
+    }
+
+    fn bool(&mut self, s: &Scalar, span: Span) -> Maybe<()> {
+        if s.dtype == DType::Bool { Some(()) } else { self.differ(span, DType::Bool, s.dtype) }
+    }
+
+    /// The loops of a binder: one, or one for each axis of a pack.
+    fn binder(&mut self, b: &mut Body, x: &ast::Binder) -> Maybe<Vec<(VarId, Scalar, Scalar)>> {
+        if let Some(step) = &x.range.step {
+            self.later(step.span, "steps of loops");
+            return None;
+        }
+        if x.pack {
+            let Some(hi) = &x.range.hi else {
+                return self.fail(Diagnostic::error(
+                    "E0307",
+                    x.range.span,
+                    "a pack of extents is needed: `..s`",
+                ));
+            };
+            let dims = match b.env.pack(hi) {
+                Ok(dims) => dims,
+                Err(d) => return self.fail(*d),
+            };
+            let mut loops = Vec::new();
+            for (k, d) in dims.into_iter().enumerate() {
+                let var = b.variable(Sym::new(&format!("{}{k}", x.name.name)), DType::I64);
+                let (lo, hi) = (Scalar::int(0), Scalar::dim(d));
+                b.assume_range(var, &lo, &hi);
+                loops.push((var, lo, hi));
+            }
+            b.define(x.name.name, Local::Pack(loops.iter().map(|l| l.0).collect()));
+            return Some(loops);
+        }
+        let lo = match &x.range.lo {
+            Some(e) => self.integer(b, e),
+            None => Some(Scalar::int(0)),
+        };
+        let hi = match &x.range.hi {
+            Some(e) => self.integer(b, e),
+            None => self.fail(Diagnostic::error("E0307", x.range.span, "a loop needs an end")),
+        };
+        let var = b.variable(x.name.name, DType::I64);
+        b.define(x.name.name, Local::Var(var));
+        let (lo, hi) = (lo?, hi?);
+        b.assume_range(var, &lo, &hi);
+        Some(vec![(var, lo, hi)])
+    }
+
+    /// An i64 expression; other integer types are widened.
+    fn integer(&mut self, b: &mut Body, e: &Expr) -> Maybe<Scalar> {
+        let s = self.scalar(b, e, Some(DType::I64))?;
+        if s.dtype == DType::I64 {
+            Some(s)
+        } else if s.dtype.is_int() {
+            Some(Scalar { kind: ScalarKind::Cast(Box::new(s)), dtype: DType::I64 })
+        } else {
+            self.differ(e.span, DType::I64, s.dtype)
+        }
+    }
+
+    fn prim_assign(
+        &mut self,
+        b: &mut Body,
+        place: &Expr,
+        op: AssignOp,
+        e: &Expr,
+        span: Span,
+        out: &mut Vec<Stmt>,
+    ) -> Maybe<()> {
+        let combine = match op {
+            AssignOp::Set => None,
+            AssignOp::Combine(c) => match Combine::assignment(c.name.name()) {
+                Some(k) => Some(k),
+                None => {
+                    return self.fail(Diagnostic::error(
+                        "E0404",
+                        c.span,
+                        format!("`{}=` combines nothing", c.name),
+                    ));
+                }
+            },
+        };
+        let (name, index): (Sym, &[IndexArg]) = match &place.kind {
+            ExprKind::Name(name) => (*name, &[]),
+            ExprKind::Index(base, index) => match &base.kind {
+                ExprKind::Name(name) => (*name, index),
+                _ => {
+                    return self.fail(Diagnostic::error(
+                        "E0404",
+                        place.span,
+                        "only a buffer's elements are assigned",
+                    ));
+                }
+            },
+            _ => {
+                return self.fail(Diagnostic::error(
+                    "E0404",
+                    place.span,
+                    "only buffers and `var`s are assigned",
+                ));
+            }
+        };
+        match b.find(name) {
+            Some(Local::Var(var)) if index.is_empty() && b.mutable.contains(&b.prim.var(var).name) => {
+                let dtype = b.prim.var(var).dtype;
+                let mut value = self.scalar(b, e, Some(dtype))?;
+                if value.dtype != dtype {
+                    return self.differ(e.span, dtype, value.dtype);
+                }
+                if let Some(c) = combine {
+                    value = Scalar { kind: ScalarKind::Op(c.intrinsic(), vec![b.var(var), value]), dtype };
+                }
+                out.push(Stmt::Set(var, value));
+                Some(())
+            }
+            Some(Local::Buf(buf)) if b.prim.outs.contains(&buf) || b.prim.buf(buf).local => {
+                let dtype = b.prim.buf(buf).dtype;
+                let (index, checked) = self.index(b, buf, index, place.span)?;
+                let value = self.scalar(b, e, Some(dtype))?;
+                if value.dtype != dtype {
+                    return self.differ(e.span, dtype, value.dtype);
+                }
+                if let Some(c) = combine {
+                    b.starts.insert(buf, c);
+                }
+                out.push(Stmt::Store { buf, index, checked, combine, value, span });
+                Some(())
+            }
+            Some(Local::Broken) => None,
+            Some(Local::Buf(_)) => {
+                let d = Diagnostic::error("E0404", place.span, format!("`{name}` is an input"));
+                self.fail(d.help("an input updated in place is an `own` parameter that is also an output"))
+            }
+            Some(_) => {
+                let d = Diagnostic::error("E0404", place.span, format!("`{name}` is not a `var`"));
+                self.fail(d.help(format!("declare it with `var {name} = ..`")))
+            }
+            None => self.unknown_scalar(b, name, place.span),
+        }
+    }
+
+    fn unknown_scalar<T>(&mut self, b: &Body, name: Sym, span: Span) -> Maybe<T> {
+        let mut near: Vec<&str> = b.scopes.iter().flat_map(|s| s.keys()).map(|s| s.name()).collect();
+        near.extend(b.env.dims.keys().map(|s| s.name()));
+        let d = Diagnostic::error("E0201", span, format!("unknown name `{name}`"));
+        let guess = ir::diag::nearest(name.name(), near).map(str::to_owned);
+        self.fail(match guess {
+            Some(g) => d.help(format!("did you mean `{g}`?")),
+            None => d,
+        })
+    }
+
+    /// The index of an access, and whether it must be checked when running.
+    fn index(
+        &mut self,
+        b: &mut Body,
+        buf: BufId,
+        args: &[IndexArg],
+        span: Span,
+    ) -> Maybe<(Vec<Scalar>, bool)> {
+        let mut index = Vec::new();
+        for a in args {
+            match a {
+                IndexArg::Expr(e) => index.push(self.integer(b, e)?),
+                IndexArg::Spread(e) => index.extend(self.index_pack(b, e)?),
+                IndexArg::Range(ast::Range { span, .. }) | IndexArg::Full(span) => {
+                    return self.fail(Diagnostic::error(
+                        "E0405",
+                        *span,
+                        "a primitive reads one element at a time",
+                    ));
+                }
+                IndexArg::Broadcast(n) => {
+                    return self.fail(Diagnostic::error("E0405", n.span, "`~` stands only in types"));
+                }
+            }
+        }
+        let (name, shape) = (b.prim.buf(buf).name, b.prim.buf(buf).shape.clone());
+        if index.len() != shape.len() {
+            let text = format!("`{name}` has {} axes, and {} indices are given", shape.len(), index.len());
+            return self.fail(Diagnostic::error("E0403", span, text));
+        }
+        let mut checked = false;
+        for (axis, (i, extent)) in index.iter().zip(&shape).enumerate() {
+            let Some(d) = b.prim.as_dim(i) else {
+                checked = true;
+                continue;
+            };
+            for pred in [Pred::Le(Dim::int(0), d.clone()), Pred::Lt(d.clone(), extent.clone())] {
+                match b.env.facts.prove(&pred) {
+                    Verdict::Proved => {}
+                    Verdict::Unknown => checked = true,
+                    Verdict::Refuted => {
+                        let text = format!(
+                            "`{name}` is accessed out of bounds: axis {axis} has extent {extent}, the index is {d}"
+                        );
+                        let facts: Vec<String> = b.env.facts.iter().map(|p| p.to_string()).collect();
+                        let d = Diagnostic::error("E0401", span, text)
+                            .here(format!("`{pred}` is false for every iteration"))
+                            .note(format!("known: {}", facts.join(", ")));
+                        return self.fail(d.help("shorten the loop, or shift the index"));
+                    }
+                }
+            }
+        }
+        Some((index, checked))
+    }
+
+    /// A pack of index variables, or a function of one.
+    fn index_pack(&mut self, b: &mut Body, e: &Expr) -> Maybe<Vec<Scalar>> {
+        let env = b.env.clone();
+        let packs: BTreeMap<Sym, Vec<Maybe<Scalar>>> = b
+            .scopes
+            .iter()
+            .flat_map(|s| s.iter())
+            .filter_map(|(n, l)| match l {
+                Local::Pack(vars) => Some((*n, vars.iter().map(|v| Some(b.var(*v))).collect())),
+                Local::Buf(_) | Local::Var(_) | Local::Broken => None,
+            })
+            .collect();
+        let state = RefCell::new((self, b));
+        let item = |e: &Expr| {
+            let (checker, body) = &mut *state.borrow_mut();
+            Ok(checker.integer(body, e))
+        };
+        let list = env.list(e, &|n| packs.get(&n).cloned(), &item, Some(Scalar::int(0)));
+        let (checker, _) = state.into_inner();
+        match list {
+            Ok(list) => list.into_iter().collect(),
+            Err(d) => checker.fail(*d),
+        }
+    }
+
+    /// A scalar expression. `want` types literals; the caller compares the type it gets.
+    pub(crate) fn scalar(&mut self, b: &mut Body, e: &Expr, want: Option<DType>) -> Maybe<Scalar> {
+        match &e.kind {
+            ExprKind::Int(i) => Some(match want {
+                Some(d) if d.is_float() => Scalar::constant(Literal::Float(*i as f64), d),
+                Some(d) if d.is_int() && d.wrap(*i) == *i => Scalar::constant(Literal::Int(*i), d),
+                _ => Scalar::int(*i),
+            }),
+            ExprKind::Float(x, _) => {
+                let d = want.filter(|d| d.is_float()).unwrap_or(DType::F32);
+                Some(Scalar::constant(Literal::Float(*x), d))
+            }
+            ExprKind::Bool(x) => Some(Scalar::constant(Literal::Int(i64::from(*x)), DType::Bool)),
+            ExprKind::Paren(e) => self.scalar(b, e, want),
+            ExprKind::Name(name) => match b.find(*name) {
+                Some(Local::Var(v)) => Some(b.var(v)),
+                Some(Local::Buf(buf)) => {
+                    let (index, checked) = self.index(b, buf, &[], e.span)?;
+                    let dtype = b.prim.buf(buf).dtype;
+                    Some(Scalar { kind: ScalarKind::Load { buf, index, checked, span: e.span }, dtype })
+                }
+                Some(Local::Pack(_)) => {
+                    let d = Diagnostic::error("E0307", e.span, format!("`{name}` is a pack of indices"));
+                    self.fail(d.help(format!("spread it: `x[..{name}]`")))
+                }
+                Some(Local::Broken) => None,
+                None => match (b.env.dims.get(name), b.env.consts.get(name)) {
+                    (Some(d), _) => Some(Scalar::dim(d.clone())),
+                    (None, Some(Const::Int(i))) => {
+                        self.scalar(b, &Expr { kind: ExprKind::Int(*i), span: e.span }.clone(), want)
+                    }
+                    (None, Some(Const::Bool(x))) => {
+                        Some(Scalar::constant(Literal::Int(i64::from(*x)), DType::Bool))
+                    }
+                    _ => self.unknown_scalar(b, *name, e.span),
+                },
+            },
+            ExprKind::Unary(op, a) => {
+                let op = if *op == UnaryOp::Neg { Intrinsic::Neg } else { Intrinsic::Not };
+                let a = self.scalar(b, a, want)?;
+                self.operation(op, vec![a], e.span)
+            }
+            ExprKind::Binary(..) => self.scalar_chain(b, e, want),
+            ExprKind::Index(base, args) => match &base.kind {
+                ExprKind::Name(name) => match b.find(*name) {
+                    Some(Local::Buf(buf)) => {
+                        let (index, checked) = self.index(b, buf, args, e.span)?;
+                        let dtype = b.prim.buf(buf).dtype;
+                        Some(Scalar { kind: ScalarKind::Load { buf, index, checked, span: e.span }, dtype })
+                    }
+                    Some(Local::Pack(_)) => match args.as_slice() {
+                        [IndexArg::Expr(k)] => {
+                            let list = self.index_pack(b, base)?;
+                            match b.env.axis(k, list.len()) {
+                                Ok(k) => Some(list[k].clone()),
+                                Err(d) => self.fail(*d),
+                            }
+                        }
+                        _ => self.fail(Diagnostic::error(
+                            "E0403",
+                            e.span,
+                            "one axis of a pack is taken: `i[0]`",
+                        )),
+                    },
+                    Some(Local::Broken) => None,
+                    Some(Local::Var(_)) => self.fail(Diagnostic::error(
+                        "E0403",
+                        e.span,
+                        format!("`{name}` is a scalar and has no elements"),
+                    )),
+                    None if b.env.packs.contains_key(name) => self.scalar_dim(b, e),
+                    None => self.unknown_scalar(b, *name, base.span),
+                },
+                _ => self.scalar_dim(b, e),
+            },
+            ExprKind::Field(..) => self.scalar_dim(b, e),
+            ExprKind::Call(f, args) => self.scalar_call(b, f, args, want, e),
+            ExprKind::Reduce(name, binders, body) => self.reduce(b, *name, binders, body, want),
+            ExprKind::If(..) => {
+                let d = Diagnostic::error("E0405", e.span, "`if` is a statement in a primitive");
+                self.fail(d.help("choose between two values with `select(condition, a, b)`"))
+            }
+            ExprKind::Str(_)
+            | ExprKind::Tuple(_)
+            | ExprKind::Array(_)
+            | ExprKind::Block(_)
+            | ExprKind::Lambda(..) => {
+                self.fail(Diagnostic::error("E0405", e.span, "not a scalar expression"))
+            }
+            ExprKind::Error => None,
+        }
+    }
+
+    fn scalar_dim(&mut self, b: &Body, e: &Expr) -> Maybe<Scalar> {
+        match b.env.dim(e) {
+            Ok(d) => Some(Scalar::dim(d)),
+            Err(d) => self.fail(*d),
+        }
+    }
+
+    /// A chain of operators along its left spine, which may be thousands of operators long.
+    fn scalar_chain(&mut self, b: &mut Body, e: &Expr, want: Option<DType>) -> Maybe<Scalar> {
+        let mut spine = Vec::new();
+        let mut left = e;
+        while let ExprKind::Binary(op, x, y) = &left.kind {
+            spine.push((*op, &**y, left.span));
+            left = x;
+        }
+        let compares =
+            |op: BinaryOp| Intrinsic::named(op.callee()).is_some_and(|i| i.class() == Class::Compare);
+        let chain_want = if spine.iter().any(|s| compares(s.0)) { None } else { want };
+        spine.reverse();
+        // A literal at the left takes the type of the first operand that has one, which is checked once.
+        let mut ready: Option<(usize, Scalar)> = None;
+        if is_literal(left)
+            && let Some(at) = spine.iter().position(|s| !is_literal(s.1))
+        {
+            ready = Some((at, self.scalar(b, spine[at].1, chain_want)?));
+        }
+        let typed = ready.as_ref().map(|r| r.1.dtype).or(chain_want);
+        let mut value = self.scalar(b, left, typed)?;
+        for (i, (op, right, span)) in spine.into_iter().enumerate() {
+            let right = match ready.take_if(|r| r.0 == i) {
+                Some((_, s)) => s,
+                None => self.scalar(b, right, Some(value.dtype))?,
+            };
+            let Some(op) = Intrinsic::named(op.callee()) else {
+                let d = Diagnostic::error("E0405", span, format!("`{}` works on whole tensors", op.token()));
+                return self.fail(d.help("write the sum: `sum(k in n) a[i, k] * b[k, j]`"));
+            };
+            value = self.operation(op, vec![value, right], span)?;
+            // Arithmetic of dims alone stays a dim, evaluated once.
+            if let Some(d) =
+                b.prim.as_dim(&value).filter(|d| d.syms().into_iter().all(|s| b.prim.dims.contains(&s)))
+            {
+                value = Scalar::dim(d);
+            }
+        }
+        Some(value)
+    }
+
+    fn operation(&mut self, op: Intrinsic, args: Vec<Scalar>, span: Span) -> Maybe<Scalar> {
+        let types: Vec<DType> = args.iter().map(|a| a.dtype).collect();
+        match op.result(&types) {
+            Ok(dtype) => Some(Scalar { kind: ScalarKind::Op(op, args), dtype }),
+            Err(text) => {
+                let d = Diagnostic::error("E0303", span, text);
+                self.fail(d.help("convert one side: `f32(..)`, `i64(..)`"))
+            }
+        }
+    }
+
+    fn scalar_call(
+        &mut self,
+        b: &mut Body,
+        f: &Expr,
+        args: &[Arg],
+        want: Option<DType>,
+        e: &Expr,
+    ) -> Maybe<Scalar> {
+        let ExprKind::Name(name) = &f.kind else {
+            return match &f.kind {
+                ExprKind::Field(base, m) if m.name.name() == "linear" => self.linear(b, base, args, e.span),
+                _ => self.fail(Diagnostic::error(
+                    "E0405",
+                    f.span,
+                    "only a scalar function can be called in a primitive",
+                )),
+            };
+        };
+        if let Some(d) = b.env.dtype(*name) {
+            let [arg] = args else {
+                return self.fail(Diagnostic::error(
+                    "E0304",
+                    e.span,
+                    format!("{name}: takes 1 argument, got {}", args.len()),
+                ));
+            };
+            let s = self.scalar(b, &arg.value, is_literal(&arg.value).then_some(d))?;
+            return Some(if s.dtype == d {
+                s
+            } else {
+                Scalar { kind: ScalarKind::Cast(Box::new(s)), dtype: d }
+            });
+        }
+        if name.name() == "ceil_div" {
+            return self.scalar_dim(b, e);
+        }
+        let Some(op) = Intrinsic::named(name.name()) else {
+            if self.defs.get(*name).is_some() {
+                let d = Diagnostic::error("E0405", f.span, format!("`{name}` works on whole tensors"));
+                return self.fail(d.help("a primitive is made of loops over scalars"));
+            }
+            // The arguments have errors of their own to tell.
+            for a in args {
+                self.scalar(b, &a.value, want);
+            }
+            let d = Diagnostic::error("E0406", f.span, format!("unknown scalar function `{name}`"));
+            let near = ir::diag::nearest(name.name(), Intrinsic::ALL.iter().map(|i| i.name()));
+            return self.fail(match near {
+                Some(n) => d.help(format!("did you mean `{n}`?")),
+                None => d,
+            });
+        };
+        if args.len() != op.arity() {
+            let text = format!("{name}: takes {} arguments, got {}", op.arity(), args.len());
+            return self.fail(Diagnostic::error("E0304", e.span, text));
+        }
+        let first = usize::from(op.class() == Class::Select);
+        let want = if op.class() == Class::Compare { None } else { want };
+        // The first argument that is not a literal types the others.
+        let typed = (first..args.len()).find(|&i| !is_literal(&args[i].value));
+        let mut ready = match typed {
+            Some(i) => Some(self.scalar(b, &args[i].value, want)?),
+            None => None,
+        };
+        let want = ready.as_ref().map(|s| s.dtype).or(want);
+        let mut scalars = Vec::new();
+        for (i, a) in args.iter().enumerate() {
+            let want = if i < first { Some(DType::Bool) } else { want };
+            scalars.push(match ready.take_if(|_| typed == Some(i)) {
+                Some(s) => s,
+                None => self.scalar(b, &a.value, want)?,
+            });
+        }
+        self.operation(op, scalars, e.span)
+    }
+
+    /// `i.linear(s)`: the position of an index in row-major order.
+    fn linear(&mut self, b: &mut Body, base: &Expr, args: &[Arg], span: Span) -> Maybe<Scalar> {
+        let index = self.index_pack(b, base)?;
+        let dims = match args {
+            [a] => match b.env.pack(&a.value) {
+                Ok(dims) if dims.len() == index.len() => dims,
+                Ok(_) => {
+                    return self.fail(Diagnostic::error(
+                        "E0403",
+                        span,
+                        "the index and the shape differ in rank",
+                    ));
+                }
+                Err(d) => return self.fail(*d),
+            },
+            _ => return self.fail(Diagnostic::error("E0304", span, "linear: takes the shape")),
+        };
+        let op = |op, a, c| Scalar { kind: ScalarKind::Op(op, vec![a, c]), dtype: DType::I64 };
+        Some(
+            index.into_iter().zip(dims).fold(Scalar::int(0), |at, (i, d)| {
+                op(Intrinsic::Add, op(Intrinsic::Mul, at, Scalar::dim(d)), i)
+            }),
+        )
+    }
+
+    fn reduce(
+        &mut self,
+        b: &mut Body,
+        name: Ident,
+        binders: &[ast::Binder],
+        body: &Expr,
+        want: Option<DType>,
+    ) -> Maybe<Scalar> {
+        let Some(combine) = Combine::reduction(name.name.name()) else {
+            let d = Diagnostic::error("E0406", name.span, format!("unknown reduction `{}`", name.name));
+            let names: Vec<&str> = Combine::TABLE.iter().map(|r| r.1).collect();
+            return self.fail(d.help(format!("the reductions are {}", names.join(", "))));
+        };
+        let facts = b.env.facts.clone();
+        b.scopes.push(BTreeMap::new());
+        let loops: Vec<_> = binders.iter().map(|x| self.binder(b, x)).collect();
+        let value = self.scalar(b, body, want);
+        b.scopes.pop();
+        b.env.facts = facts;
+        let (loops, value) = (loops.into_iter().collect::<Maybe<Vec<_>>>()?, value?);
+        let logic = matches!(combine, Combine::And | Combine::Or);
+        if logic != (value.dtype == DType::Bool) {
+            let want = if logic { DType::Bool } else { DType::F32 };
+            return self.differ(body.span, want, value.dtype);
+        }
+        Some(loops.into_iter().flatten().rev().fold(value, |body, (var, lo, hi)| {
+            let dtype = body.dtype;
+            let (lo, hi, body) = (Box::new(lo), Box::new(hi), Box::new(body));
+            Scalar { kind: ScalarKind::Reduce { combine, var, lo, hi, body }, dtype }
+        }))
+    }
+}
+
+/// A number whose type is decided by its neighbour.
+fn is_literal(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Int(_) | ExprKind::Float(..) => true,
+        ExprKind::Paren(e) | ExprKind::Unary(UnaryOp::Neg, e) => is_literal(e),
+        _ => false,
+    }
+}

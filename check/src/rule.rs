@@ -1,0 +1,248 @@
+//! Rules and library bindings.
+
+use ir::ast::{ExprKind, ExternDef, GenericKind, Mode, RuleDef, TypeKind};
+use ir::diag::Diagnostic;
+use ir::graph::{Block, Func, Op};
+use ir::loops::{Scalar, ScalarKind};
+use ir::{CArg, CType, Extern, ExternId, Literal, Rule, RuleId};
+use shape::{Expr as Dim, Pred, Sym};
+use tensor::DType;
+
+use crate::bind::names_in;
+use crate::env::Env;
+use crate::graph::Body;
+use crate::{Checker, Maybe};
+
+impl<'a> Checker<'a> {
+    /// A library function. Its element types are fixed: C has no others.
+    pub(crate) fn extern_instance(&mut self, def: &'a ExternDef) -> Maybe<ExternId> {
+        if let Some(known) = self.instances.externs.get(&def.sig.name.span) {
+            return *known;
+        }
+        let id = self.extern_body(def).map(|e| {
+            self.module.externs.push(e);
+            ExternId(self.module.externs.len() as u32 - 1)
+        });
+        self.instances.externs.insert(def.sig.name.span, id);
+        id
+    }
+
+    fn extern_body(&mut self, def: &'a ExternDef) -> Maybe<Extern> {
+        self.signature(&def.sig);
+        if let Some(g) = def.sig.generics.iter().find(|g| g.kind != GenericKind::Dim) {
+            return self.fail(Diagnostic::error(
+                "E0204",
+                g.name.span,
+                "a C function is generic over dims only",
+            ));
+        }
+        let (env, dims) = self.inside(&def.sig, &Env::default());
+        let mut b = crate::prim::Body::new(def.sig.name, env, dims.clone());
+        let mut params = Vec::new();
+        let mut outs = Vec::new();
+        for p in &def.sig.params {
+            let ty = self.param_type(&b.env, p)?;
+            params.push(b.buffer(p.name.name, ty, false));
+        }
+        for p in &def.outs {
+            let ty = self.param_type(&b.env, p)?;
+            outs.push(b.buffer(p.name.name, ty, false));
+        }
+        let mut args = Vec::new();
+        for e in &def.args {
+            let arg = match &e.kind {
+                ExprKind::Name(n) => {
+                    let at = b.prim.bufs.iter().position(|buf| buf.name == *n);
+                    at.filter(|&i| !b.prim.bufs[i].shape.is_empty())
+                        .map(|i| CArg::Buf(ir::loops::BufId(i as u32)))
+                }
+                ExprKind::Call(f, inner) => match (&f.kind, inner.as_slice()) {
+                    (ExprKind::Name(n), [value]) => match CType::named(n.name()) {
+                        Some(c) => Some(CArg::Number(c, self.c_number(&mut b, c, &value.value)?)),
+                        None => None,
+                    },
+                    _ => None,
+                },
+                _ => None,
+            };
+            let Some(arg) = arg else {
+                let d = Diagnostic::error(
+                    "E0505",
+                    e.span,
+                    "a C argument is a buffer or a number with its C type",
+                );
+                return self.fail(d.help("say the type: `c_int(n)`, `f32(1)`"));
+            };
+            args.push(arg);
+        }
+        Some(Extern {
+            name: def.sig.name.name,
+            library: def.library.clone(),
+            symbol: def.symbol.name.name().to_owned(),
+            dims,
+            facts: b.env.facts.clone(),
+            params,
+            outs,
+            bufs: b.prim.bufs,
+            args,
+            meaning: None,
+            span: def.sig.name.span,
+        })
+    }
+
+    fn c_number(&mut self, b: &mut crate::prim::Body, c: CType, e: &ir::ast::Expr) -> Maybe<Scalar> {
+        let want = match c {
+            CType::Int | CType::Long | CType::SizeT => DType::I64,
+            CType::Float => DType::F32,
+            CType::Double => DType::F64,
+        };
+        let s = self.scalar(b, e, Some(want))?;
+        if let ScalarKind::Const(Literal::Int(i)) = s.kind
+            && c == CType::Int
+            && i32::try_from(i).is_err()
+        {
+            return self.fail(Diagnostic::error("E0505", e.span, format!("{i} does not fit in a C int")));
+        }
+        if s.dtype == want {
+            Some(s)
+        } else {
+            self.fail(Diagnostic::error(
+                "E0505",
+                e.span,
+                format!("`{want}` is needed, and this is `{}`", s.dtype),
+            ))
+        }
+    }
+
+    /// A rule: both sides become functions of the same parameters.
+    pub(crate) fn rule(&mut self, def: &'a RuleDef) {
+        let _ = self.try_rule(def);
+    }
+
+    fn try_rule(&mut self, def: &'a RuleDef) -> Maybe<()> {
+        self.signature(&def.sig);
+        if let Some(g) = def.sig.generics.iter().find(|g| g.kind != GenericKind::Dim) {
+            self.later(g.name.span, "rules over element types and packs");
+            return None;
+        }
+        let (mut env, mut dims) = self.inside(&def.sig, &Env::default());
+        // Dims need not be listed: a rule has no other names to confuse them with.
+        for p in &def.sig.params {
+            let Some(TypeKind::Named { dims: Some(args), .. }) = p.ty.as_ref().map(|t| &t.kind) else {
+                continue;
+            };
+            for a in args {
+                let ir::ast::IndexArg::Expr(e) = a else { continue };
+                for n in names_in(e) {
+                    if !env.dims.contains_key(&n) {
+                        env.dims.insert(n, Dim::sym(n));
+                        env.facts.assume_dim(n);
+                        dims.push(n);
+                    }
+                }
+            }
+        }
+        let mut when = Vec::new();
+        for e in &def.sig.wheres {
+            if let Err(d) = env.preds(e, &mut when) {
+                return self.fail(*d);
+            }
+        }
+        when.iter().for_each(|p: &Pred| env.facts.assume(p.clone()));
+        let head = self.rule_side(def, &env, &dims)?;
+        let lhs = self.side(&head, &env, &def.lhs)?;
+        let rhs = self.side(&head, &env, &def.rhs)?;
+        if !lhs
+            .body
+            .nodes
+            .iter()
+            .any(|n| matches!(n.op, Op::Prim(..) | Op::Extern(..) | Op::Call(..) | Op::Scalar(_)))
+        {
+            return self.fail(Diagnostic::error("E0504", def.lhs.span, "the left side of a rule is a call"));
+        }
+        let missing = |from: &Func, to: &Func| {
+            let used =
+                |f: &Func, v| f.body.nodes.iter().any(|n| n.args.contains(&v)) || f.body.results.contains(&v);
+            from.body
+                .params
+                .iter()
+                .zip(&from.params)
+                .find(|(v, _)| !used(from, **v) && used(to, **v))
+                .map(|(_, p)| p.name)
+        };
+        if let Some(p) = missing(&lhs, &rhs) {
+            let text = format!("the left side does not name `{p}`, and the right side uses it");
+            return self.fail(Diagnostic::error("E0504", def.lhs.span, text));
+        }
+        self.same_sides(def, &env, &lhs, &rhs)?;
+        let id = RuleId(self.module.rules.len() as u32);
+        // A rule that gives an extern for something says what the extern means.
+        if let [node] = rhs.body.nodes.as_slice()
+            && let Op::Extern(ext, ext_dims) = &node.op
+            && node.args == rhs.body.params
+            && node.results == rhs.body.results
+            && ext_dims.iter().map(Dim::as_sym).collect::<Option<Vec<Sym>>>().is_some_and(|d| d == dims)
+        {
+            self.module.externs[ext.0 as usize].meaning.get_or_insert(id);
+        }
+        self.module.rules.push(Rule {
+            name: def.sig.name.name,
+            lhs,
+            rhs,
+            both_ways: def.both_ways,
+            when,
+            constant: def.sig.params.iter().map(|p| p.mode == Mode::Const).collect(),
+            span: def.sig.name.span,
+        });
+        Some(())
+    }
+
+    fn rule_side(&mut self, def: &'a RuleDef, env: &Env, dims: &[Sym]) -> Maybe<Func> {
+        let mut func = Func {
+            name: def.sig.name.name.name().to_owned(),
+            def: def.sig.name.name,
+            dims: dims.to_vec(),
+            facts: env.facts.clone(),
+            requires: vec![],
+            params: vec![],
+            results: vec![None],
+            exists: vec![],
+            result_types: vec![],
+            vals: vec![],
+            body: Block::default(),
+            plan: true,
+            span: def.sig.name.span,
+        };
+        for p in &def.sig.params {
+            let ty = self.param_type(env, p)?;
+            let val = func.add_val(p.name.name, ty);
+            func.body.params.push(val);
+            func.params.push(ir::graph::Param { name: p.name.name, own: p.mode == Mode::Own });
+        }
+        Some(func)
+    }
+
+    fn side(&mut self, head: &Func, env: &Env, e: &ir::ast::Expr) -> Maybe<Func> {
+        let mut body = Body::new(head.clone(), env.clone());
+        let value = self.expr(&mut body, e)?;
+        let val = self.materialize(&mut body, &value, DType::F32, e.span)?;
+        let ty = body.func.ty(val).clone();
+        let mut func = body.finish(vec![val]);
+        func.result_types = vec![ty];
+        Some(func)
+    }
+
+    fn same_sides(&mut self, def: &RuleDef, env: &Env, lhs: &Func, rhs: &Func) -> Maybe<()> {
+        let (l, r) = (&lhs.result_types[0], &rhs.result_types[0]);
+        let same = l.dtype == r.dtype
+            && l.shape.len() == r.shape.len()
+            && l.shape.iter().zip(&r.shape).all(|(a, b)| env.facts.prove_eq(a, b).is_proved());
+        let checks = |f: &Func| f.body.nodes.iter().any(|n| matches!(n.op, Op::Check(..)));
+        if same && !checks(lhs) && !checks(rhs) {
+            return Some(());
+        }
+        let text = format!("the sides of `{}` differ: `{l}` and `{r}`", def.sig.name.name);
+        let d = Diagnostic::error("E0503", def.sig.name.span, text);
+        self.fail(d.label(def.lhs.span, l.to_string()).label(def.rhs.span, r.to_string()))
+    }
+}

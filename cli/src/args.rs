@@ -1,0 +1,231 @@
+//! The command line, as clap sees it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A compiler and runtime for machine-learning programs.
+#[derive(Parser)]
+#[command(name = "tenon", version, about, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Parse, infer shapes, verify; print every diagnostic
+    #[command(after_help = "Example: tenon check examples/01_mlp.tn")]
+    Check {
+        /// Program files
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
+        /// List what will be checked when running because it could not be proved
+        #[arg(short, long)]
+        verbose: bool,
+    },
+    /// Format in place
+    #[command(after_help = "Example: tenon fmt --check examples/*.tn")]
+    Fmt {
+        /// Program files
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Change nothing; exit 1 if a file is not formatted
+        #[arg(long)]
+        check: bool,
+    },
+    /// Run the test blocks of files
+    #[command(after_help = "Example: tenon test examples/01_mlp.tn")]
+    Test {
+        /// Program files
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Run a function
+    #[command(
+        after_help = "Example: tenon run examples/01_mlp.tn -i n=4 -i x=random@1 -i w0=random@2 -i b0=random@3 \
+                            -i w1=random@4 -i b1=random@5"
+    )]
+    Run {
+        /// A program
+        file: PathBuf,
+        #[command(flatten)]
+        call: Call,
+        #[command(flatten)]
+        compile: Compile,
+        /// What runs it
+        #[arg(long, value_enum, default_value = "vm")]
+        engine: EngineArg,
+        /// Show the plan as well
+        #[arg(long)]
+        plan: bool,
+    },
+    /// Time a function
+    #[command(
+        after_help = "Example: tenon bench examples/01_mlp.tn -i n=64 -i x=random -i w0=random -i b0=random \
+                            -i w1=random -i b1=random"
+    )]
+    Bench {
+        /// A program
+        file: PathBuf,
+        #[command(flatten)]
+        call: Call,
+        #[command(flatten)]
+        compile: Compile,
+        /// Runs that are timed
+        #[arg(long, default_value_t = 50)]
+        runs: usize,
+    },
+    /// Show the plan for each regime, with the alternatives and their costs
+    #[command(after_help = "Example: tenon opt examples/01_mlp.tn --at n=1")]
+    Opt {
+        /// A program
+        file: PathBuf,
+        /// The function
+        #[arg(short, long)]
+        entry: Option<String>,
+        /// Dims to show the plan for
+        #[arg(long, value_delimiter = ',', value_name = "DIM=N")]
+        at: Vec<String>,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
+        /// Write the rewritten module as text
+        #[arg(short, value_name = "PLAN.tn")]
+        output: Option<PathBuf>,
+        #[command(flatten)]
+        compile: Compile,
+    },
+    /// List the rewrite rules
+    #[command(after_help = "Example: tenon rules examples/01_mlp.tn")]
+    Rules {
+        /// A program
+        file: PathBuf,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compile to a program file
+    #[command(after_help = "Example: tenon build examples/01_mlp.tn -o mlp.tnx")]
+    Build {
+        /// A program
+        file: PathBuf,
+        /// The compiled program
+        #[arg(short, value_name = "OUT.tnx")]
+        output: PathBuf,
+        /// The only function to include
+        #[arg(short, long)]
+        entry: Option<String>,
+        #[command(flatten)]
+        compile: Compile,
+    },
+    /// Run a compiled program
+    #[command(
+        after_help = "Example: tenon exec mlp.tnx -i x=randn[4,784] -i w0=randn[784,128] -i b0=zeros[128] \
+                            -i w1=randn[128,10] -i b1=zeros[10]"
+    )]
+    Exec {
+        /// A compiled program
+        file: PathBuf,
+        #[command(flatten)]
+        call: Call,
+        /// Use the machine code in the file, if it was made for this CPU
+        #[arg(long)]
+        trust_native: bool,
+        /// Threads
+        #[arg(long)]
+        threads: Option<usize>,
+    },
+    /// Show a program at a stage of the compiler
+    #[command(after_help = "Example: tenon dis examples/01_mlp.tn --stage loops")]
+    Dis {
+        /// A program, or a compiled one
+        file: PathBuf,
+        /// The stage
+        #[arg(long, value_enum, default_value = "bytecode")]
+        stage: Stage,
+        /// The function
+        #[arg(short, long)]
+        entry: Option<String>,
+        #[command(flatten)]
+        compile: Compile,
+    },
+    /// Evaluate, explore alternatives and plans
+    #[command(after_help = "Example: tenon repl examples/01_mlp.tn")]
+    Repl {
+        /// A program
+        file: Option<PathBuf>,
+    },
+    /// Say what a diagnostic means
+    #[command(after_help = "Example: tenon explain E0301")]
+    Explain {
+        /// A code
+        code: String,
+    },
+}
+
+/// Which function, with what, and where the results go.
+#[derive(Args)]
+pub(crate) struct Call {
+    /// The function
+    #[arg(short, long)]
+    pub(crate) entry: Option<String>,
+    /// An argument: a .npy file, FILE.safetensors#NAME, a number, a generator such as randn[2,784]@SEED, random@SEED
+    #[arg(short, value_name = "NAME=VALUE")]
+    pub(crate) input: Vec<String>,
+    /// Write each result to a file here
+    #[arg(short, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// One JSON object on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// End the run after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) deadline: Option<f64>,
+    /// End the run when it would hold more bytes
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory_limit: Option<usize>,
+}
+
+/// How to compile.
+#[derive(Args)]
+pub(crate) struct Compile {
+    /// One kernel an operator, as the text says
+    #[arg(long)]
+    pub(crate) no_rewrites: bool,
+    /// Choose this implementation wherever it can be
+    #[arg(long, value_name = "IMPL")]
+    pub(crate) force: Vec<String>,
+    /// Do not choose this implementation
+    #[arg(long, value_name = "IMPL")]
+    pub(crate) forbid: Vec<String>,
+    /// A machine model to choose the plan for
+    #[arg(long, value_name = "FILE")]
+    pub(crate) machine: Option<PathBuf>,
+    /// The CPU to make code for
+    #[arg(long, value_name = "NAME")]
+    pub(crate) target_cpu: Option<String>,
+    /// Threads
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineArg {
+    Vm,
+    Interp,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Stage {
+    Ast,
+    Ir,
+    Plan,
+    Loops,
+    Llvm,
+    Asm,
+    Bytecode,
+}

@@ -1,0 +1,376 @@
+//! The commands: each reads its arguments, calls the driver, and says what came of it.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use driver::engine::{self, Named};
+use driver::{Failure, Front, Options, data, kernels, pipeline, stage};
+use ir::graph::Op;
+use ir::source::SourceMap;
+use serde_json::json;
+use vm::Limits;
+use vm::threads::Pool;
+
+use crate::args::{Call, Cli, Command, Compile, EngineArg, Stage};
+use crate::output;
+
+/// A command's end: done, or a failure with the texts its places speak of.
+type Done = Result<ExitCode, (SourceMap, Failure)>;
+
+pub(crate) fn run(cli: Cli) -> ExitCode {
+    let done = match cli.command {
+        Command::Check { files, json, verbose } => check(&files, json, verbose),
+        Command::Fmt { files, check } => fmt(&files, check),
+        Command::Test { files } => test(&files),
+        Command::Run { file, call, compile, engine, plan } => run_file(&file, &call, &compile, engine, plan),
+        Command::Bench { file, call, compile, runs } => bench(&file, &call, &compile, runs),
+        Command::Opt { file, entry, at, json, output, compile } => {
+            opt(&file, entry.as_deref(), &at, json, output.as_deref(), &compile)
+        }
+        Command::Rules { file, json } => rules(&file, json),
+        Command::Build { file, output, entry, compile } => build(&file, &output, entry.as_deref(), &compile),
+        Command::Exec { file, call, trust_native, threads } => exec(&file, &call, trust_native, threads),
+        Command::Dis { file, stage, entry, compile } => dis(&file, stage, entry.as_deref(), &compile),
+        Command::Repl { file } => crate::repl::start(file.as_deref()),
+        Command::Explain { code } => explain(&code),
+    };
+    done.unwrap_or_else(|(sources, failure)| output::fail(&failure, &sources))
+}
+
+/// Options as the flags say.
+fn options(c: &Compile) -> Result<Options, Failure> {
+    let mut o = Options {
+        rewrites: !c.no_rewrites,
+        force: c.force.clone(),
+        forbid: c.forbid.clone(),
+        ..Options::default()
+    };
+    if let Some(path) = &c.machine {
+        let name = path.display();
+        let text = std::fs::read_to_string(path).map_err(|e| Failure::data(format!("{name}: {e}")))?;
+        o.machine = rewrites::Machine::parse(&text).map_err(|e| Failure::data(format!("{name}: {e}")))?;
+    }
+    if let Some(cpu) = &c.target_cpu {
+        o.target = codegen::Target::named(cpu).map_err(|e| Failure::data(e.to_string()))?;
+    }
+    Ok(o)
+}
+
+fn pool(threads: Option<usize>) -> Arc<Pool> {
+    threads.map_or_else(Pool::from_env, Pool::new)
+}
+
+fn limits(call: &Call) -> Limits {
+    let deadline = call.deadline.filter(|s| s.is_finite() && *s >= 0.0);
+    Limits {
+        deadline: deadline.and_then(|s| Instant::now().checked_add(Duration::from_secs_f64(s.min(1e9)))),
+        memory: call.memory_limit,
+        ..Limits::default()
+    }
+}
+
+fn check(files: &[PathBuf], json: bool, verbose: bool) -> Done {
+    let (sources, failure, front) = match driver::open(files) {
+        Ok(front) => (front.sources.clone(), None, Some(front)),
+        Err((sources, failure)) => (sources, Some(failure), None),
+    };
+    if json {
+        let mut list: Vec<_> = failure.iter().flat_map(|f| output::failure(f, &sources)).collect();
+        list.extend(front.iter().flat_map(|f| &f.warnings).map(|d| output::diagnostic(d, &sources)));
+        output::print_json(&json!({ "diagnostics": list }));
+        return Ok(ExitCode::from(u8::from(failure.is_some())));
+    }
+    let Some(front) = front else {
+        return Err((sources, failure.unwrap_or_else(|| Failure::data("not checked"))));
+    };
+    if verbose {
+        output::print(&run_time_checks(&front));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What could not be proved, a line each.
+fn run_time_checks(front: &Front) -> String {
+    let mut out = String::new();
+    for func in &front.module.funcs {
+        func.body.walk(&mut |node| {
+            if let Op::Check(pred, why) = &node.op {
+                let (line, col) = front.sources.line_col(node.span);
+                let file = &front.sources.get(node.span.file).name;
+                out.push_str(&format!("{file}:{line}:{col}: checked when running: {pred} ({why})\n"));
+            }
+        });
+    }
+    out
+}
+
+fn fmt(files: &[PathBuf], check: bool) -> Done {
+    let mut unformatted = false;
+    let mut sources = SourceMap::default();
+    let mut faults = Vec::new();
+    for path in files {
+        let name = path.display().to_string();
+        let fail = |e: &dyn std::fmt::Display| (SourceMap::default(), Failure::data(format!("{name}: {e}")));
+        let text = std::fs::read_to_string(path).map_err(|e| fail(&e))?;
+        match parser::format(&text) {
+            Ok(new) if new == text => {}
+            Ok(_) if check => {
+                eprintln!("{name}: not formatted; `tenon fmt {name}` does it");
+                unformatted = true;
+            }
+            Ok(new) => std::fs::write(path, new).map_err(|e| fail(&e))?,
+            Err(_) => {
+                let id = sources.add(name, text.clone());
+                faults.extend(parser::parse(id, &text).1);
+            }
+        }
+    }
+    if !faults.is_empty() {
+        return Err((sources, Failure::Diagnostics(faults)));
+    }
+    Ok(ExitCode::from(u8::from(unformatted)))
+}
+
+fn test(files: &[PathBuf]) -> Done {
+    let (mut passed, mut failed) = (0, 0);
+    for file in files {
+        let front = driver::open(&[file])?;
+        for t in engine::test(&front) {
+            match t.failure {
+                None => {
+                    passed += 1;
+                    output::print(&format!("ok      {}\n", t.name));
+                }
+                Some(f) => {
+                    failed += 1;
+                    output::print(&format!("FAILED  {}\n", t.name));
+                    output::fail(&f, &front.sources);
+                }
+            }
+        }
+    }
+    output::print(&format!("{passed} passed, {failed} failed\n"));
+    Ok(ExitCode::from(u8::from(failed > 0)))
+}
+
+/// Says or writes results.
+fn deliver(entry: &str, results: &Named, call: &Call) -> Result<ExitCode, Failure> {
+    let paths = match &call.output {
+        Some(dir) => data::write(dir, results)?,
+        None => Vec::new(),
+    };
+    if call.json {
+        let list: Vec<_> = results.iter().map(|(n, t)| output::tensor(n, t)).collect();
+        output::print_json(&json!({ "entry": entry, "results": list, "files": paths }));
+    } else if call.output.is_some() {
+        paths.iter().for_each(|p| output::print(&format!("{}\n", p.display())));
+    } else {
+        results.iter().for_each(|(n, t)| output::print(&format!("{n}: {t}\n")));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_file(file: &Path, call: &Call, compile: &Compile, engine: EngineArg, plan: bool) -> Done {
+    let mut front = driver::open(&[file])?;
+    let sources = front.sources.clone();
+    let mut go = || -> Result<ExitCode, Failure> {
+        let entry = pipeline::entry(&mut front, call.entry.as_deref())?;
+        let name = front.module.func(entry).name.clone();
+        let options = options(compile)?;
+        let args = data::arguments(&name, &data::wanted(front.module.func(entry)), &call.input)?;
+        let results = match engine {
+            EngineArg::Interp => engine::interpret(&front, &front.module, entry, args)?,
+            EngineArg::Vm => {
+                let compilation = pipeline::compile(&front, &[entry], &options)?;
+                if plan {
+                    let mut report = compilation.report.clone();
+                    report.functions.retain(|f| f.name == name);
+                    output::print(&rewrites::render(&report));
+                }
+                let exe = engine::load(&compilation, pool(compile.threads))?;
+                engine::execute(&exe, &name, &args, &limits(call), &front.sources)?
+            }
+        };
+        deliver(&name, &results, call)
+    };
+    go().map_err(|f| (sources, f))
+}
+
+fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
+    let mut front = driver::open(&[file])?;
+    let sources = front.sources.clone();
+    let mut go = || -> Result<ExitCode, Failure> {
+        let entry = pipeline::entry(&mut front, call.entry.as_deref())?;
+        let name = front.module.func(entry).name.clone();
+        let wanted = data::wanted(front.module.func(entry));
+        let args = data::arguments(&name, &wanted, &call.input)?;
+        let mut options = options(compile)?;
+        options.at = data::dims(&wanted, &args);
+        let compilation = pipeline::compile(&front, &[entry], &options)?;
+        let exe = engine::load(&compilation, pool(compile.threads))?;
+        let refs: Vec<&tensor::Tensor> = args.iter().collect();
+        let mut context = vm::Context::new(exe);
+        let mut times = Vec::new();
+        for i in 0..runs.max(1) + 3 {
+            let start = Instant::now();
+            context.run(&name, &refs, &limits(call)).map_err(|e| engine::vm_failure(&e, &front.sources))?;
+            if i >= 3 {
+                times.push(start.elapsed().as_secs_f64() * 1e6);
+            }
+        }
+        times.sort_by(f64::total_cmp);
+        let median = times[times.len() / 2];
+        let steps = compilation.report.functions.iter().filter(|f| f.name == name).flat_map(|f| &f.regimes);
+        // The report shows the one regime that the dims given fall in.
+        let steps: Vec<_> = steps.flat_map(|r| &r.steps).collect();
+        let flops: f64 = steps.iter().map(|s| s.flops).sum();
+        let bytes: f64 = steps.iter().map(|s| s.bytes).sum();
+        let predicted: f64 = steps.iter().map(|s| s.us).sum();
+        let (min, max) = (times[0], times[times.len() - 1]);
+        if call.json {
+            output::print_json(&json!({
+                "entry": name, "runs": times.len(), "median_us": median, "min_us": min, "max_us": max,
+                "flops": flops, "bytes": bytes, "roofline": predicted / median,
+            }));
+        } else {
+            output::print(&format!(
+                "{name}: median {median:.1} us, min {min:.1}, max {max:.1} of {} runs; {:.2} GFLOP/s, {:.2} GB/s; \
+                 the machine model says {predicted:.1} us\n",
+                times.len(),
+                flops / median / 1e3,
+                bytes / median / 1e3,
+            ));
+        }
+        Ok(ExitCode::SUCCESS)
+    };
+    go().map_err(|f| (sources, f))
+}
+
+fn opt(
+    file: &Path,
+    entry: Option<&str>,
+    at: &[String],
+    json: bool,
+    out: Option<&Path>,
+    compile: &Compile,
+) -> Done {
+    let mut front = driver::open(&[file])?;
+    let sources = front.sources.clone();
+    let mut go = || -> Result<ExitCode, Failure> {
+        let mut options = options(compile)?;
+        for text in at {
+            let pair = text.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse::<i64>().ok()?)));
+            options.at.push(pair.ok_or_else(|| Failure::data(format!("--at: `{text}` is not DIM=N")))?);
+        }
+        let entries = stage::entries(&mut front, entry)?;
+        let (plan, mut report) = pipeline::plan(&front.module, &options);
+        let names: Vec<&str> = entries.iter().map(|id| front.module.func(*id).name.as_str()).collect();
+        report.functions.retain(|f| names.contains(&f.name.as_str()));
+        if let Some(path) = out {
+            let text = stage::plan_text(&plan);
+            std::fs::write(path, text).map_err(|e| Failure::data(format!("{}: {e}", path.display())))?;
+        }
+        if json {
+            output::print_json(&serde_json::to_value(&report).map_err(|e| Failure::data(e.to_string()))?);
+        } else if out.is_none() {
+            output::print(&rewrites::render(&report));
+        }
+        Ok(ExitCode::SUCCESS)
+    };
+    go().map_err(|f| (sources, f))
+}
+
+fn rules(file: &Path, json: bool) -> Done {
+    let front = driver::open(&[file])?;
+    // No rule is proved or tested by a command yet: every one is taken at its author's word.
+    let list: Vec<_> = front
+        .module
+        .rules
+        .iter()
+        .map(|r| {
+            let when: Vec<String> = r.when.iter().map(|p| p.to_string()).collect();
+            json!({ "name": r.name.name(), "status": "trusted", "both_ways": r.both_ways, "when": when })
+        })
+        .collect();
+    if json {
+        output::print_json(&json!({ "rules": list }));
+    } else {
+        for r in &front.module.rules {
+            let (line, _) = front.sources.line_col(r.span);
+            let arrow = if r.both_ways { "<=>" } else { "=>" };
+            let file = &front.sources.get(r.span.file).name;
+            output::print(&format!("{:24} {arrow:3} trusted  {file}:{line}\n", r.name.name()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn build(file: &Path, out: &Path, entry: Option<&str>, compile: &Compile) -> Done {
+    let mut front = driver::open(&[file])?;
+    let sources = front.sources.clone();
+    let mut go = || -> Result<ExitCode, Failure> {
+        let options = options(compile)?;
+        let entries = stage::entries(&mut front, entry)?;
+        let compilation = pipeline::compile(&front, &entries, &options)?;
+        let package = pipeline::package(compilation, &options.target);
+        let bytes = vm::tnx::encode(&package).map_err(|e| Failure::data(e.to_string()))?;
+        vm::tnx::write(out, &bytes).map_err(|e| Failure::data(format!("{}: {e}", out.display())))?;
+        let (k, n) = (package.program.kernels.len(), package.program.entries.len());
+        output::print(&format!("{}: {} bytes, {n} entries, {k} kernels\n", out.display(), bytes.len()));
+        Ok(ExitCode::SUCCESS)
+    };
+    go().map_err(|f| (sources, f))
+}
+
+fn exec(file: &Path, call: &Call, trust: bool, threads: Option<usize>) -> Done {
+    let go = || -> Result<ExitCode, Failure> {
+        let package = vm::tnx::open(file).map_err(|e| Failure::data(format!("{}: {e}", file.display())))?;
+        let entry = kernels::entry(&package.program, call.entry.as_deref())?;
+        let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &call.input)?;
+        let exe = kernels::load(package, trust, pool(threads))?;
+        let results = engine::execute(&exe, &entry.name, &args, &limits(call), &SourceMap::default())?;
+        deliver(&entry.name, &results, call)
+    };
+    go().map_err(|f| (SourceMap::default(), f))
+}
+
+fn dis(file: &Path, at: Stage, entry: Option<&str>, compile: &Compile) -> Done {
+    let at = match at {
+        Stage::Ast => stage::Stage::Ast,
+        Stage::Ir => stage::Stage::Ir,
+        Stage::Plan => stage::Stage::Plan,
+        Stage::Loops => stage::Stage::Loops,
+        Stage::Llvm => stage::Stage::Llvm,
+        Stage::Asm => stage::Stage::Asm,
+        Stage::Bytecode => stage::Stage::Bytecode,
+    };
+    if file.extension().is_some_and(|e| e == "tnx") {
+        let go = || -> Result<ExitCode, Failure> {
+            let package =
+                vm::tnx::open(file).map_err(|e| Failure::data(format!("{}: {e}", file.display())))?;
+            output::print(&kernels::show(&package, at)?);
+            Ok(ExitCode::SUCCESS)
+        };
+        return go().map_err(|f| (SourceMap::default(), f));
+    }
+    let mut front = driver::open(&[file])?;
+    let sources = front.sources.clone();
+    let text = options(compile).and_then(|o| stage::show(&mut front, at, entry, &o));
+    output::print(&text.map_err(|f| (sources, f))?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explain(code: &str) -> Done {
+    let Some((code, title, text)) = ir::diag::explain(&code.to_uppercase()) else {
+        let near = ir::diag::nearest(code, ir::diag::CODES.iter().map(|c| c.0));
+        let hint = near.map_or(String::new(), |n| format!("; did you mean {n}?"));
+        return Err((
+            SourceMap::default(),
+            Failure::data(format!("no diagnostic has the code {code}{hint}")),
+        ));
+    };
+    output::print(&format!("{code}: {title}\n\n{text}\n"));
+    Ok(ExitCode::SUCCESS)
+}

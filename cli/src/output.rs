@@ -1,0 +1,74 @@
+//! What is said on stdout and stderr.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use driver::Failure;
+use ir::diag::Diagnostic;
+use ir::source::SourceMap;
+use serde_json::{Value, json};
+use tensor::Tensor;
+
+/// Writes to stdout; a reader that went away is no error.
+pub(crate) fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes());
+    let _ = out.flush();
+}
+
+pub(crate) fn print_json(value: &Value) {
+    print(&format!("{value}\n"));
+}
+
+/// Reports a failure on stderr.
+pub(crate) fn fail(failure: &Failure, sources: &SourceMap) -> ExitCode {
+    let color = std::io::stderr().is_terminal();
+    eprint!("{}", failure.render(sources, color));
+    ExitCode::from(1)
+}
+
+/// A diagnostic as JSON.
+pub(crate) fn diagnostic(d: &Diagnostic, sources: &SourceMap) -> Value {
+    let (line, col) = sources.line_col(d.span());
+    json!({
+        "code": d.code,
+        "severity": if d.severity == ir::diag::Severity::Error { "error" } else { "warning" },
+        "message": d.message,
+        "file": sources.get(d.span().file).name,
+        "line": line,
+        "col": col,
+        "help": d.help,
+        "notes": d.notes,
+    })
+}
+
+/// A failure as a list of diagnostics in JSON.
+pub(crate) fn failure(f: &Failure, sources: &SourceMap) -> Vec<Value> {
+    match f {
+        Failure::Diagnostics(list) => list.iter().map(|d| diagnostic(d, sources)).collect(),
+        Failure::Message { code, text } => vec![json!({
+            "code": code, "severity": "error", "message": text, "file": null, "line": null, "col": null, "help": null,
+        })],
+    }
+}
+
+/// Results with at most this many elements are listed in JSON.
+const LISTED: usize = 1 << 16;
+
+/// A result as JSON.
+pub(crate) fn tensor(name: &str, t: &Tensor) -> Value {
+    let mut v = json!({ "name": name, "dtype": t.dtype().name(), "shape": t.shape() });
+    if t.len() <= LISTED {
+        let element = |i: usize| match t.dtype() {
+            // JSON has no NaN and no infinity: they are texts.
+            d if d.is_float() => {
+                let x = t.get_f64(i);
+                if x.is_finite() { json!(x) } else { json!(x.to_string()) }
+            }
+            tensor::DType::Bool => json!(t.get_i64(i) != 0),
+            _ => json!(t.get_i64(i)),
+        };
+        v["data"] = (0..t.len()).map(element).collect();
+    }
+    v
+}

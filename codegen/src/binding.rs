@@ -1,0 +1,142 @@
+//! Library functions behind the kernel ABI.
+//!
+//! In: an `extern` binding. Out: a kernel with a grid of one block that hands the library the addresses and
+//! numbers that the text says. A number that does not fit its C type fails a check before anything is called.
+
+use inkwell::IntPredicate as I;
+use inkwell::module::Linkage;
+use inkwell::types::{BasicMetadataTypeEnum, BasicTypeEnum};
+use ir::loops::{Prim, Scalar, ScalarKind, Stmt, Var};
+use ir::{CArg, CType, Extern};
+use std::fmt::Write;
+use tensor::DType;
+use tensor::abi::Kernel;
+
+use crate::emit::Emit;
+use crate::layout::Layout;
+use crate::ll::{Ll, Ty, V};
+use crate::schedule::Schedule;
+use crate::text::{prim_text, scalar_text};
+use crate::{Error, object};
+
+/// The binding as a primitive without a body: the same arguments, and the same text for each number.
+fn shell(ext: &Extern) -> Prim {
+    let body = Vec::<Stmt>::new();
+    Prim {
+        name: ext.name.name().to_string(),
+        def: ext.name,
+        dims: ext.dims.clone(),
+        facts: ext.facts.clone(),
+        params: ext.params.clone(),
+        outs: ext.outs.clone(),
+        bufs: ext.bufs.clone(),
+        vars: Vec::<Var>::new(),
+        body,
+        span: ext.span,
+    }
+}
+
+/// All that the code depends on.
+pub(crate) fn text(ext: &Extern) -> String {
+    let prim = shell(ext);
+    let mut out = format!("extern {:?} {} {}", ext.library, ext.symbol, prim_text(&prim));
+    for arg in &ext.args {
+        let _ = match arg {
+            CArg::Buf(b) => writeln!(out, "{}", prim.buf(*b).name),
+            CArg::Number(c, s) => writeln!(out, "{}", number_text(&prim, *c, s)),
+        };
+    }
+    out
+}
+
+fn c_name(c: CType) -> &'static str {
+    match c {
+        CType::Int => "c_int",
+        CType::Long => "c_long",
+        CType::SizeT => "c_size_t",
+        CType::Float => "c_float",
+        CType::Double => "c_double",
+    }
+}
+
+fn number_text(prim: &Prim, c: CType, s: &Scalar) -> String {
+    format!("{}({})", c_name(c), scalar_text(prim, s))
+}
+
+/// What the check of a number's range says, if there is one.
+fn check_text(prim: &Prim, c: CType, s: &Scalar) -> Option<String> {
+    let constant = if let ScalarKind::Const(ir::Literal::Int(i)) = &s.kind { Some(*i) } else { None };
+    let fits = match (c, s.dtype) {
+        (CType::Float | CType::Double | CType::Long, _) => true,
+        (CType::Int, DType::I64) => constant.is_some_and(|i| i32::try_from(i).is_ok()),
+        (CType::Int, _) => true,
+        (CType::SizeT, DType::U8 | DType::Bool) => true,
+        (CType::SizeT, _) => constant.is_some_and(|i| i >= 0),
+    };
+    (!fits).then(|| format!("{}: {} is out of range", prim.name, number_text(prim, c, s)))
+}
+
+/// Emits the wrapper and says how to call it.
+pub(crate) fn emit(ll: &Ll<'_>, ext: &Extern, symbol: &str) -> Result<Kernel, Error> {
+    let prim = shell(ext);
+    let schedule = Schedule::default();
+    let mut layout = Layout::new(&prim, &schedule);
+    // The library writes the outputs; what it leaves is its own affair.
+    layout.init.clear();
+    for arg in &ext.args {
+        if let CArg::Number(c, s) = arg
+            && let Some(message) = check_text(&prim, *c, s)
+            && !layout.checks.contains(&message)
+        {
+            layout.checks.push(message);
+        }
+    }
+    crate::emit::emit_with(ll, &prim, &layout, &schedule, symbol, |e| call(e, ext))?;
+    let mut kernel = layout.kernel(&prim, symbol.to_string())?;
+    kernel.libraries.push(ext.library.clone());
+    Ok(kernel)
+}
+
+fn call(e: &mut Emit<'_, '_>, ext: &Extern) -> Result<(), Error> {
+    let mut args = Vec::new();
+    for arg in &ext.args {
+        args.push(match arg {
+            CArg::Buf(b) => e.pointer(*b),
+            CArg::Number(c, s) => {
+                let v = e.number(s)?;
+                let prim = e.prim();
+                if let Some(message) = check_text(prim, *c, s) {
+                    let ll = e.ll();
+                    let bad = match c {
+                        CType::Int => ll.icmp(I::NE, ll.sext(ll.trunc(v, Ty::I32), Ty::I64), v),
+                        CType::Long | CType::SizeT | CType::Float | CType::Double => {
+                            ll.icmp(I::SLT, v, ll.int(crate::format::register(s.dtype), 0))
+                        }
+                    };
+                    e.require(bad, &message)?;
+                }
+                convert(e.ll(), *c, s.dtype, v)
+            }
+        });
+    }
+    let ll = e.ll();
+    let types: Vec<BasicMetadataTypeEnum<'_>> =
+        args.iter().map(|a| BasicTypeEnum::into(a.get_type())).collect();
+    let ty = ll.ctx.void_type().fn_type(&types, false);
+    let f = ll.module.add_function(&ext.symbol, ty, Some(Linkage::External));
+    object::plain(ll, f, &["nounwind"]);
+    ll.call(f, &args);
+    Ok(())
+}
+
+fn convert<'c>(ll: &Ll<'c>, c: CType, from: DType, v: V<'c>) -> V<'c> {
+    match c {
+        CType::Int => {
+            let wide = if from.is_float() { DType::I32 } else { from };
+            ll.cast(wide, DType::I32, if from.is_float() { ll.cast(from, DType::I32, v) } else { v })
+        }
+        CType::Long | CType::SizeT => ll.cast(from, DType::I64, v),
+        CType::Float => ll.cast(from, DType::F32, v),
+        CType::Double => ll.cast(from, DType::F64, v),
+    }
+}

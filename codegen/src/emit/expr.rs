@@ -1,0 +1,86 @@
+//! Scalar expressions over the current tile.
+
+use ir::Intrinsic;
+use ir::loops::{Scalar, ScalarKind};
+use tensor::DType;
+
+use super::Emit;
+use super::tile::{Values, Varies};
+use crate::Error;
+use crate::ll::V;
+
+/// The factors of a product of floats.
+pub(super) fn product(s: &Scalar) -> Option<(&Scalar, &Scalar)> {
+    let ScalarKind::Op(Intrinsic::Mul, args) = &s.kind else { return None };
+    match args.as_slice() {
+        [a, b] if s.dtype.is_float() => Some((a, b)),
+        _ => None,
+    }
+}
+
+impl<'c> Emit<'_, 'c> {
+    /// The values of an expression.
+    pub(super) fn scalar(&mut self, s: &Scalar) -> Result<Values<'c>, Error> {
+        let ll = self.ll;
+        match &s.kind {
+            ScalarKind::Const(literal) => Ok(Values::uniform(ll.constant(s.dtype, *literal))),
+            ScalarKind::Var(v) => self.variable(*v),
+            ScalarKind::Dim(d) => {
+                let varies = self.varies(s);
+                if !varies.lanes {
+                    let tile = self.tile;
+                    return Values::collect(tile, varies, |r, _| self.at_point(r, 0, |e| e.dim(d)));
+                }
+                Err(self.fault(format!("the dim expression {d} changes in a vector")))
+            }
+            ScalarKind::Load { buf, index, checked, .. } => match self.packed(index) {
+                Some(values) => Ok(values),
+                None => self.load(*buf, index, *checked),
+            },
+            ScalarKind::Op(op, args) => self.operation(s, *op, args),
+            ScalarKind::Cast(a) => {
+                let values = self.scalar(a)?;
+                Ok(self.map(&[&values], |v| ll.cast(a.dtype, s.dtype, v[0])))
+            }
+            ScalarKind::Reduce { combine, var, lo, hi, body } => self.reduce(s, *combine, *var, lo, hi, body),
+        }
+    }
+
+    fn operation(&mut self, s: &Scalar, op: Intrinsic, args: &[Scalar]) -> Result<Values<'c>, Error> {
+        let ll = self.ll;
+        // A product that is added to something is rounded with the sum, once.
+        if let ([a, b], true) = (args, s.dtype.is_float()) {
+            // The factors, the rest, and which of the two is subtracted.
+            let parts = if op == Intrinsic::Add {
+                product(a).map(|p| (p, b, false, false)).or(product(b).map(|p| (p, a, false, false)))
+            } else if op == Intrinsic::Sub {
+                product(a).map(|p| (p, b, false, true)).or(product(b).map(|p| (p, a, true, false)))
+            } else {
+                None
+            };
+            if let Some(((x, y), rest, minus_product, minus_rest)) = parts {
+                let (x, y, rest) = (self.scalar(x)?, self.scalar(y)?, self.scalar(rest)?);
+                return Ok(self.map(&[&x, &y, &rest], |v| {
+                    let x = if minus_product { ll.fneg(v[0]) } else { v[0] };
+                    let rest = if minus_rest { ll.fneg(v[2]) } else { v[2] };
+                    ll.fma(x, v[1], rest)
+                }));
+            }
+        }
+        let values = args.iter().map(|a| self.scalar(a)).collect::<Result<Vec<_>, _>>()?;
+        let refs: Vec<&Values<'c>> = values.iter().collect();
+        // Comparisons are of their arguments' type.
+        let dtype = args.last().map_or(DType::Bool, |a| a.dtype);
+        Ok(self.map(&refs, |v| ll.operation(op, dtype, v)))
+    }
+
+    /// A value for each place of the tile over which an argument varies.
+    pub(super) fn map(&self, args: &[&Values<'c>], f: impl Fn(&[V<'c>]) -> V<'c>) -> Values<'c> {
+        let varies = args.iter().fold(Varies::default(), |all, a| all | a.varies);
+        let each = |r, u| {
+            let at: Vec<V<'c>> = args.iter().map(|a| a.at(r, u)).collect();
+            Ok(f(&at))
+        };
+        Values::collect(self.tile, varies, each).expect("nothing in it fails")
+    }
+}

@@ -1,0 +1,207 @@
+//! Addresses, checks, loads and stores.
+
+use inkwell::IntPredicate as I;
+use inkwell::values::PointerValue;
+use ir::Combine;
+use ir::loops::{BufId, Scalar, ScalarKind, VarId};
+use tensor::DType;
+
+use super::expr::product;
+use super::tile::{Slot, Tile, Values, Varies};
+use super::{Emit, Place};
+use crate::format::memory;
+use crate::ll::V;
+use crate::schedule::{Along, Stride};
+use crate::{Error, text};
+
+impl<'c> Emit<'_, 'c> {
+    /// The address of an element, at a point.
+    fn address(&mut self, buf: BufId, index: &[Scalar]) -> Result<PointerValue<'c>, Error> {
+        let mut list = Vec::new();
+        for i in index {
+            list.push(self.scalar(i)?.one());
+        }
+        let (base, offset) = self.offset(buf, &list)?;
+        Ok(self.ll.element(memory(self.prim.buf(buf).dtype), base, offset))
+    }
+
+    /// Where the buffer begins, and how far from there an element is.
+    fn offset(&self, buf: BufId, index: &[V<'c>]) -> Result<(PointerValue<'c>, V<'c>), Error> {
+        let Place::Memory { base, strides, .. } = &self.places[buf.0 as usize] else {
+            return Err(self.fault(format!("{} has no elements", self.prim.buf(buf).name)));
+        };
+        if index.len() != strides.len() {
+            let (name, rank) = (self.prim.buf(buf).name, strides.len());
+            return Err(self.fault(format!("{name} has {rank} axes, not {}", index.len())));
+        }
+        let zero = self.ll.i64(0);
+        let term = |(i, s): (&V<'c>, &V<'c>)| self.ll.mul(*i, *s);
+        Ok((*base, index.iter().zip(strides).map(term).reduce(|a, b| self.ll.add(a, b)).unwrap_or(zero)))
+    }
+
+    /// How an index moves along the lanes of the tile, if it does.
+    fn stride(&self, buf: BufId, index: &[Scalar]) -> Stride {
+        let varies = index.iter().fold(Varies::default(), |all, i| all | self.varies(i));
+        if !varies.lanes {
+            return Stride::Invariant;
+        }
+        let lanes = self.slots.iter().position(|s| matches!(s, Slot::Lanes(_)));
+        // A variable computed lane by lane is no simple step, and has no value at a point.
+        let mut computed = false;
+        for i in index {
+            i.walk(&mut |s| {
+                if let ScalarKind::Var(v) = &s.kind {
+                    computed |=
+                        matches!(&self.slots[v.0 as usize], Slot::Cells { varies, .. } if varies.lanes);
+                }
+            });
+        }
+        match lanes {
+            Some(var) if !computed => Along::new(self.prim, VarId(var as u32), &[]).stride(buf, index),
+            Some(_) | None => Stride::Other,
+        }
+    }
+
+    /// Leaves the function where an index is out of bounds, in any lane that exists.
+    fn check(&mut self, buf: BufId, index: &[Scalar]) -> Result<(), Error> {
+        let ll = self.ll;
+        let message = text::check_message(self.prim, buf, index);
+        let Place::Memory { extents, .. } = &self.places[buf.0 as usize] else { return Ok(()) };
+        let extents = extents.clone();
+        let mask = self.tile.mask;
+        let mut bad = ll.bool(false);
+        for (i, extent) in index.iter().zip(extents) {
+            let values = self.scalar(i)?;
+            // Negative positions are huge ones when seen as unsigned.
+            let out = self.map(&[&values], |v| ll.icmp(I::UGE, v[0], extent));
+            let rows = if out.varies.rows { self.tile.rows } else { 1 };
+            let vectors = if out.varies.lanes { self.tile.vectors } else { 1 };
+            for r in 0..rows {
+                for u in 0..vectors {
+                    let out = match mask {
+                        Some(mask) if ll.lanes(out.at(r, u)) > 1 => ll.and(out.at(r, u), mask),
+                        Some(_) | None => out.at(r, u),
+                    };
+                    bad = ll.or(bad, ll.any(out));
+                }
+            }
+        }
+        self.require(bad, &message)
+    }
+
+    pub(super) fn load(&mut self, buf: BufId, index: &[Scalar], checked: bool) -> Result<Values<'c>, Error> {
+        let ll = self.ll;
+        if let Place::Number(v) = self.places[buf.0 as usize] {
+            return Ok(Values::uniform(v));
+        }
+        if checked {
+            self.check(buf, index)?;
+        }
+        let dtype = self.prim.buf(buf).dtype;
+        let tile = self.tile;
+        let varies = index.iter().fold(Varies::default(), |all, i| all | self.varies(i));
+        match self.stride(buf, index) {
+            Stride::Invariant => Values::collect(tile, Varies { lanes: false, ..varies }, |r, _| {
+                let p = self.at_point(r, 0, |e| e.address(buf, index))?;
+                Ok(ll.decode(dtype, ll.load(ll.ty(memory(dtype)), p, dtype.size() as u32)))
+            }),
+            Stride::Unit => Values::collect(tile, varies, |r, u| {
+                let p = self.at_point(r, u, |e| e.address(buf, index))?;
+                Ok(ll.decode(dtype, self.load_vector(dtype, p, tile)))
+            }),
+            Stride::Other => {
+                let index = index.iter().map(|i| self.scalar(i)).collect::<Result<Vec<_>, _>>()?;
+                Values::collect(tile, varies, |r, u| {
+                    let at: Vec<V<'c>> = index.iter().map(|i| i.at(r, u)).collect();
+                    let (base, offset) = self.offset(buf, &at)?;
+                    Ok(ll.decode(dtype, self.gather(dtype, base, offset, tile)))
+                })
+            }
+        }
+    }
+
+    fn load_vector(&self, dtype: DType, p: PointerValue<'c>, tile: Tile<'c>) -> V<'c> {
+        let ll = self.ll;
+        let ty = ll.lanes_ty(memory(dtype), tile.width());
+        match tile.mask {
+            None => ll.load(ty, p, dtype.size() as u32),
+            Some(mask) => ll.load_masked(ty, p, mask, dtype.size() as u32),
+        }
+    }
+
+    /// Elements that are apart.
+    fn gather(&self, dtype: DType, base: PointerValue<'c>, offset: V<'c>, tile: Tile<'c>) -> V<'c> {
+        let ll = self.ll;
+        let (ty, width) = (memory(dtype), tile.width());
+        // Lanes that do not exist read what the first one reads, which does.
+        let offset = match tile.mask {
+            None => offset,
+            Some(mask) => ll.select(mask, offset, ll.splat(ll.extract(offset, 0), width)),
+        };
+        if ll.target.has_masks() && dtype.size() >= 4 {
+            return ll.gather(ty, base, offset, dtype.size() as u32);
+        }
+        let mut all: V<'c> = ll.vec_ty(ty, width).get_poison().into();
+        for lane in 0..width {
+            let p = ll.element(ty, base, ll.extract(offset, lane));
+            all = ll.insert(all, ll.load(ll.ty(ty), p, dtype.size() as u32), lane);
+        }
+        all
+    }
+
+    pub(super) fn store(
+        &mut self,
+        buf: BufId,
+        index: &[Scalar],
+        checked: bool,
+        combine: Option<Combine>,
+        value: &Scalar,
+    ) -> Result<(), Error> {
+        let ll = self.ll;
+        let dtype = self.prim.buf(buf).dtype;
+        let align = dtype.size() as u32;
+        let tile = self.tile;
+        // What accumulates by adding a product is rounded once.
+        let factors = product(value).filter(|_| combine == Some(Combine::Add));
+        let values = match factors {
+            Some((a, b)) => vec![self.scalar(a)?, self.scalar(b)?],
+            None => vec![self.scalar(value)?],
+        };
+        if checked {
+            self.check(buf, index)?;
+        }
+        let varies = index.iter().fold(Varies::default(), |all, i| all | self.varies(i));
+        if tile.lanes.is_some() && self.stride(buf, index) != Stride::Unit {
+            return Err(
+                self.fault(format!("the lanes of a store to {} are not neighbours", self.prim.buf(buf).name))
+            );
+        }
+        for r in 0..if varies.rows { tile.rows } else { 1 } {
+            for u in 0..tile.vectors {
+                let p = self.at_point(r, u, |e| e.address(buf, index))?;
+                let at: Vec<V<'c>> = values.iter().map(|v| ll.splat(v.at(r, u), tile.width())).collect();
+                let new = match combine {
+                    None => at[0],
+                    Some(c) => {
+                        let old = if tile.lanes.is_some() {
+                            self.load_vector(dtype, p, tile)
+                        } else {
+                            ll.load(ll.ty(memory(dtype)), p, align)
+                        };
+                        let old = ll.decode(dtype, old);
+                        match at.as_slice() {
+                            [a, b] => ll.fma(*a, *b, old),
+                            _ => ll.combine(c, dtype, old, at[0]),
+                        }
+                    }
+                };
+                let new = ll.encode(dtype, new);
+                match tile.mask {
+                    None => ll.store(p, new, align),
+                    Some(mask) => ll.store_masked(p, new, mask, align),
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,311 @@
+//! Loops to LLVM: a scheduled primitive becomes the body of a kernel.
+//!
+//! In: a prepared primitive, its layout and its schedule. Out: two functions in a module. The *entry* has
+//! the ABI of `tensor::abi` and only takes its arguments apart; the *body* has each buffer as a parameter
+//! that nothing else points to, which is how LLVM learns that they do not overlap.
+//!
+//! Everything is emitted for a *tile*: so many rows of one loop, so many vectors of another, at once
+//! ([`Tile`], [`Values`]). One row without lanes is plain scalar code, so each construct is written once.
+//! What is the same in the whole tile is computed once; where in memory an access of the tile begins is
+//! computed at a *point* of it, as scalar code ([`Emit::at_point`]).
+//!
+//! Files: `tile` the values of a tile, `stmt` statements, `nest` loops by lanes and rows, `expr`
+//! expressions, `reduce` reductions, `panel` copies that rows share, `memory` addresses, checks, loads and stores.
+
+mod expr;
+mod memory;
+mod nest;
+mod panel;
+mod reduce;
+mod stmt;
+mod tile;
+
+use inkwell::basic_block::BasicBlock;
+use inkwell::module::Linkage;
+use inkwell::types::BasicMetadataTypeEnum;
+use inkwell::values::{FunctionValue, PointerValue};
+use ir::loops::{BufId, Prim, Scalar, VarId};
+use shape::{Expr as Dim, Op, Step, Sym};
+use std::collections::BTreeMap;
+use tensor::DType;
+
+use crate::layout::Layout;
+use crate::ll::{Ll, Ty, V};
+use crate::schedule::Schedule;
+use crate::{Error, object};
+use tile::{Slot, Tile};
+
+/// A buffer in the body.
+enum Place<'c> {
+    /// A scalar input: its value in a register.
+    Number(V<'c>),
+    /// In memory, with extents and distances in elements.
+    Memory { base: PointerValue<'c>, extents: Vec<V<'c>>, strides: Vec<V<'c>> },
+}
+
+/// The state of emitting one body.
+pub(crate) struct Emit<'a, 'c> {
+    ll: &'a Ll<'c>,
+    prim: &'a Prim,
+    layout: &'a Layout,
+    schedule: &'a Schedule,
+    function: FunctionValue<'c>,
+    /// Cells are made here, so that they exist once.
+    entry: BasicBlock<'c>,
+    dims: BTreeMap<Sym, V<'c>>,
+    places: Vec<Place<'c>>,
+    slots: Vec<Slot<'c>>,
+    tile: Tile<'c>,
+    /// Accesses that have a panel at the moment, by the address of the expression.
+    panels: BTreeMap<usize, panel::Panel<'c>>,
+    scratch: PointerValue<'c>,
+    /// The blocks that answer a failed check, by its number.
+    fails: BTreeMap<usize, BasicBlock<'c>>,
+    /// The slice of the grid.
+    slice: (V<'c>, V<'c>),
+}
+
+/// Emits a primitive under a symbol.
+pub(crate) fn emit(
+    ll: &Ll<'_>,
+    prim: &Prim,
+    layout: &Layout,
+    schedule: &Schedule,
+    symbol: &str,
+) -> Result<(), Error> {
+    emit_with(ll, prim, layout, schedule, symbol, |e| e.block(&prim.body))
+}
+
+/// Emits a kernel with the arguments of a primitive and a body of one's own.
+pub(crate) fn emit_with<'c>(
+    ll: &Ll<'c>,
+    prim: &Prim,
+    layout: &Layout,
+    schedule: &Schedule,
+    symbol: &str,
+    inside: impl FnOnce(&mut Emit<'_, 'c>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (ptr, i64) = (ll.ptr_ty(), ll.ctx.i64_type());
+    let n_ints = prim.dims.len() + layout.scalars.len();
+    let mut params: Vec<BasicMetadataTypeEnum<'c>> = vec![ptr.into(); layout.bufs.len() + 1];
+    params.extend(vec![BasicMetadataTypeEnum::from(i64); n_ints + 2]);
+    let body = ll.module.add_function("body", i64.fn_type(&params, false), Some(Linkage::Internal));
+    object::plain(ll, body, &["nounwind", "alwaysinline"]);
+    for i in 0..=layout.bufs.len() as u32 {
+        object::mark_param(ll, body, i, "noalias");
+    }
+
+    let entry_ty = i64.fn_type(&[ptr.into(), ptr.into(), ptr.into(), i64.into(), i64.into()], false);
+    let entry = ll.module.add_function(symbol, entry_ty, Some(Linkage::External));
+    object::plain(ll, entry, &["nounwind"]);
+    ll.at(ll.block(entry, "entry"));
+    let args = entry.get_params();
+    let [bufs, ints, scratch, lo, hi] = args.as_slice() else {
+        unreachable!("the entry has five parameters")
+    };
+    let mut call = Vec::new();
+    for i in 0..layout.bufs.len() as i64 {
+        let at = ll.element(Ty::I64, bufs.into_pointer_value(), ll.i64(i));
+        call.push(ll.load(ptr.into(), at, 8));
+    }
+    call.push(*scratch);
+    for i in 0..n_ints as i64 {
+        let at = ll.element(Ty::I64, ints.into_pointer_value(), ll.i64(i));
+        call.push(ll.load(i64.into(), at, 8));
+    }
+    call.extend([*lo, *hi]);
+    let answer = ll.call(body, &call).expect("the body answers");
+    ll.ret(answer);
+
+    Emit::new(ll, prim, layout, schedule, body).run(inside)
+}
+
+impl<'a, 'c> Emit<'a, 'c> {
+    fn new(
+        ll: &'a Ll<'c>,
+        prim: &'a Prim,
+        layout: &'a Layout,
+        schedule: &'a Schedule,
+        function: FunctionValue<'c>,
+    ) -> Emit<'a, 'c> {
+        let entry = ll.block(function, "entry");
+        let n = function.count_params();
+        let last = |back: u32| function.get_nth_param(n - back).expect("the body has its parameters");
+        Emit {
+            ll,
+            prim,
+            layout,
+            schedule,
+            function,
+            entry,
+            dims: BTreeMap::new(),
+            places: Vec::new(),
+            slots: vec![Slot::Unset; prim.vars.len()],
+            tile: Tile::POINT,
+            panels: BTreeMap::new(),
+            scratch: function.get_nth_param(layout.bufs.len() as u32).expect("scratch").into_pointer_value(),
+            fails: BTreeMap::new(),
+            slice: (last(2), last(1)),
+        }
+    }
+
+    fn run(mut self, inside: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+        let ll = self.ll;
+        ll.at(self.entry);
+        let first = self.layout.bufs.len() as u32;
+        let param = |i: u32| self.function.get_nth_param(i).expect("the body has its parameters");
+        self.dims = self.prim.dims.iter().zip(first + 1..).map(|(d, i)| (*d, param(i))).collect();
+        for i in 0..self.prim.bufs.len() {
+            let place = self.place(BufId(i as u32))?;
+            self.places.push(place);
+        }
+        let start = ll.block(self.function, "start");
+        ll.at(start);
+        for (buf, literal) in &self.layout.init {
+            self.fill_output(*buf, *literal)?;
+        }
+        inside(&mut self)?;
+        ll.ret(ll.i64(0));
+        ll.at(self.entry);
+        ll.jump(start);
+        Ok(())
+    }
+
+    fn place(&mut self, id: BufId) -> Result<Place<'c>, Error> {
+        let ll = self.ll;
+        let buf = self.prim.buf(id);
+        let argument = |i: usize| self.function.get_nth_param(i as u32).expect("the body has its parameters");
+        if let Some(i) = self.layout.scalars.iter().position(|b| *b == id) {
+            let bits = argument(self.layout.bufs.len() + 1 + self.prim.dims.len() + i);
+            return Ok(Place::Number(number(ll, buf.dtype, bits)));
+        }
+        let base = if let Some(i) = self.layout.bufs.iter().position(|b| *b == id) {
+            argument(i).into_pointer_value()
+        } else if let Some(bytes) = self.layout.stack.get(&id) {
+            ll.stack(*bytes)
+        } else if let Some(offset) = self.layout.scratch.get(&id) {
+            let offset = self.dim(&offset.clone())?;
+            ll.element(Ty::I8, self.scratch, offset)
+        } else {
+            return Err(self.fault(format!("buffer {} is neither an argument nor local", buf.name)));
+        };
+        let shape = buf.shape.clone();
+        let extents = shape.iter().map(|d| self.dim(d)).collect::<Result<Vec<_>, _>>()?;
+        let mut strides = vec![ll.i64(1); extents.len()];
+        for d in (1..extents.len()).rev() {
+            strides[d - 1] = ll.mul(strides[d], extents[d]);
+        }
+        Ok(Place::Memory { base, extents, strides })
+    }
+
+    /// A dim expression at the current point. It is the size of something that exists, so nothing overflows.
+    fn dim(&mut self, e: &Dim) -> Result<V<'c>, Error> {
+        let ll = self.ll;
+        if e.is_poison() {
+            return Err(self.fault("the size of a buffer or loop overflows".to_string()));
+        }
+        let mut values: Vec<V<'c>> = Vec::new();
+        for step in e.steps() {
+            let value = match step {
+                Step::Const(c) => ll.i64(c),
+                Step::Sym(sym) => self.symbol(sym)?,
+                Step::Bin(op, a, b) => {
+                    let (a, b) = (values[a as usize], values[b as usize]);
+                    match op {
+                        Op::Add => ll.add(a, b),
+                        Op::Sub => ll.sub(a, b),
+                        Op::Mul => ll.mul(a, b),
+                        Op::FloorDiv => ll.floor_div(a, b, Ty::I64, false),
+                        Op::CeilDiv => {
+                            let minus = ll.floor_div(ll.sub(ll.i64(0), a), b, Ty::I64, false);
+                            ll.sub(ll.i64(0), minus)
+                        }
+                        Op::Mod => ll.operation(ir::Intrinsic::Rem, DType::I64, &[a, b]),
+                        Op::Min => ll.operation(ir::Intrinsic::Min, DType::I64, &[a, b]),
+                        Op::Max => ll.operation(ir::Intrinsic::Max, DType::I64, &[a, b]),
+                    }
+                }
+            };
+            values.push(value);
+        }
+        values.pop().ok_or_else(|| self.fault("an empty dim expression".to_string()))
+    }
+
+    /// A dim, or a variable by its name.
+    fn symbol(&mut self, sym: Sym) -> Result<V<'c>, Error> {
+        if let Some(v) = self.dims.get(&sym) {
+            return Ok(*v);
+        }
+        let var = self.prim.vars.iter().position(|v| v.name == sym);
+        let var = var.ok_or_else(|| self.fault(format!("{sym} is neither a dim nor a variable")))?;
+        Ok(self.variable(VarId(var as u32))?.one())
+    }
+
+    /// The builder.
+    pub(crate) fn ll(&self) -> &'a Ll<'c> {
+        self.ll
+    }
+
+    /// What is emitted.
+    pub(crate) fn prim(&self) -> &'a Prim {
+        self.prim
+    }
+
+    /// The address of a buffer's first element; of a scalar input, that of a copy.
+    pub(crate) fn pointer(&mut self, buf: BufId) -> V<'c> {
+        match self.places[buf.0 as usize] {
+            Place::Memory { base, .. } => base.into(),
+            Place::Number(v) => {
+                let v = self.ll.encode(self.prim.buf(buf).dtype, v);
+                let cell = self.cell(v.get_type());
+                self.ll.write(cell, v);
+                cell.into()
+            }
+        }
+    }
+
+    /// The value of an expression outside of every loop.
+    pub(crate) fn number(&mut self, s: &Scalar) -> Result<V<'c>, Error> {
+        Ok(self.scalar(s)?.one())
+    }
+
+    /// Leaves the function with the number of a check where `bad` holds.
+    pub(crate) fn require(&mut self, bad: V<'c>, message: &str) -> Result<(), Error> {
+        let number = self.layout.checks.iter().position(|m| m == message);
+        let number = number.ok_or_else(|| self.fault(format!("no number for the check `{message}`")))?;
+        let failed = self.fail(number);
+        let fine = self.ll.block(self.function, "fine");
+        self.ll.branch(bad, failed, fine);
+        self.ll.at(fine);
+        Ok(())
+    }
+
+    fn fault(&self, message: String) -> Error {
+        Error::Prim { prim: self.prim.name.clone(), message }
+    }
+
+    /// The block that answers that a check failed.
+    fn fail(&mut self, check: usize) -> BasicBlock<'c> {
+        if let Some(b) = self.fails.get(&check) {
+            return *b;
+        }
+        let here = self.ll.here();
+        let block = self.ll.block(self.function, "failed");
+        self.ll.at(block);
+        self.ll.ret(self.ll.i64(check as i64 + 1));
+        self.ll.at(here);
+        self.fails.insert(check, block);
+        block
+    }
+}
+
+/// A scalar input out of the 64 bits in which it comes.
+pub(crate) fn number<'c>(ll: &Ll<'c>, d: DType, bits: V<'c>) -> V<'c> {
+    match d {
+        DType::I64 => bits,
+        DType::F64 => ll.bits(bits, Ty::F64),
+        DType::F32 | DType::F16 | DType::Bf16 => ll.fptrunc(ll.bits(bits, Ty::F64), Ty::F32),
+        DType::Bool => ll.icmp(inkwell::IntPredicate::NE, bits, ll.i64(0)),
+        DType::I32 | DType::I16 | DType::I8 | DType::U8 => ll.trunc(bits, crate::format::register(d)),
+    }
+}

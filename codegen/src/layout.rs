@@ -1,0 +1,248 @@
+//! The kernel's outside: which argument is where, what the grid is, how much scratch it needs.
+//!
+//! In: a prepared primitive and its schedule. Out: a [`Layout`], from which both the description for the runtime
+//! ([`tensor::abi::Kernel`]) and the entry's code are made.
+//!
+//! The grid is the outermost loop where the whole body is that loop (scalars set before it are computed
+//! again in every call) and its iterations are independent; otherwise it is one block.
+
+use ir::Literal;
+use ir::loops::{BufId, Mark, Prim, Stmt, VarId};
+use shape::{Expr as Dim, Op, Step};
+use std::collections::BTreeMap;
+use tensor::abi;
+
+use crate::schedule::{Schedule, panel_bytes};
+use crate::{Error, text};
+
+/// Local buffers up to this size live on the stack, and all of them together up to four times of it.
+const STACK: i64 = 16 * 1024;
+
+/// Scratch buffers begin at multiples of it.
+const LINE: i64 = 64;
+
+pub(crate) struct Layout {
+    /// The buffer arguments in order.
+    pub(crate) bufs: Vec<BufId>,
+    /// The inputs that come as numbers, after the dims.
+    pub(crate) scalars: Vec<BufId>,
+    /// Local buffers on the stack, with their bytes.
+    pub(crate) stack: BTreeMap<BufId, u32>,
+    /// Local buffers in scratch memory, with their offset in bytes.
+    pub(crate) scratch: BTreeMap<BufId, Dim>,
+    /// The panels of nests in scratch memory, by the nest's outermost variable.
+    pub(crate) panels: BTreeMap<VarId, Vec<Dim>>,
+    scratch_bytes: Dim,
+    /// The loop that is the grid, and its extent.
+    pub(crate) grid: Option<(VarId, Dim)>,
+    /// Outputs that must hold a value before the body runs.
+    pub(crate) init: Vec<(BufId, Literal)>,
+    /// Messages of checks, by number.
+    pub(crate) checks: Vec<String>,
+}
+
+impl Layout {
+    pub(crate) fn new(prim: &Prim, schedule: &Schedule) -> Layout {
+        // A scalar that is updated in place is memory; any other scalar input is a number.
+        let is_buffer = |b: &BufId| !prim.buf(*b).shape.is_empty() || prim.outs.contains(b);
+        let mut bufs: Vec<BufId> = prim.params.iter().copied().filter(|b| is_buffer(b)).collect();
+        bufs.extend(prim.outs.iter().copied().filter(|o| !prim.in_place(*o)));
+        let scalars = prim.params.iter().copied().filter(|b| !is_buffer(b)).collect();
+        let mut layout = Layout {
+            bufs,
+            scalars,
+            stack: BTreeMap::new(),
+            scratch: BTreeMap::new(),
+            panels: BTreeMap::new(),
+            scratch_bytes: Dim::int(0),
+            grid: None,
+            init: init(prim),
+            checks: checks(prim),
+        };
+        layout.place_locals(prim);
+        for (var, nest) in &schedule.nests {
+            for bytes in panel_bytes(prim, nest) {
+                layout.panels.entry(*var).or_default().push(layout.scratch_bytes.clone());
+                let lines = bytes.ceil_div(&Dim::int(LINE));
+                layout.scratch_bytes = layout.scratch_bytes.clone() + lines * LINE;
+            }
+        }
+        layout.grid = grid(prim, &layout.init);
+        layout
+    }
+
+    fn place_locals(&mut self, prim: &Prim) {
+        let mut stacked = 0;
+        for (i, buf) in prim.bufs.iter().enumerate().filter(|(_, b)| b.local) {
+            let id = BufId(i as u32);
+            let bytes = buf.shape.iter().fold(Dim::int(buf.dtype.size() as i64), |n, d| n * d);
+            match bytes.as_int() {
+                Some(b) if (0..=STACK).contains(&b) && stacked + b <= 4 * STACK => {
+                    stacked += b;
+                    self.stack.insert(id, b.max(1) as u32);
+                }
+                _ => {
+                    let lines = bytes.ceil_div(&Dim::int(LINE));
+                    self.scratch.insert(id, self.scratch_bytes.clone());
+                    self.scratch_bytes = self.scratch_bytes.clone() + lines * LINE;
+                }
+            }
+        }
+    }
+
+    /// The description for the runtime.
+    pub(crate) fn kernel(&self, prim: &Prim, symbol: String) -> Result<abi::Kernel, Error> {
+        let bufs = self.bufs.iter().map(|&b| {
+            let access = match (prim.params.contains(&b), prim.outs.contains(&b)) {
+                (true, true) => abi::Access::InOut,
+                (true, false) => abi::Access::In,
+                (false, _) => abi::Access::Out,
+            };
+            abi::Buf { dtype: prim.buf(b).dtype, rank: prim.buf(b).shape.len() as u8, access }
+        });
+        let one = Dim::int(1);
+        let grid = self.grid.as_ref().map_or(&one, |g| &g.1);
+        let none = self.scratch.is_empty() && self.panels.is_empty();
+        let scratch = if none { Vec::new() } else { steps(prim, &self.scratch_bytes)? };
+        Ok(abi::Kernel {
+            symbol,
+            bufs: bufs.collect(),
+            ints: (prim.dims.len() + self.scalars.len()) as u32,
+            grid: steps(prim, grid)?,
+            scratch,
+            checks: self.checks.clone(),
+            libraries: Vec::new(),
+        })
+    }
+}
+
+/// An expression of dims as steps over the kernel's `ints`.
+fn steps(prim: &Prim, e: &Dim) -> Result<Vec<abi::Step>, Error> {
+    let fault = |message: String| Error::Prim { prim: prim.name.clone(), message };
+    if e.is_poison() {
+        return Err(fault("the size of a buffer or loop overflows".to_string()));
+    }
+    let step = |s: Step| {
+        Ok(match s {
+            Step::Const(c) => abi::Step::Const(c),
+            Step::Sym(sym) => {
+                let at = prim.dims.iter().position(|d| *d == sym);
+                abi::Step::Int(at.ok_or_else(|| fault(format!("{sym} is not one of its dims")))? as u32)
+            }
+            Step::Bin(op, a, b) => {
+                let op = match op {
+                    Op::Add => abi::StepOp::Add,
+                    Op::Sub => abi::StepOp::Sub,
+                    Op::Mul => abi::StepOp::Mul,
+                    Op::FloorDiv => abi::StepOp::FloorDiv,
+                    Op::CeilDiv => abi::StepOp::CeilDiv,
+                    Op::Mod => abi::StepOp::Mod,
+                    Op::Min => abi::StepOp::Min,
+                    Op::Max => abi::StepOp::Max,
+                };
+                abi::Step::Bin(op, a, b)
+            }
+        })
+    };
+    e.steps().into_iter().map(step).collect()
+}
+
+/// Outputs whose first value is not written by the body: those only accumulated into begin as the
+/// combiner's identity, those with a write that may not happen as zeros.
+fn init(prim: &Prim) -> Vec<(BufId, Literal)> {
+    let mut list = Vec::new();
+    for &out in prim.outs.iter().filter(|o| !prim.in_place(**o)) {
+        let mut writes = Vec::new();
+        stores(&prim.body, out, false, &mut writes);
+        let dtype = prim.buf(out).dtype;
+        let zero = if dtype.is_float() { Literal::Float(0.0) } else { Literal::Int(0) };
+        let combines: Vec<_> = writes.iter().map(|w| w.0).collect();
+        match combines.first() {
+            Some(Some(c)) if combines.iter().all(|x| x == &Some(*c)) => list.push((out, c.identity(dtype))),
+            Some(Some(_)) => list.push((out, zero)),
+            Some(None) if writes.iter().all(|w| w.1) => list.push((out, zero)),
+            Some(None) => {}
+            None => list.push((out, zero)),
+        }
+    }
+    list
+}
+
+/// The writes to a buffer: how they combine, and whether they may not happen.
+fn stores(stmts: &[Stmt], out: BufId, maybe: bool, list: &mut Vec<(Option<ir::Combine>, bool)>) {
+    for s in stmts {
+        match s {
+            Stmt::For { body, .. } => stores(body, out, maybe, list),
+            Stmt::While(_, body) => stores(body, out, true, list),
+            Stmt::If(_, a, b) => {
+                stores(a, out, true, list);
+                stores(b, out, true, list);
+            }
+            Stmt::Store { buf, combine, checked, .. } if *buf == out => {
+                list.push((*combine, maybe || *checked))
+            }
+            Stmt::Store { .. } | Stmt::Set(..) | Stmt::Alloc(_) => {}
+        }
+    }
+}
+
+fn grid(prim: &Prim, init: &[(BufId, Literal)]) -> Option<(VarId, Dim)> {
+    let (last, before) = prim.body.split_last()?;
+    if !before.iter().all(|s| matches!(s, Stmt::Set(..))) {
+        return None;
+    }
+    let Stmt::For { var, lo, hi, mark: Mark::Independent, body } = last else { return None };
+    let (lo, hi) = (prim.as_dim(lo)?, prim.as_dim(hi)?);
+    let extent = &hi - &lo;
+    if extent.is_poison() || !extent.syms().iter().all(|s| prim.dims.contains(s)) {
+        return None;
+    }
+    // What must hold a value first is given it by the block that owns it, so blocks must own whole rows.
+    let own = |out: BufId| {
+        let mut rows = lo.as_int() == Some(0) && prim.buf(out).shape.first() == Some(&hi);
+        body.iter().for_each(|s| {
+            s.walk(&mut |s| {
+                if let Stmt::Store { buf, index, .. } = s
+                    && *buf == out
+                {
+                    let first = index.first().and_then(|i| prim.as_dim(i));
+                    rows &= first.is_some_and(|d| d.as_sym() == Some(prim.var(*var).name));
+                }
+            });
+        });
+        rows
+    };
+    if !init.iter().all(|(out, _)| own(*out)) {
+        return None;
+    }
+    // An extent is not negative, a difference may be.
+    let extent = if extent.as_sym().is_some() { extent } else { Dim::max(&extent, &Dim::int(0)) };
+    Some((*var, extent))
+}
+
+/// The messages of all checked accesses, each once, in the order of the text.
+fn checks(prim: &Prim) -> Vec<String> {
+    use ir::loops::ScalarKind;
+    let mut list: Vec<String> = Vec::new();
+    let mut add = |buf: BufId, index: &[ir::loops::Scalar]| {
+        let message = text::check_message(prim, buf, index);
+        if !list.contains(&message) {
+            list.push(message);
+        }
+    };
+    for s in &prim.body {
+        s.walk(&mut |s| {
+            for e in s.scalars() {
+                e.walk(&mut |e| {
+                    if let ScalarKind::Load { buf, index, checked: true, .. } = &e.kind {
+                        add(*buf, index);
+                    }
+                });
+            }
+            if let Stmt::Store { buf, index, checked: true, .. } = s {
+                add(*buf, index);
+            }
+        });
+    }
+    list
+}

@@ -1,0 +1,43 @@
+//! Loops to machine code: the only crate that names LLVM.
+//!
+//! In: a checked primitive ([`ir::loops::Prim`]) or library binding ([`ir::Extern`]). Out: a [`Compiled`]
+//! kernel, which is an ELF object and the description by which a runtime calls it ([`tensor::abi`]).
+//!
+//! The way of a primitive, each step a module:
+//! `prepare` gives every loop its own variable and takes fixed reductions out of loops; `layout` settles the
+//! arguments, the grid, scratch memory and checks; `schedule` decides which loops become lanes of vectors
+//! and which iterations are done together; `emit` writes LLVM for that; `object` optimises and writes bytes.
+//! `ops`, `format` and `math` say what scalar operations are in LLVM, on scalars and vectors alike.
+//! Start at [`Compiler`].
+//!
+//! Invariants:
+//! - Dims are arguments of a kernel: one kernel serves every shape, empty extents included.
+//! - What a schedule decides changes speed and, in reductions, the order of summation; nothing else. The
+//!   order depends neither on how the grid is sliced nor on the extents of other axes, unless the compiler
+//!   was made with [`Order::Free`].
+//! - f16, bf16 and f32 are computed in f32, f64 in f64, rounded where stored, given to a variable or cast;
+//!   a product that is added to something is rounded together with the sum.
+//! - An access that is marked `checked` is compared before it happens; nothing in a kernel traps.
+//! - The same primitive and target give the same bytes.
+
+mod binding;
+mod compiler;
+mod emit;
+mod error;
+mod format;
+mod layout;
+mod ll;
+mod math;
+mod object;
+mod ops;
+mod prepare;
+mod schedule;
+mod target;
+mod text;
+
+pub use compiler::{Compiled, Compiler};
+pub use error::Error;
+pub use math::LIBRARY;
+pub use schedule::Order;
+pub use target::Target;
+pub use text::prim_text;

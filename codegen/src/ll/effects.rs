@@ -1,0 +1,139 @@
+//! What is not a value: memory, blocks and branches.
+
+use inkwell::attributes::{Attribute, AttributeLoc};
+use inkwell::basic_block::BasicBlock;
+use inkwell::intrinsics::Intrinsic;
+use inkwell::types::BasicTypeEnum;
+use inkwell::values::{BasicMetadataValueEnum, BasicValue, FunctionValue, PointerValue};
+
+use super::{Ll, OK, Ty, V};
+
+impl<'c> Ll<'c> {
+    // Memory.
+
+    pub(crate) fn load(&self, ty: BasicTypeEnum<'c>, p: PointerValue<'c>, align: u32) -> V<'c> {
+        let v = self.b.build_load(ty, p, "").expect(OK);
+        let load = v.as_instruction_value().expect("a load is an instruction");
+        load.set_alignment(align).expect("a power of two");
+        v
+    }
+
+    pub(crate) fn store(&self, p: PointerValue<'c>, v: V<'c>, align: u32) {
+        self.b.build_store(p, v).expect(OK).set_alignment(align).expect("a power of two");
+    }
+
+    /// The address of element `offset`, which exists.
+    #[expect(unsafe_code, reason = "inkwell marks address arithmetic as unsafe")]
+    pub(crate) fn element(&self, ty: Ty, p: PointerValue<'c>, offset: V<'c>) -> PointerValue<'c> {
+        // SAFETY: this only emits an instruction; the offset is that of an element of the buffer, by the
+        // invariants of checked primitives or by a check emitted before.
+        unsafe { self.b.build_in_bounds_gep(self.ty(ty), p, &[offset.into_int_value()], "").expect(OK) }
+    }
+
+    /// What a cell holds.
+    pub(crate) fn read(&self, ty: BasicTypeEnum<'c>, p: PointerValue<'c>) -> V<'c> {
+        self.b.build_load(ty, p, "").expect(OK)
+    }
+
+    /// Gives a cell its value.
+    pub(crate) fn write(&self, p: PointerValue<'c>, v: V<'c>) {
+        self.b.build_store(p, v).expect(OK);
+    }
+
+    fn aligned_call(
+        &self,
+        f: &str,
+        types: &[BasicTypeEnum<'c>],
+        args: &[V<'c>],
+        at: u32,
+        align: u32,
+    ) -> Option<V<'c>> {
+        let f = Intrinsic::find(f).and_then(|i| i.get_declaration(&self.module, types)).expect("llvm has it");
+        let args: Vec<BasicMetadataValueEnum<'c>> = args.iter().map(|&a| a.into()).collect();
+        let call = self.b.build_call(f, &args, "").expect(OK);
+        let kind = Attribute::get_named_enum_kind_id("align");
+        call.add_attribute(AttributeLoc::Param(at), self.ctx.create_enum_attribute(kind, u64::from(align)));
+        call.try_as_basic_value().basic()
+    }
+
+    /// The lanes of a vector that a mask names; zeros elsewhere.
+    pub(crate) fn load_masked(
+        &self,
+        ty: BasicTypeEnum<'c>,
+        p: PointerValue<'c>,
+        mask: V<'c>,
+        align: u32,
+    ) -> V<'c> {
+        let zero: V<'c> = ty.into_vector_type().const_zero().into();
+        let types = [ty, self.ptr_ty().into()];
+        self.aligned_call("llvm.masked.load", &types, &[p.into(), mask, zero], 0, align).expect("a value")
+    }
+
+    pub(crate) fn store_masked(&self, p: PointerValue<'c>, v: V<'c>, mask: V<'c>, align: u32) {
+        let types = [v.get_type(), self.ptr_ty().into()];
+        self.aligned_call("llvm.masked.store", &types, &[v, p.into(), mask], 1, align);
+    }
+
+    /// Elements at so many elements from `p`.
+    pub(crate) fn gather(&self, ty: Ty, p: PointerValue<'c>, offsets: V<'c>, align: u32) -> V<'c> {
+        let lanes = self.lanes(offsets);
+        // inkwell has no address arithmetic on vectors; on numbers it is the same.
+        let base = self.b.build_ptr_to_int(p, self.ctx.i64_type(), "").expect(OK).into();
+        let at = self.add(base, self.mul(offsets, self.i64(i64::from(ty.size())))).into_vector_value();
+        let at = self.b.build_int_to_ptr(at, self.ptr_ty().vec_type(lanes), "").expect(OK);
+        let result: BasicTypeEnum<'c> = self.vec_ty(ty, lanes).into();
+        let types = [result, at.get_type().into()];
+        let all = self.splat(self.bool(true), lanes);
+        let none: V<'c> = self.vec_ty(ty, lanes).const_zero().into();
+        self.aligned_call("llvm.masked.gather", &types, &[at.into(), all, none], 0, align).expect("a value")
+    }
+
+    /// The first multiple of a cache line from `p` on.
+    pub(crate) fn aligned(&self, p: PointerValue<'c>) -> PointerValue<'c> {
+        let address = self.b.build_ptr_to_int(p, self.ctx.i64_type(), "").expect(OK).into();
+        let pad = self.and(self.sub(self.i64(0), address), self.i64(63));
+        self.element(Ty::I8, p, pad)
+    }
+
+    // Control.
+
+    pub(crate) fn block(&self, f: FunctionValue<'c>, name: &str) -> BasicBlock<'c> {
+        self.ctx.append_basic_block(f, name)
+    }
+
+    pub(crate) fn here(&self) -> BasicBlock<'c> {
+        self.b.get_insert_block().expect(OK)
+    }
+
+    pub(crate) fn at(&self, block: BasicBlock<'c>) {
+        self.b.position_at_end(block);
+    }
+
+    pub(crate) fn jump(&self, to: BasicBlock<'c>) {
+        self.b.build_unconditional_branch(to).expect(OK);
+    }
+
+    pub(crate) fn branch(&self, c: V<'c>, yes: BasicBlock<'c>, no: BasicBlock<'c>) {
+        self.b.build_conditional_branch(c.into_int_value(), yes, no).expect(OK);
+    }
+
+    pub(crate) fn ret(&self, v: V<'c>) {
+        self.b.build_return(Some(&v)).expect(OK);
+    }
+
+    pub(crate) fn phi(&self, ty: BasicTypeEnum<'c>) -> inkwell::values::PhiValue<'c> {
+        self.b.build_phi(ty, "").expect(OK)
+    }
+
+    /// An array of stack memory, `bytes` long.
+    pub(crate) fn stack(&self, bytes: u32) -> PointerValue<'c> {
+        let p = self.b.build_alloca(self.ctx.i8_type().array_type(bytes), "").expect(OK);
+        p.as_instruction().expect("an alloca").set_alignment(64).expect("a power of two");
+        p
+    }
+
+    /// A cell of stack memory for one value.
+    pub(crate) fn cell(&self, ty: BasicTypeEnum<'c>) -> PointerValue<'c> {
+        self.b.build_alloca(ty, "").expect(OK)
+    }
+}

@@ -1,0 +1,198 @@
+//! Exponential, logarithm and what is made of them: tanh, erf, pow.
+
+use inkwell::{FloatPredicate as F, IntPredicate as I};
+
+use super::Single;
+use crate::ll::{Ll, Ty, V};
+
+/// Added to a float below 2^22 in magnitude, it leaves the nearest integer in the low bits.
+const ROUNDER: f64 = 12_582_912.0;
+const LN2_HI: f64 = 0.693_359_375; // few bits: its product with an exponent is exact
+const LN2_LO: f64 = -2.121_944_400_546_905_8e-4;
+
+impl<'c> Single<'_, 'c> {
+    /// e^x: 2^n times a polynomial on half of ln 2 to each side.
+    pub(super) fn exp(&self, x: V<'c>) -> V<'c> {
+        let b = self.b;
+        // The comparisons are false for NaN, which so passes through.
+        let x = b.select(b.fcmp(F::OGT, x, self.f(89.0)), self.f(89.0), x);
+        let x = b.select(b.fcmp(F::OLT, x, self.f(-104.0)), self.f(-104.0), x);
+        let shifted = b.fma(x, self.f(std::f64::consts::LOG2_E), self.f(ROUNDER));
+        let n = b.fsub(shifted, self.f(ROUNDER));
+        let r = b.fma(n, self.f(-LN2_HI), x);
+        let r = b.fma(n, self.f(-LN2_LO), r);
+        let p = self.poly(
+            Ty::F32,
+            r,
+            &[1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_1e-1],
+        );
+        let p = b.fadd(b.fma(b.fmul(r, r), p, r), self.f(1.0));
+        // In two steps, so that neither power of two leaves the range and a denormal is rounded once.
+        let n = b.sub(b.bits(shifted, Ty::I32), self.i(i64::from((ROUNDER as f32).to_bits())));
+        let half = b.ashr(n, self.i(1));
+        b.fmul(b.fmul(p, self.power_of_two(half)), self.power_of_two(b.sub(n, half)))
+    }
+
+    fn power_of_two(&self, n: V<'c>) -> V<'c> {
+        self.b.bits(self.b.shl(self.b.add(n, self.i(127)), self.i(23)), Ty::F32)
+    }
+
+    /// ln x: the exponent, and a polynomial between the roots of 1/2 and 2.
+    pub(super) fn log(&self, x: V<'c>) -> V<'c> {
+        let b = self.b;
+        let tiny = b.fcmp(F::OLT, x, self.f(f64::from(f32::MIN_POSITIVE)));
+        let scaled = b.select(tiny, b.fmul(x, self.f(8_388_608.0)), x);
+        let bits = b.bits(scaled, Ty::I32);
+        let e = b.ashr(b.sub(bits, self.i(0x3f35_04f3)), self.i(23));
+        let m = b.bits(b.sub(bits, b.shl(e, self.i(23))), Ty::F32);
+        let e = b.sub(e, b.select(tiny, self.i(23), self.i(0)));
+        let e = b.sitofp(e, Ty::F32);
+        let f = b.fsub(m, self.f(1.0));
+        let z = b.fmul(f, f);
+        let p = self.poly(
+            Ty::F32,
+            f,
+            &[
+                7.037_683_629_2e-2,
+                -1.151_461_031e-1,
+                1.167_699_874e-1,
+                -1.242_014_084_6e-1,
+                1.424_932_278_7e-1,
+                -1.666_805_766_5e-1,
+                2.000_071_476_5e-1,
+                -2.499_999_399_3e-1,
+                3.333_333_117_4e-1,
+            ],
+        );
+        let y = b.fma(e, self.f(LN2_LO), b.fmul(b.fmul(f, z), p));
+        let y = b.fma(z, self.f(-0.5), y);
+        let r = b.fma(e, self.f(LN2_HI), b.fadd(f, y));
+        let r = b.select(b.fcmp(F::OEQ, x, self.f(f64::INFINITY)), x, r);
+        let r = b.select(b.fcmp(F::OEQ, x, self.f(0.0)), self.f(f64::NEG_INFINITY), r);
+        // Negative or NaN.
+        b.select(b.fcmp(F::ULT, x, self.f(0.0)), self.f(f64::NAN), r)
+    }
+
+    /// tanh x: a polynomial near zero, elsewhere 1 - 2 / (e^2x + 1).
+    pub(super) fn tanh(&self, x: V<'c>) -> V<'c> {
+        let b = self.b;
+        let a = self.abs(x);
+        let e = self.exp(b.fadd(a, a));
+        let far = b.fsub(self.f(1.0), b.fdiv(self.f(2.0), b.fadd(e, self.f(1.0))));
+        let z = b.fmul(x, x);
+        let p = self.poly(
+            Ty::F32,
+            z,
+            &[
+                -5.704_988_727_45e-3,
+                2.063_908_879_54e-2,
+                -5.373_971_555_31e-2,
+                1.333_144_220_36e-1,
+                -3.333_328_194_22e-1,
+            ],
+        );
+        let near = b.fma(b.fmul(p, z), x, x);
+        b.select(b.fcmp(F::OLT, a, self.f(0.625)), near, self.copysign(far, x))
+    }
+
+    /// erf x: a polynomial below 475/512, elsewhere 1 - e^p(x). The coefficients are N. Juffa's.
+    pub(super) fn erf(&self, x: V<'c>) -> V<'c> {
+        let b = self.b;
+        let t = self.abs(x);
+        // From here on it is 1 in single precision; infinity would meet its opposite in the polynomial.
+        let t = b.select(b.fcmp(F::OGT, t, self.f(4.0)), self.f(4.0), t);
+        let s = b.fmul(t, t);
+        let r = b.fma(self.f(-1.728_534_7e-5), t, self.f(3.831_971_26e-4));
+        let u = b.fma(self.f(-3.883_964_38e-3), t, self.f(2.425_462_19e-2));
+        let r = b.fma(r, s, u);
+        let r = b.fma(r, t, self.f(-1.067_778_77e-1));
+        let r = b.fma(r, t, self.f(-6.348_466_87e-1));
+        let r = b.fma(r, t, self.f(-1.287_175_12e-1));
+        let r = b.fma(r, t, b.fneg(t));
+        let far = self.copysign(b.fsub(self.f(1.0), self.exp(r)), x);
+        let p = self.poly(
+            Ty::F32,
+            s,
+            &[
+                -5.967_617_03e-4,
+                4.991_194_23e-3,
+                -2.676_813_49e-2,
+                1.128_199_25e-1,
+                -3.761_253_36e-1,
+                1.283_791_66e-1,
+            ],
+        );
+        let near = b.fma(p, x, x);
+        b.select(b.fcmp(F::OGT, t, self.f(0.927_734_375)), far, near)
+    }
+}
+
+/// x^y of f32: 2^(y log2 x) in double precision, then the special cases of IEEE 754.
+pub(crate) fn pow<'c>(b: &Ll<'c>, x: V<'c>, y: V<'c>) -> V<'c> {
+    let m = Single { b };
+    let lanes = b.lanes(x).max(b.lanes(y));
+    let (x, y) = (b.splat(x, lanes), b.splat(y, lanes));
+    let a = m.abs(x);
+    let y64 = b.fpext(y, Ty::F64);
+    let t = b.fmul(y64, log2(&m, b.fpext(a, Ty::F64)));
+    let r = b.fptrunc(exp2(&m, t), Ty::F32);
+
+    let (zero, one, inf) = (m.f(0.0), m.f(1.0), m.f(f64::INFINITY));
+    let whole = b.fcmp(F::OEQ, b.same("llvm.trunc", &[y]), y);
+    let half = b.fmul(y, m.f(0.5));
+    let odd = b.and(whole, b.fcmp(F::UNE, b.same("llvm.trunc", &[half]), half));
+    // Zero and infinity to a power: decided by the sign of y alone.
+    let y_negative = b.fcmp(F::OLT, y, zero);
+    let a_zero = b.fcmp(F::OEQ, a, zero);
+    let a_inf = b.fcmp(F::OEQ, a, inf);
+    let r = b.select(a_zero, b.select(y_negative, inf, zero), r);
+    let r = b.select(a_inf, b.select(y_negative, zero, inf), r);
+    // An infinite power: by whether x is inside or outside of the unit circle.
+    let y_inf = b.fcmp(F::OEQ, m.abs(y), inf);
+    let grows = b.xor(b.fcmp(F::OGT, a, one), y_negative);
+    let r = b.select(y_inf, b.select(grows, inf, zero), r);
+    let r = b.select(b.and(y_inf, b.fcmp(F::OEQ, a, one)), one, r);
+    // A negative base: an odd power is negative, one that is no integer has no value.
+    let x_negative = b.icmp(I::SLT, b.bits(x, Ty::I32), m.i(0));
+    let r = b.select(b.and(x_negative, odd), b.fneg(r), r);
+    let finite = b.and(b.fcmp(F::OLT, x, zero), b.fcmp(F::OGT, x, m.f(f64::NEG_INFINITY)));
+    let none = b.and(finite, b.xor(whole, b.bool(true)));
+    let r = b.select(none, m.f(f64::NAN), r);
+    let r = b.select(b.fcmp(F::UNO, x, y), m.f(f64::NAN), r);
+    let always = b.or(b.fcmp(F::OEQ, x, one), b.fcmp(F::OEQ, y, zero));
+    b.select(always, one, r)
+}
+
+/// log2 of a positive normal double to some 45 bits: the series of 2 artanh((m - 1) / (m + 1)).
+fn log2<'c>(m: &Single<'_, 'c>, x: V<'c>) -> V<'c> {
+    let b = m.b;
+    let i = |v: i64| b.i64(v);
+    let bits = b.bits(x, Ty::I64);
+    let e = b.ashr(b.sub(bits, i(0x3fe6_a09e_667f_3bcd)), i(52));
+    let mantissa = b.bits(b.sub(bits, b.shl(e, i(52))), Ty::F64);
+    let s = b.fdiv(b.fsub(mantissa, m.d(1.0)), b.fadd(mantissa, m.d(1.0)));
+    let series: Vec<f64> =
+        (0..10).rev().map(|k| 2.0 * std::f64::consts::LOG2_E / f64::from(2 * k + 1)).collect();
+    let p = m.poly(Ty::F64, b.fmul(s, s), &series);
+    // The exponent is small: converted by way of 32 bits, which vectors can do.
+    let e = b.sitofp(b.trunc(e, Ty::I32), Ty::F64);
+    b.fma(s, p, e)
+}
+
+/// 2^t to some 45 bits; far beyond the range of f32 it stays there.
+fn exp2<'c>(m: &Single<'_, 'c>, t: V<'c>) -> V<'c> {
+    let b = m.b;
+    let t = b.select(b.fcmp(F::OGT, t, m.d(500.0)), m.d(500.0), t);
+    let t = b.select(b.fcmp(F::OLT, t, m.d(-500.0)), m.d(-500.0), t);
+    let rounder = 6_755_399_441_055_744.0;
+    let shifted = b.fadd(t, m.d(rounder));
+    let f = b.fsub(t, b.fsub(shifted, m.d(rounder)));
+    let mut series = vec![1.0];
+    for k in 1..12 {
+        series.push(series[k - 1] * std::f64::consts::LN_2 / k as f64);
+    }
+    series.reverse();
+    let p = m.poly(Ty::F64, f, &series);
+    let n = b.sub(b.bits(shifted, Ty::I64), b.i64(rounder.to_bits() as i64));
+    b.fmul(p, b.bits(b.shl(b.add(n, b.i64(1023)), b.i64(52)), Ty::F64))
+}

@@ -1,0 +1,58 @@
+//! Modules to optimised text, assembly and object bytes: the one path for running now and for later.
+//!
+//! The object needs nothing but relocations within itself and the symbols it names: position independent,
+//! small code model, no unwind tables, constants in `.rodata`. LLVM's own vectorisers stay off: what has
+//! lanes has them by the schedule, and what has none was found better without.
+
+use inkwell::attributes::{Attribute, AttributeLoc};
+use inkwell::passes::PassBuilderOptions;
+use inkwell::targets::{FileType, TargetMachine};
+use inkwell::values::FunctionValue;
+
+use crate::Error;
+use crate::ll::Ll;
+
+/// Gives a function attributes by name, and the target's.
+pub(crate) fn plain(ll: &Ll<'_>, f: FunctionValue<'_>, names: &[&str]) {
+    for name in names {
+        let kind = Attribute::get_named_enum_kind_id(name);
+        f.add_attribute(AttributeLoc::Function, ll.ctx.create_enum_attribute(kind, 0));
+    }
+    let bits = ll.target.vector_bits().to_string();
+    let strings = [
+        ("target-cpu", ll.target.cpu.as_str()),
+        ("target-features", ll.target.features.as_str()),
+        ("prefer-vector-width", &bits),
+        // With less than this LLVM splits wide vectors where the processor prefers narrow ones.
+        ("min-legal-vector-width", &bits),
+    ];
+    for (key, value) in strings.into_iter().filter(|s| !s.1.is_empty()) {
+        f.add_attribute(AttributeLoc::Function, ll.ctx.create_string_attribute(key, value));
+    }
+}
+
+/// Gives a parameter an attribute.
+pub(crate) fn mark_param(ll: &Ll<'_>, f: FunctionValue<'_>, param: u32, name: &str) {
+    let kind = Attribute::get_named_enum_kind_id(name);
+    f.add_attribute(AttributeLoc::Param(param), ll.ctx.create_enum_attribute(kind, 0));
+}
+
+/// Verifies and optimises.
+pub(crate) fn optimise(ll: &Ll<'_>, machine: &TargetMachine) -> Result<(), Error> {
+    ll.module.set_triple(&machine.get_triple());
+    ll.module.set_data_layout(&machine.get_target_data().get_data_layout());
+    ll.module.verify().map_err(|e| Error::Llvm(e.to_string()))?;
+    let options = PassBuilderOptions::create();
+    options.set_loop_vectorization(false);
+    options.set_loop_slp_vectorization(false);
+    options.set_loop_interleaving(false);
+    // What is worth unrolling is emitted so; LLVM would double the time and the size for nothing.
+    options.set_loop_unrolling(false);
+    ll.module.run_passes("default<O2>", machine, options).map_err(|e| Error::Llvm(e.to_string()))
+}
+
+/// The bytes of the object, or the text of the assembly.
+pub(crate) fn write(ll: &Ll<'_>, machine: &TargetMachine, kind: FileType) -> Result<Vec<u8>, Error> {
+    let buffer = machine.write_to_memory_buffer(&ll.module, kind).map_err(|e| Error::Llvm(e.to_string()))?;
+    Ok(buffer.as_slice().to_vec())
+}

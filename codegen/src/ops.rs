@@ -1,0 +1,281 @@
+//! One lowering an intrinsic, for scalars and vectors alike.
+//!
+//! In: the values of the arguments in registers and their type; out: the value of the operation. What each
+//! means is the table in `ir/src/intrinsic.rs`. Nothing here traps: a division that would is steered to a
+//! harmless one and its result replaced.
+
+use inkwell::{FloatPredicate as F, IntPredicate as I};
+use ir::{Combine, Intrinsic, Literal};
+use tensor::DType;
+
+use crate::format::register;
+use crate::ll::{Ll, Ty, V};
+use crate::math;
+
+impl<'c> Ll<'c> {
+    /// A constant in a register of `d`.
+    pub(crate) fn constant(&self, d: DType, literal: Literal) -> V<'c> {
+        let ty = register(d);
+        match literal {
+            Literal::Int(i) if d.is_float() => self.float(ty, i as f64),
+            Literal::Int(i) => self.int(ty, i),
+            Literal::Float(x) if d.is_float() => self.float(ty, x),
+            Literal::Float(x) => self.int(ty, x as i64),
+        }
+    }
+
+    /// The value of an operation on arguments of type `d` (of `select`: the type of what is chosen from).
+    pub(crate) fn operation(&self, op: Intrinsic, d: DType, args: &[V<'c>]) -> V<'c> {
+        match (op, args) {
+            (Intrinsic::Select, &[c, a, b]) => {
+                let lanes = args.iter().map(|&v| self.lanes(v)).max().unwrap_or(1);
+                self.select(self.splat(c, lanes), a, b)
+            }
+            (_, &[a]) if d.is_float() => self.float_unary(op, d, a),
+            (_, &[a, b]) if d.is_float() => self.float_binary(op, d, a, b),
+            (_, &[a]) => self.int_unary(op, d, a),
+            (_, &[a, b]) => self.int_binary(op, d, a, b),
+            (_, _) => panic!("codegen: {} of {} arguments", op.name(), args.len()),
+        }
+    }
+
+    /// Folds two values the way a reduction or an accumulating write does.
+    pub(crate) fn combine(&self, c: Combine, d: DType, a: V<'c>, b: V<'c>) -> V<'c> {
+        self.operation(c.intrinsic(), d, &[a, b])
+    }
+
+    fn float_unary(&self, op: Intrinsic, d: DType, a: V<'c>) -> V<'c> {
+        let zero = self.float(register(d), 0.0);
+        match op {
+            Intrinsic::Neg => self.fneg(a),
+            Intrinsic::Abs => self.same("llvm.fabs", &[a]),
+            Intrinsic::Sign => {
+                let below = self.select(self.fcmp(F::OLT, a, zero), self.float(register(d), -1.0), a);
+                self.select(self.fcmp(F::OGT, a, zero), self.float(register(d), 1.0), below)
+            }
+            Intrinsic::Floor => self.same("llvm.floor", &[a]),
+            Intrinsic::Ceil => self.same("llvm.ceil", &[a]),
+            Intrinsic::Round => self.same("llvm.roundeven", &[a]),
+            Intrinsic::Trunc => self.same("llvm.trunc", &[a]),
+            Intrinsic::Sqrt => self.same("llvm.sqrt", &[a]),
+            Intrinsic::Rsqrt => self.fdiv(self.float(register(d), 1.0), self.same("llvm.sqrt", &[a])),
+            Intrinsic::Exp
+            | Intrinsic::Log
+            | Intrinsic::Sin
+            | Intrinsic::Cos
+            | Intrinsic::Tanh
+            | Intrinsic::Erf => {
+                if d == DType::F64 {
+                    math::library(self, op, &[a])
+                } else {
+                    math::unary(self, op, a)
+                }
+            }
+            Intrinsic::Add
+            | Intrinsic::Sub
+            | Intrinsic::Mul
+            | Intrinsic::Div
+            | Intrinsic::Rem
+            | Intrinsic::Min
+            | Intrinsic::Max
+            | Intrinsic::Pow
+            | Intrinsic::Eq
+            | Intrinsic::Ne
+            | Intrinsic::Lt
+            | Intrinsic::Le
+            | Intrinsic::Gt
+            | Intrinsic::Ge
+            | Intrinsic::And
+            | Intrinsic::Or
+            | Intrinsic::Not
+            | Intrinsic::BitAnd
+            | Intrinsic::BitOr
+            | Intrinsic::BitXor
+            | Intrinsic::Shl
+            | Intrinsic::Shr
+            | Intrinsic::Select => {
+                panic!("codegen: {} of one {d}", op.name())
+            }
+        }
+    }
+
+    fn float_binary(&self, op: Intrinsic, d: DType, a: V<'c>, b: V<'c>) -> V<'c> {
+        match op {
+            Intrinsic::Add => self.fadd(a, b),
+            Intrinsic::Sub => self.fsub(a, b),
+            Intrinsic::Mul => self.fmul(a, b),
+            Intrinsic::Div => self.fdiv(a, b),
+            // In single precision the quotient is not exact enough to find the floor of.
+            Intrinsic::Rem if d != DType::F64 => {
+                let (a, b) = (self.fpext(a, Ty::F64), self.fpext(b, Ty::F64));
+                self.fptrunc(self.float_binary(op, DType::F64, a, b), Ty::F32)
+            }
+            Intrinsic::Rem => {
+                let whole = self.same("llvm.floor", &[self.fdiv(a, b)]);
+                self.fsub(a, self.fmul(b, whole))
+            }
+            Intrinsic::Min => self.pair("llvm.minimum", a, b),
+            Intrinsic::Max => self.pair("llvm.maximum", a, b),
+            Intrinsic::Pow if d == DType::F64 => math::library(self, op, &[a, b]),
+            Intrinsic::Pow => math::pow(self, a, b),
+            Intrinsic::Eq => self.fcmp(F::OEQ, a, b),
+            Intrinsic::Ne => self.fcmp(F::UNE, a, b),
+            Intrinsic::Lt => self.fcmp(F::OLT, a, b),
+            Intrinsic::Le => self.fcmp(F::OLE, a, b),
+            Intrinsic::Gt => self.fcmp(F::OGT, a, b),
+            Intrinsic::Ge => self.fcmp(F::OGE, a, b),
+            Intrinsic::Neg
+            | Intrinsic::Abs
+            | Intrinsic::Sign
+            | Intrinsic::Floor
+            | Intrinsic::Ceil
+            | Intrinsic::Round
+            | Intrinsic::Trunc
+            | Intrinsic::Sqrt
+            | Intrinsic::Rsqrt
+            | Intrinsic::Exp
+            | Intrinsic::Log
+            | Intrinsic::Sin
+            | Intrinsic::Cos
+            | Intrinsic::Tanh
+            | Intrinsic::Erf
+            | Intrinsic::And
+            | Intrinsic::Or
+            | Intrinsic::Not
+            | Intrinsic::BitAnd
+            | Intrinsic::BitOr
+            | Intrinsic::BitXor
+            | Intrinsic::Shl
+            | Intrinsic::Shr
+            | Intrinsic::Select => panic!("codegen: {} of two {d}", op.name()),
+        }
+    }
+
+    fn pair(&self, name: &str, a: V<'c>, b: V<'c>) -> V<'c> {
+        let n = self.lanes(a).max(self.lanes(b));
+        self.same(name, &[self.splat(a, n), self.splat(b, n)])
+    }
+
+    fn int_unary(&self, op: Intrinsic, d: DType, a: V<'c>) -> V<'c> {
+        let ty = register(d);
+        let zero = self.int(ty, 0);
+        match op {
+            Intrinsic::Neg => self.sub(zero, a),
+            Intrinsic::Abs if d == DType::U8 => a,
+            Intrinsic::Abs => self.select(self.icmp(I::SLT, a, zero), self.sub(zero, a), a),
+            Intrinsic::Sign if d == DType::U8 => self.zext(self.icmp(I::NE, a, zero), ty),
+            Intrinsic::Sign => {
+                let below = self.select(self.icmp(I::SLT, a, zero), self.int(ty, -1), zero);
+                self.select(self.icmp(I::SGT, a, zero), self.int(ty, 1), below)
+            }
+            Intrinsic::Not => self.xor(a, self.int(ty, 1)),
+            Intrinsic::Add
+            | Intrinsic::Sub
+            | Intrinsic::Mul
+            | Intrinsic::Div
+            | Intrinsic::Rem
+            | Intrinsic::Min
+            | Intrinsic::Max
+            | Intrinsic::Floor
+            | Intrinsic::Ceil
+            | Intrinsic::Round
+            | Intrinsic::Trunc
+            | Intrinsic::Sqrt
+            | Intrinsic::Rsqrt
+            | Intrinsic::Exp
+            | Intrinsic::Log
+            | Intrinsic::Sin
+            | Intrinsic::Cos
+            | Intrinsic::Tanh
+            | Intrinsic::Erf
+            | Intrinsic::Pow
+            | Intrinsic::Eq
+            | Intrinsic::Ne
+            | Intrinsic::Lt
+            | Intrinsic::Le
+            | Intrinsic::Gt
+            | Intrinsic::Ge
+            | Intrinsic::And
+            | Intrinsic::Or
+            | Intrinsic::BitAnd
+            | Intrinsic::BitOr
+            | Intrinsic::BitXor
+            | Intrinsic::Shl
+            | Intrinsic::Shr
+            | Intrinsic::Select => {
+                panic!("codegen: {} of one {d}", op.name())
+            }
+        }
+    }
+
+    fn int_binary(&self, op: Intrinsic, d: DType, a: V<'c>, b: V<'c>) -> V<'c> {
+        let unsigned = matches!(d, DType::U8 | DType::Bool);
+        let order = |s: I, u: I| if unsigned { u } else { s };
+        let (lt, le, gt, ge) =
+            (order(I::SLT, I::ULT), order(I::SLE, I::ULE), order(I::SGT, I::UGT), order(I::SGE, I::UGE));
+        let width = self.int(register(d), d.size() as i64 * 8 - 1);
+        match op {
+            Intrinsic::Add => self.add(a, b),
+            Intrinsic::Sub => self.sub(a, b),
+            Intrinsic::Mul => self.mul(a, b),
+            Intrinsic::Div => self.floor_div(a, b, register(d), unsigned),
+            Intrinsic::Rem => {
+                let q = self.floor_div(a, b, register(d), unsigned);
+                let r = self.sub(a, self.mul(q, b));
+                self.select(self.icmp(I::EQ, b, self.int(register(d), 0)), self.int(register(d), 0), r)
+            }
+            Intrinsic::Min => self.select(self.icmp(lt, a, b), a, b),
+            Intrinsic::Max => self.select(self.icmp(gt, a, b), a, b),
+            Intrinsic::Eq => self.icmp(I::EQ, a, b),
+            Intrinsic::Ne => self.icmp(I::NE, a, b),
+            Intrinsic::Lt => self.icmp(lt, a, b),
+            Intrinsic::Le => self.icmp(le, a, b),
+            Intrinsic::Gt => self.icmp(gt, a, b),
+            Intrinsic::Ge => self.icmp(ge, a, b),
+            Intrinsic::And | Intrinsic::BitAnd => self.and(a, b),
+            Intrinsic::Or | Intrinsic::BitOr => self.or(a, b),
+            Intrinsic::BitXor => self.xor(a, b),
+            Intrinsic::Shl => self.shl(a, self.and(b, width)),
+            Intrinsic::Shr if unsigned => self.lshr(a, self.and(b, width)),
+            Intrinsic::Shr => self.ashr(a, self.and(b, width)),
+            Intrinsic::Neg
+            | Intrinsic::Abs
+            | Intrinsic::Sign
+            | Intrinsic::Floor
+            | Intrinsic::Ceil
+            | Intrinsic::Round
+            | Intrinsic::Trunc
+            | Intrinsic::Sqrt
+            | Intrinsic::Rsqrt
+            | Intrinsic::Exp
+            | Intrinsic::Log
+            | Intrinsic::Sin
+            | Intrinsic::Cos
+            | Intrinsic::Tanh
+            | Intrinsic::Erf
+            | Intrinsic::Pow
+            | Intrinsic::Not
+            | Intrinsic::Select => panic!("codegen: {} of two {d}", op.name()),
+        }
+    }
+
+    /// `a / b` rounded down; 0 where `b` is 0; wrapping where the quotient does not fit.
+    pub(crate) fn floor_div(&self, a: V<'c>, b: V<'c>, ty: Ty, unsigned: bool) -> V<'c> {
+        let (zero, one) = (self.int(ty, 0), self.int(ty, 1));
+        let by_zero = self.icmp(I::EQ, b, zero);
+        if unsigned {
+            let q = self.udiv(a, self.select(by_zero, one, b));
+            return self.select(by_zero, zero, q);
+        }
+        // The two divisors at which the processor may trap are divided around.
+        let negate = self.icmp(I::EQ, b, self.int(ty, -1));
+        let safe = self.select(self.or(by_zero, negate), one, b);
+        let q = self.sdiv(a, safe);
+        let rest = self.sub(a, self.mul(q, safe));
+        let signs = self.icmp(I::SLT, self.xor(rest, safe), zero);
+        let down = self.and(self.icmp(I::NE, rest, zero), signs);
+        let q = self.sub(q, self.zext(down, ty));
+        let q = self.select(negate, self.sub(zero, a), q);
+        self.select(by_zero, zero, q)
+    }
+}

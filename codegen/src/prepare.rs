@@ -1,0 +1,236 @@
+//! What is done to a primitive before it is scheduled.
+//!
+//! In: a checked primitive. Out: one of the same meaning in which
+//! - every loop and reduction has a variable of its own, so that a schedule can name loops by variables
+//!   (fusion copies expressions, and with them the variables of their reductions);
+//! - a reduction that gives the same value in every round of an independent loop stands before it.
+
+use ir::Intrinsic;
+use ir::loops::{Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
+use shape::{Expr as Dim, Sym};
+use std::collections::BTreeSet;
+use tensor::DType;
+
+/// The same primitive, prepared.
+pub(crate) fn prepare(prim: &Prim) -> Prim {
+    let mut prim = prim.clone();
+    let mut own = Own { vars: std::mem::take(&mut prim.vars), seen: BTreeSet::new() };
+    let mut body = std::mem::take(&mut prim.body);
+    own.block(&mut body, &[]);
+    prim.vars = own.vars;
+    hoist_block(&mut prim.vars, &mut body);
+    prim.body = body;
+    prim
+}
+
+/// Gives each loop a variable of its own.
+struct Own {
+    vars: Vec<Var>,
+    seen: BTreeSet<VarId>,
+}
+
+/// Variables and what replaces them, innermost last.
+type Renames = [(VarId, VarId)];
+
+impl Own {
+    fn fresh(&mut self, var: VarId) -> VarId {
+        if self.seen.insert(var) {
+            return var;
+        }
+        let old = self.vars[var.0 as usize].clone();
+        let id = VarId(self.vars.len() as u32);
+        self.vars.push(Var { name: Sym::new(&format!("{}.{}", old.name, id.0)), dtype: old.dtype });
+        self.seen.insert(id);
+        id
+    }
+
+    fn block(&mut self, stmts: &mut [Stmt], renames: &Renames) {
+        for s in stmts {
+            match s {
+                Stmt::For { var, lo, hi, body, .. } => {
+                    self.scalar(lo, renames);
+                    self.scalar(hi, renames);
+                    let fresh = self.fresh(*var);
+                    let inner = [renames, &[(*var, fresh)]].concat();
+                    *var = fresh;
+                    self.block(body, &inner);
+                }
+                Stmt::While(c, body) => {
+                    self.scalar(c, renames);
+                    self.block(body, renames);
+                }
+                Stmt::If(c, a, b) => {
+                    self.scalar(c, renames);
+                    self.block(a, renames);
+                    self.block(b, renames);
+                }
+                Stmt::Set(_, value) => self.scalar(value, renames),
+                Stmt::Alloc(_) => {}
+                Stmt::Store { index, value, .. } => {
+                    index.iter_mut().for_each(|i| self.scalar(i, renames));
+                    self.scalar(value, renames);
+                }
+            }
+        }
+    }
+
+    fn scalar(&mut self, s: &mut Scalar, renames: &Renames) {
+        match &mut s.kind {
+            ScalarKind::Const(_) => {}
+            ScalarKind::Var(v) => {
+                if let Some((_, to)) = renames.iter().rev().find(|r| r.0 == *v) {
+                    *v = *to;
+                }
+            }
+            ScalarKind::Dim(d) => {
+                let vars = &self.vars;
+                let find = |sym: Sym| {
+                    let (_, to) = renames.iter().rev().find(|r| vars[r.0.0 as usize].name == sym)?;
+                    Some(Dim::sym(vars[to.0 as usize].name))
+                };
+                *d = d.subst(&find);
+            }
+            ScalarKind::Load { index: args, .. } | ScalarKind::Op(_, args) => {
+                args.iter_mut().for_each(|a| self.scalar(a, renames));
+            }
+            ScalarKind::Cast(a) => self.scalar(a, renames),
+            ScalarKind::Reduce { var, lo, hi, body, .. } => {
+                self.scalar(lo, renames);
+                self.scalar(hi, renames);
+                let fresh = self.fresh(*var);
+                let inner = [renames, &[(*var, fresh)]].concat();
+                *var = fresh;
+                self.scalar(body, &inner);
+            }
+        }
+    }
+}
+
+/// Everything a block may change: variables, and whether it writes memory at all.
+pub(crate) fn assigned(stmts: &[Stmt]) -> BTreeSet<VarId> {
+    let mut set = BTreeSet::new();
+    let mut visit = |s: &Stmt| match s {
+        Stmt::Set(v, _) => drop(set.insert(*v)),
+        Stmt::For { var, .. } => drop(set.insert(*var)),
+        Stmt::While(..) | Stmt::If(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
+    };
+    stmts.iter().for_each(|s| walk(s, &mut visit));
+    set
+}
+
+fn walk(s: &Stmt, f: &mut dyn FnMut(&Stmt)) {
+    s.walk(&mut |s| f(s));
+}
+
+fn hoist_block(vars: &mut Vec<Var>, stmts: &mut Vec<Stmt>) {
+    let mut done = Vec::new();
+    for mut s in stmts.drain(..) {
+        match &mut s {
+            Stmt::For { var, lo, hi, mark, body } => {
+                // Inner loops first: what leaves one of them may leave this one too.
+                hoist_block(vars, body);
+                if *mark == Mark::Independent {
+                    let mut changed = assigned(body);
+                    changed.insert(*var);
+                    let mut written = BTreeSet::new();
+                    body.iter().for_each(|s| {
+                        s.walk(&mut |s| {
+                            if let Stmt::Store { buf, .. } | Stmt::Alloc(buf) = s {
+                                written.insert(*buf);
+                            }
+                        });
+                    });
+                    let mut hoist =
+                        Hoist { vars, changed, written, bounds: (lo.clone(), hi.clone()), sets: Vec::new() };
+                    if pure(lo) && pure(hi) {
+                        body.iter_mut().for_each(|s| hoist.stmt(s));
+                    }
+                    done.append(&mut hoist.sets);
+                }
+            }
+            Stmt::While(_, body) => hoist_block(vars, body),
+            Stmt::If(_, a, b) => {
+                hoist_block(vars, a);
+                hoist_block(vars, b);
+            }
+            Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
+        }
+        done.push(s);
+    }
+    *stmts = done;
+}
+
+/// Takes reductions out of a loop.
+struct Hoist<'a> {
+    vars: &'a mut Vec<Var>,
+    changed: BTreeSet<VarId>,
+    written: BTreeSet<ir::loops::BufId>,
+    bounds: (Scalar, Scalar),
+    sets: Vec<Stmt>,
+}
+
+/// No access to memory: it can be evaluated anywhere.
+fn pure(s: &Scalar) -> bool {
+    let mut pure = true;
+    s.walk(&mut |s| pure &= !matches!(s.kind, ScalarKind::Load { .. }));
+    pure
+}
+
+impl Hoist<'_> {
+    /// Only what runs in every round: the statements of the body itself, and of plain loops directly in it.
+    fn stmt(&mut self, s: &mut Stmt) {
+        match s {
+            Stmt::Set(_, value) => self.scalar(value),
+            Stmt::Store { value, .. } => self.scalar(value),
+            Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Alloc(_) => {}
+        }
+    }
+
+    fn scalar(&mut self, s: &mut Scalar) {
+        if let ScalarKind::Reduce { lo, hi, body, .. } = &mut s.kind {
+            if !(pure(lo) && pure(hi) && self.invariant(lo) && self.invariant(hi) && self.invariant(body)) {
+                return;
+            }
+            // With no round of the loop there may be nothing to read: then the reduction is empty too.
+            let (first, last) = self.bounds.clone();
+            let some = Scalar { kind: ScalarKind::Op(Intrinsic::Lt, vec![first, last]), dtype: DType::Bool };
+            let choose = vec![some, (**hi).clone(), (**lo).clone()];
+            **hi = Scalar { kind: ScalarKind::Op(Intrinsic::Select, choose), dtype: DType::I64 };
+            // Inside an expression nothing is rounded: the variable must hold all that a register does.
+            let dtype = if matches!(s.dtype, DType::F16 | DType::Bf16) { return } else { s.dtype };
+            let id = VarId(self.vars.len() as u32);
+            self.vars.push(Var { name: Sym::new(&format!("fixed.{}", id.0)), dtype });
+            let value = std::mem::replace(s, Scalar { kind: ScalarKind::Var(id), dtype });
+            self.sets.push(Stmt::Set(id, value));
+            return;
+        }
+        match &mut s.kind {
+            ScalarKind::Op(_, args) => args.iter_mut().for_each(|a| self.scalar(a)),
+            ScalarKind::Cast(a) => self.scalar(a),
+            ScalarKind::Const(_)
+            | ScalarKind::Var(_)
+            | ScalarKind::Dim(_)
+            | ScalarKind::Load { .. }
+            | ScalarKind::Reduce { .. } => {}
+        }
+    }
+
+    fn invariant(&self, s: &Scalar) -> bool {
+        let mut same = true;
+        s.walk(&mut |s| {
+            same &= match &s.kind {
+                ScalarKind::Var(v) => !self.changed.contains(v),
+                ScalarKind::Load { buf, checked, .. } => !checked && !self.written.contains(buf),
+                ScalarKind::Dim(d) => d
+                    .syms()
+                    .iter()
+                    .all(|sym| !self.changed.iter().any(|v| self.vars[v.0 as usize].name == *sym)),
+                ScalarKind::Const(_)
+                | ScalarKind::Op(..)
+                | ScalarKind::Cast(_)
+                | ScalarKind::Reduce { .. } => true,
+            };
+        });
+        same
+    }
+}

@@ -1,0 +1,133 @@
+//! How an access moves when a loop variable moves.
+//!
+//! In: a variable and the statements under its loop; out: for each expression whether it changes with the
+//! variable, and for each access how far apart in memory two neighbouring iterations are.
+
+use ir::Intrinsic;
+use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
+use shape::{Expr as Dim, Sym};
+use std::collections::BTreeSet;
+use tensor::DType;
+
+/// The distance of two neighbouring iterations in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stride {
+    /// The same element.
+    Invariant,
+    /// The next element.
+    Unit,
+    /// Any other.
+    Other,
+}
+
+/// A loop variable and everything that changes with it.
+pub(crate) struct Along<'a> {
+    prim: &'a Prim,
+    pub(crate) var: VarId,
+    varying: BTreeSet<VarId>,
+    names: BTreeSet<Sym>,
+}
+
+impl<'a> Along<'a> {
+    /// `body` is what stands under the loop; nothing for a reduction.
+    pub(crate) fn new(prim: &'a Prim, var: VarId, body: &[Stmt]) -> Along<'a> {
+        let mut along = Along { prim, var, varying: BTreeSet::new(), names: BTreeSet::new() };
+        along.add(var);
+        // A variable given a varying value varies, and so does what is computed from it.
+        loop {
+            let mut more = Vec::new();
+            body.iter().for_each(|s| {
+                s.walk(&mut |s| {
+                    if let Stmt::Set(v, value) = s
+                        && !along.varying.contains(v)
+                        && along.changes(value)
+                    {
+                        more.push(*v);
+                    }
+                });
+            });
+            if more.is_empty() {
+                return along;
+            }
+            more.into_iter().for_each(|v| along.add(v));
+        }
+    }
+
+    fn add(&mut self, v: VarId) {
+        self.varying.insert(v);
+        self.names.insert(self.prim.var(v).name);
+    }
+
+    /// Whether the value may differ between iterations.
+    pub(crate) fn changes(&self, s: &Scalar) -> bool {
+        let mut changes = false;
+        s.walk(&mut |s| {
+            changes |= match &s.kind {
+                ScalarKind::Var(v) => self.varying.contains(v),
+                ScalarKind::Dim(d) => d.syms().iter().any(|n| self.names.contains(n)),
+                ScalarKind::Const(_)
+                | ScalarKind::Load { .. }
+                | ScalarKind::Op(..)
+                | ScalarKind::Cast(_)
+                | ScalarKind::Reduce { .. } => false,
+            };
+        });
+        changes
+    }
+
+    /// By how much the value grows from one iteration to the next, where that is a constant.
+    fn step(&self, s: &Scalar) -> Option<i64> {
+        if !self.changes(s) {
+            return Some(0);
+        }
+        if s.dtype != DType::I64 {
+            return None;
+        }
+        match &s.kind {
+            ScalarKind::Var(v) => (*v == self.var).then_some(1),
+            ScalarKind::Dim(d) => {
+                let name = self.prim.var(self.var).name;
+                if d.syms().iter().any(|n| *n != name && self.names.contains(n)) {
+                    return None;
+                }
+                let next = d.subst(&|n| (n == name).then(|| Dim::sym(name) + 1));
+                (&next - d).as_int()
+            }
+            ScalarKind::Op(op, args) => {
+                let constant = |s: &Scalar| self.prim.as_dim(s).and_then(|d| d.as_int());
+                match (op, args.as_slice()) {
+                    (Intrinsic::Add, [a, b]) => self.step(a)?.checked_add(self.step(b)?),
+                    (Intrinsic::Sub, [a, b]) => self.step(a)?.checked_sub(self.step(b)?),
+                    (Intrinsic::Neg, [a]) => self.step(a)?.checked_neg(),
+                    (Intrinsic::Mul, [a, b]) => match (constant(a), constant(b)) {
+                        (Some(c), _) => self.step(b)?.checked_mul(c),
+                        (_, Some(c)) => self.step(a)?.checked_mul(c),
+                        (None, None) => None,
+                    },
+                    _ => None,
+                }
+            }
+            ScalarKind::Const(_)
+            | ScalarKind::Load { .. }
+            | ScalarKind::Cast(_)
+            | ScalarKind::Reduce { .. } => None,
+        }
+    }
+
+    /// How the element moves.
+    pub(crate) fn stride(&self, buf: BufId, index: &[Scalar]) -> Stride {
+        let shape = &self.prim.buf(buf).shape;
+        let mut distance = Dim::int(0);
+        let mut below = Dim::int(1);
+        for (i, extent) in index.iter().zip(shape).rev() {
+            let Some(step) = self.step(i) else { return Stride::Other };
+            distance = distance + below.clone() * step;
+            below = below * extent;
+        }
+        match distance.as_int() {
+            Some(0) => Stride::Invariant,
+            Some(1) => Stride::Unit,
+            Some(_) | None => Stride::Other,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The model by which schedules are compared: the work of one vector, in units of a simple instruction.
+
+use ir::Intrinsic;
+use ir::loops::{Scalar, ScalarKind, Stmt};
+
+use super::{Along, Planner, Stride};
+
+/// Rounds of a loop whose extent is not a constant.
+pub(super) const UNKNOWN: f64 = 64.0;
+/// Combining the lanes of a reduction at its end.
+pub(super) const FOLD: f64 = 8.0;
+/// One lane of a vector whose elements are apart in memory.
+const GATHERED: f64 = 1.5;
+
+/// The expressions right inside an expression.
+pub(super) fn children(s: &Scalar) -> Vec<&Scalar> {
+    match &s.kind {
+        ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => Vec::new(),
+        ScalarKind::Load { index: args, .. } | ScalarKind::Op(_, args) => args.iter().collect(),
+        ScalarKind::Cast(a) => vec![a],
+        ScalarKind::Reduce { body, .. } => vec![body],
+    }
+}
+
+fn weight(op: Intrinsic) -> f64 {
+    match op {
+        Intrinsic::Exp | Intrinsic::Log | Intrinsic::Tanh | Intrinsic::Erf => 20.0,
+        Intrinsic::Sin | Intrinsic::Cos | Intrinsic::Pow => 40.0,
+        Intrinsic::Div | Intrinsic::Rem | Intrinsic::Sqrt | Intrinsic::Rsqrt => 4.0,
+        Intrinsic::Add
+        | Intrinsic::Sub
+        | Intrinsic::Mul
+        | Intrinsic::Min
+        | Intrinsic::Max
+        | Intrinsic::Neg
+        | Intrinsic::Abs
+        | Intrinsic::Sign
+        | Intrinsic::Floor
+        | Intrinsic::Ceil
+        | Intrinsic::Round
+        | Intrinsic::Trunc
+        | Intrinsic::Eq
+        | Intrinsic::Ne
+        | Intrinsic::Lt
+        | Intrinsic::Le
+        | Intrinsic::Gt
+        | Intrinsic::Ge
+        | Intrinsic::And
+        | Intrinsic::Or
+        | Intrinsic::Not
+        | Intrinsic::BitAnd
+        | Intrinsic::BitOr
+        | Intrinsic::BitXor
+        | Intrinsic::Shl
+        | Intrinsic::Shr
+        | Intrinsic::Select => 1.0,
+    }
+}
+
+impl Planner<'_> {
+    /// Rounds of a loop.
+    pub(super) fn trips(&self, lo: &Scalar, hi: &Scalar) -> f64 {
+        match (self.prim.as_dim(lo), self.prim.as_dim(hi)) {
+            (Some(lo), Some(hi)) => (&hi - &lo).as_int().map_or(UNKNOWN, |n| n.max(0) as f64),
+            _ => UNKNOWN,
+        }
+    }
+
+    /// The work of an expression without that of the expressions inside it.
+    pub(super) fn own_work(&self, s: &Scalar, along: Option<&Along<'_>>, lanes: u32) -> f64 {
+        match &s.kind {
+            ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) | ScalarKind::Reduce { .. } => 0.0,
+            ScalarKind::Load { buf, index, checked, .. } => {
+                let access = match along.map(|a| a.stride(*buf, index)) {
+                    None | Some(Stride::Invariant | Stride::Unit) => 1.0,
+                    Some(Stride::Other) => GATHERED * f64::from(lanes),
+                };
+                access + if *checked { 1.0 } else { 0.0 }
+            }
+            // Where a position is computed with lanes it takes two registers, without it is an address.
+            ScalarKind::Op(..) if s.dtype == tensor::DType::I64 => 0.25,
+            ScalarKind::Op(op, _) => weight(*op),
+            ScalarKind::Cast(_) => 1.0,
+        }
+    }
+
+    /// The work of one vector of an expression.
+    pub(super) fn wide_scalar(&self, s: &Scalar, along: &Along<'_>, lanes: u32) -> f64 {
+        let inside: f64 = children(s).into_iter().map(|c| self.wide_scalar(c, along, lanes)).sum();
+        if let ScalarKind::Reduce { lo, hi, .. } = &s.kind {
+            return inside * self.trips(lo, hi);
+        }
+        inside + self.own_work(s, Some(along), lanes)
+    }
+
+    /// The work of one vector of statements.
+    pub(super) fn wide_block(&self, stmts: &[Stmt], along: &Along<'_>, lanes: u32) -> f64 {
+        let each = |s: &Stmt| match s {
+            Stmt::For { lo, hi, body, .. } => self.trips(lo, hi) * self.wide_block(body, along, lanes),
+            Stmt::While(_, body) => UNKNOWN * self.wide_block(body, along, lanes),
+            Stmt::If(_, a, b) => self.wide_block(a, along, lanes) + self.wide_block(b, along, lanes),
+            Stmt::Set(..) | Stmt::Store { .. } => {
+                1.0 + s.scalars().into_iter().map(|e| self.wide_scalar(e, along, lanes)).sum::<f64>()
+            }
+            Stmt::Alloc(_) => 1.0,
+        };
+        stmts.iter().map(each).sum()
+    }
+
+    /// Whether an expression calls a function of many instructions.
+    pub(super) fn heavy(&self, s: &Scalar) -> bool {
+        let mut heavy = false;
+        s.walk(&mut |s| heavy |= matches!(s.kind, ScalarKind::Op(op, _) if weight(op) > 10.0));
+        heavy
+    }
+
+    /// Whether a reduction inside does.
+    pub(super) fn heavy_reduction(&self, s: &Scalar) -> bool {
+        let mut heavy = false;
+        s.walk(&mut |s| {
+            if let ScalarKind::Reduce { body, .. } = &s.kind {
+                heavy |= self.heavy(body);
+            }
+        });
+        heavy
+    }
+
+    /// Whether every access that moves with the lanes can be masked.
+    pub(super) fn masked(&self, stmts: &[Stmt], along: &Along<'_>) -> bool {
+        let mut fit = self.target.has_v3();
+        stmts.iter().for_each(|s| {
+            s.walk(&mut |s| {
+                if let Stmt::Store { buf, .. } = s {
+                    fit &= self.maskable(*buf);
+                }
+                fit &= s.scalars().into_iter().all(|e| self.masked_scalar(e, along));
+            });
+        });
+        fit
+    }
+
+    pub(super) fn masked_scalar(&self, s: &Scalar, along: &Along<'_>) -> bool {
+        let mut fit = self.target.has_v3();
+        s.walk(&mut |s| {
+            if let ScalarKind::Load { buf, index, .. } = &s.kind {
+                fit &= self.maskable(*buf) || along.stride(*buf, index) == Stride::Invariant;
+            }
+        });
+        fit
+    }
+
+    pub(super) fn maskable(&self, buf: ir::loops::BufId) -> bool {
+        self.target.has_masks() || self.prim.buf(buf).dtype.size() >= 4
+    }
+}

@@ -1,0 +1,115 @@
+//! What may be done with a loop: whether its iterations can go together, and whether that pays.
+
+use ir::loops::{Scalar, ScalarKind, Stmt, VarId};
+
+use super::{Along, Planner, Stride};
+use crate::prepare::assigned;
+
+impl Planner<'_> {
+    /// Whether several iterations can be done statement by statement: no iteration goes its own way.
+    pub(super) fn together(&self, body: &[Stmt], along: &Along<'_>) -> bool {
+        let mut fit = true;
+        body.iter().for_each(|s| {
+            s.walk(&mut |s| {
+                fit &= match s {
+                    Stmt::For { lo, hi, .. } => !along.changes(lo) && !along.changes(hi),
+                    Stmt::If(c, ..) => !along.changes(c),
+                    Stmt::While(..) | Stmt::Alloc(_) => false,
+                    Stmt::Set(..) => true,
+                    Stmt::Store { checked, .. } => !checked,
+                };
+                fit &= s.scalars().into_iter().all(|e| self.fixed_bounds(e, along));
+            });
+        });
+        fit && self.closed(body)
+    }
+
+    /// Whether the bounds of every reduction in an expression are the same for all iterations.
+    pub(super) fn fixed_bounds(&self, s: &Scalar, along: &Along<'_>) -> bool {
+        let mut fixed = true;
+        s.walk(&mut |s| {
+            if let ScalarKind::Reduce { lo, hi, .. } = &s.kind {
+                fixed &= !along.changes(lo) && !along.changes(hi);
+            }
+        });
+        fixed
+    }
+
+    /// Whether no variable that the body sets is set or read outside of it.
+    fn closed(&self, body: &[Stmt]) -> bool {
+        let inside = assigned(body);
+        if inside.is_empty() {
+            return true;
+        }
+        let count = |stmts: &[Stmt]| {
+            let mut n = 0;
+            stmts.iter().for_each(|s| {
+                s.walk(&mut |s| {
+                    n += usize::from(matches!(s, Stmt::Set(v, _) if inside.contains(v)));
+                    for e in s.scalars() {
+                        e.walk(&mut |e| {
+                            n += usize::from(matches!(e.kind, ScalarKind::Var(v) if inside.contains(&v)))
+                        });
+                    }
+                });
+            });
+            n
+        };
+        count(body) == count(&self.prim.body)
+    }
+
+    /// Whether neighbouring iterations write neighbouring elements.
+    pub(super) fn neighbours(&self, body: &[Stmt], along: &Along<'_>) -> bool {
+        let mut fit = true;
+        let mut stores = 0;
+        body.iter().for_each(|s| {
+            s.walk(&mut |s| {
+                if let Stmt::Store { buf, index, .. } = s {
+                    stores += 1;
+                    fit &= along.stride(*buf, index) == Stride::Unit;
+                }
+            });
+        });
+        fit && stores > 0
+    }
+
+    /// Whether doing several iterations of `row` at once reuses what a repeated part reads: an access inside a
+    /// reduction or loop that moves with the lanes (or the reduction) and not with the row.
+    pub(super) fn shares(&self, body: &[Stmt], row: VarId, lanes: Option<&Along<'_>>) -> bool {
+        let along = Along::new(self.prim, row, body);
+        if !self.together(body, &along) {
+            return false;
+        }
+        let mut shared = false;
+        let mut own = false;
+        let mut look = |s: &Scalar, repeated: Option<&Along<'_>>| {
+            s.walk(&mut |s| {
+                if let ScalarKind::Load { buf, index, .. } = &s.kind
+                    && let Some(wide) = lanes.or(repeated)
+                {
+                    let still = along.stride(*buf, index) == Stride::Invariant;
+                    shared |= still && wide.stride(*buf, index) == Stride::Unit;
+                    own |= !still;
+                }
+            });
+        };
+        body.iter().for_each(|s| {
+            s.walk(&mut |s| {
+                let in_loop = lanes.is_some() && matches!(s, Stmt::For { .. });
+                if let Stmt::For { body, .. } = s
+                    && in_loop
+                {
+                    body.iter().for_each(|s| s.scalars().into_iter().for_each(|e| look(e, None)));
+                }
+                for e in s.scalars() {
+                    e.walk(&mut |e| {
+                        if let ScalarKind::Reduce { var, body, .. } = &e.kind {
+                            look(body, Some(&Along::new(self.prim, *var, &[])));
+                        }
+                    });
+                }
+            });
+        });
+        shared && own && !body.iter().any(|s| s.scalars().into_iter().any(|e| self.heavy_reduction(e)))
+    }
+}

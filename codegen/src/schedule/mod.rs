@@ -1,0 +1,357 @@
+//! Schedules: which loop becomes lanes of a vector, and which iterations are done together.
+//!
+//! In: a prepared primitive and a target. Out: a [`Schedule`], printed by `print`, obeyed by `emit`.
+//!
+//! A nest of independent loops with nothing between them may be done in any order. For each of its loops
+//! that could be the lanes, and for leaving the loops alone while the reductions inside use lanes of their
+//! own, the model below counts the work of one element; the least wins. Where lanes share what they read
+//! with other rows, several rows are done at once (a tile of registers). None of it looks at operators:
+//! a matrix product is found because one of its loads does not move with the rows. What many rows read
+//! over and over is copied to panels first (`pack`).
+//!
+//! Invariants: lanes and rows are loops marked independent, whose bounds no iteration changes; every access
+//! of a lane loop's stores is to neighbouring elements; a schedule changes the order of a reduction only
+//! as a tree over its own range, in an order that neither the grid nor the extents of other axes change
+//! (with [`Order::Free`] they may).
+
+mod access;
+mod cost;
+mod legal;
+mod pack;
+mod print;
+
+use ir::loops::{Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
+use std::collections::BTreeMap;
+
+pub(crate) use access::{Along, Stride};
+pub(crate) use pack::panel_bytes;
+pub(crate) use print::print;
+
+use crate::Target;
+
+/// What is decided for a primitive.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Schedule {
+    /// Nests, by the variable of their outermost loop.
+    pub(crate) nests: BTreeMap<VarId, Nest>,
+    /// Reductions over lanes, by their variable: obeyed where the statement around has no lanes of its own.
+    pub(crate) reductions: BTreeMap<VarId, Wide>,
+}
+
+/// Loops with nothing between them.
+#[derive(Clone, Debug)]
+pub(crate) struct Nest {
+    /// The variables, outermost first.
+    pub(crate) chain: Vec<VarId>,
+    /// The loop whose iterations are lanes.
+    pub(crate) lanes: Option<(VarId, Wide)>,
+    /// The loop of which several iterations are done at once, with the numbers tried from first to last; the last is 1.
+    pub(crate) rows: Option<(VarId, Vec<u32>)>,
+    /// What is copied to panels before the rows go by; empty: nothing.
+    pub(crate) panels: Vec<Panel>,
+    /// With panels: how many rows make the copies worth while, and what is done with fewer.
+    pub(crate) few: Option<(i64, Box<Nest>)>,
+}
+
+/// A part of a buffer that all rows read: copied so that a reduction meets its lanes one after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Panel {
+    /// Which access: its number among those of the nest's body, in the order of [`loads`].
+    pub(crate) load: usize,
+    /// The reduction that goes along it.
+    pub(crate) over: VarId,
+    /// The extent of the reduction, over the dims of the primitive.
+    pub(crate) extent: shape::Expr,
+    /// The type of an element in a register, in which it is kept.
+    pub(crate) dtype: tensor::DType,
+}
+
+/// The accesses of statements, in the order of the text.
+pub(crate) fn loads(body: &[Stmt]) -> Vec<&Scalar> {
+    let mut list = Vec::new();
+    body.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            for e in s.scalars() {
+                e.walk(&mut |e| {
+                    if matches!(e.kind, ScalarKind::Load { .. }) {
+                        list.push(e);
+                    }
+                });
+            }
+        });
+    });
+    list
+}
+
+/// A loop in vectors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Wide {
+    /// Lanes of a vector.
+    pub(crate) lanes: u32,
+    /// Vectors done at once.
+    pub(crate) vectors: u32,
+    /// Whether what is left over is done in masked vectors; otherwise one by one.
+    pub(crate) masked: bool,
+    /// Whether between several vectors and what is left over there is a loop of one full vector.
+    pub(crate) single: bool,
+}
+
+/// What may decide the order in which a reduction adds up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Order {
+    /// Its own range alone: a row's result depends neither on how many rows there are nor on how they are sliced.
+    #[default]
+    Fixed,
+    /// Also the number of rows in a call, where another order is faster with many.
+    Free,
+}
+
+/// Decides.
+pub(crate) fn schedule(prim: &Prim, target: &Target, order: Order) -> Schedule {
+    let planner = Planner { prim, target, order };
+    planner.block(&prim.body).1
+}
+
+/// Only decisions that the model finds better than this share of doing without are taken.
+const WORTH: f64 = 0.9;
+
+struct Planner<'a> {
+    prim: &'a Prim,
+    target: &'a Target,
+    order: Order,
+}
+
+/// The work of something, and the decisions that make it so.
+type Plan = (f64, Schedule);
+
+impl Schedule {
+    fn join(&mut self, mut other: Schedule) {
+        self.nests.append(&mut other.nests);
+        self.reductions.append(&mut other.reductions);
+    }
+}
+
+impl Planner<'_> {
+    fn block(&self, stmts: &[Stmt]) -> Plan {
+        let mut all = (0.0, Schedule::default());
+        for s in stmts {
+            let (work, plan) = self.stmt(s);
+            all.0 += work;
+            all.1.join(plan);
+        }
+        all
+    }
+
+    fn stmt(&self, s: &Stmt) -> Plan {
+        match s {
+            Stmt::For { mark: Mark::Independent, .. } => self.nest(s),
+            Stmt::For { lo, hi, body, .. } => {
+                let (work, plan) = self.block(body);
+                (work * self.trips(lo, hi), plan)
+            }
+            Stmt::While(c, body) => {
+                let (work, mut plan) = self.block(body);
+                let (test, more) = self.scalar(c);
+                plan.join(more);
+                (test + work * cost::UNKNOWN, plan)
+            }
+            Stmt::If(c, a, b) => {
+                let mut all = self.scalar(c);
+                for (work, plan) in [self.block(a), self.block(b)] {
+                    all.0 += work;
+                    all.1.join(plan);
+                }
+                all
+            }
+            Stmt::Set(..) | Stmt::Store { .. } => {
+                let mut all = (1.0, Schedule::default());
+                for e in s.scalars() {
+                    let (work, plan) = self.scalar(e);
+                    all.0 += work;
+                    all.1.join(plan);
+                }
+                all
+            }
+            Stmt::Alloc(_) => (1.0, Schedule::default()),
+        }
+    }
+
+    /// Loops with nothing between them: the chain that begins at `s`, and what is under it.
+    fn chain<'s>(&self, s: &'s Stmt) -> (Vec<(VarId, &'s Scalar, &'s Scalar)>, &'s [Stmt]) {
+        let mut chain = Vec::new();
+        let mut next = std::slice::from_ref(s);
+        while let [Stmt::For { var, lo, hi, mark: Mark::Independent, body }] = next {
+            let fixed = |e: &Scalar| {
+                let names: Vec<_> = chain.iter().map(|c: &(VarId, _, _)| self.prim.var(c.0).name).collect();
+                self.prim.as_dim(e).is_some_and(|d| d.syms().iter().all(|n| !names.contains(n)))
+            };
+            let inner = !chain.is_empty();
+            if inner && !(fixed(lo) && fixed(hi)) {
+                break;
+            }
+            chain.push((*var, lo, hi));
+            next = body;
+        }
+        (chain, next)
+    }
+
+    fn nest(&self, s: &Stmt) -> Plan {
+        let (chain, body) = self.chain(s);
+        let vars: Vec<VarId> = chain.iter().map(|c| c.0).collect();
+        let trips: f64 = chain.iter().map(|c| self.trips(c.1, c.2)).product();
+        let (mut best, mut plan) = self.block(body);
+        let mut nest = Nest { chain: vars.clone(), lanes: None, rows: None, panels: Vec::new(), few: None };
+        let mut chosen = None;
+        for &var in &vars {
+            let along = Along::new(self.prim, var, body);
+            let Some(lanes) = self.lanes(body, &along) else { continue };
+            let work = self.wide_block(body, &along, lanes) / f64::from(lanes);
+            if work < best * if chosen.is_none() { WORTH } else { 1.0 } {
+                best = work;
+                chosen = Some((var, lanes));
+            }
+        }
+        if let Some((var, lanes)) = chosen {
+            let along = Along::new(self.prim, var, body);
+            let rows = vars.iter().rev().find(|&&r| r != var && self.shares(body, r, Some(&along)));
+            let (sizes, vectors) = self.tile(body, rows.is_some());
+            nest.rows = rows.map(|&r| (r, sizes));
+            nest.lanes = Some((var, self.form(lanes, vectors, self.masked(body, &along), rows.is_none())));
+            plan = Schedule::default();
+            // A reduction that is the same in all lanes is done by itself and keeps lanes of its own.
+            plan.join(self.block(body).1);
+        } else if let Some(&r) = vars.last()
+            && !plan.reductions.is_empty()
+            && !body.iter().any(|s| matches!(s, Stmt::For { .. }))
+            && self.shares(body, r, None)
+        {
+            nest.rows = Some((r, vec![4, 1]));
+            plan.reductions.values_mut().for_each(|w| w.vectors = w.vectors.min(2));
+        }
+        // Panels go with lanes that add up in order; with few rows there are none, so lanes must be the same there.
+        let same = |packed: &Nest| packed.lanes.map(|l| l.0) == nest.lanes.map(|l| l.0);
+        if let Some((work, packed)) = self.packed(&vars, body, best)
+            && (self.order == Order::Free || same(&packed))
+        {
+            best = work;
+            let mut few = nest;
+            // Few rows: wider instead, for longer runs of what each row reads.
+            if let (Some((_, w)), Some((_, sizes))) = (&mut few.lanes, &mut few.rows) {
+                w.vectors = 4;
+                *sizes = if self.large() { vec![4, 1] } else { vec![2, 1] };
+            }
+            let least = 4 * i64::from(packed.rows.as_ref().map_or(1, |r| r.1[0]));
+            nest = Nest { few: Some((least, Box::new(few))), ..packed };
+        }
+        plan.nests.insert(vars[0], nest);
+        (best * trips, plan)
+    }
+
+    fn large(&self) -> bool {
+        self.target.registers() == 32
+    }
+
+    fn form(&self, lanes: u32, vectors: u32, masked: bool, single: bool) -> Wide {
+        Wide { lanes, vectors, masked, single: single || !masked }
+    }
+
+    /// A scalar where the statement around has no lanes.
+    fn scalar(&self, s: &Scalar) -> Plan {
+        let ScalarKind::Reduce { var, lo, hi, body, .. } = &s.kind else {
+            let mut plan = Schedule::default();
+            let mut work = self.own_work(s, None, 1);
+            for child in cost::children(s) {
+                let (w, p) = self.scalar(child);
+                work += w;
+                plan.join(p);
+            }
+            return (work, plan);
+        };
+        let (mut work, mut plan) = self.scalar(body);
+        let along = Along::new(self.prim, *var, &[]);
+        if let Some(lanes) = self.reduction_lanes(s, &along) {
+            let wide = self.wide_scalar(body, &along, lanes) / f64::from(lanes);
+            if wide < work * WORTH {
+                work = wide;
+                let vectors = if self.heavy(body) { 2 } else { 4 };
+                let masked = self.masked_scalar(body, &along);
+                plan = Schedule::default();
+                plan.reductions.insert(*var, self.form(lanes, vectors, masked, true));
+            }
+        }
+        (work * self.trips(lo, hi) + cost::FOLD, plan)
+    }
+
+    /// The lanes with which a loop can be done: none where it must not be.
+    fn lanes(&self, body: &[Stmt], along: &Along<'_>) -> Option<u32> {
+        if !self.together(body, along) || !self.neighbours(body, along) {
+            return None;
+        }
+        let mut widest = 0;
+        body.iter().for_each(|s| {
+            s.walk(&mut |s| {
+                if let Stmt::Store { buf, .. } = s {
+                    widest = widest.max(self.register(self.prim.buf(*buf).dtype));
+                }
+                if let Stmt::Set(_, value) | Stmt::Store { value, .. } = s {
+                    widest = widest.max(self.widest(value));
+                }
+            });
+        });
+        self.count(widest)
+    }
+
+    fn reduction_lanes(&self, s: &Scalar, along: &Along<'_>) -> Option<u32> {
+        let ScalarKind::Reduce { body, .. } = &s.kind else { return None };
+        if !self.fixed_bounds(body, along) {
+            return None;
+        }
+        self.count(self.register(s.dtype).max(self.widest(body)))
+    }
+
+    fn count(&self, widest: u32) -> Option<u32> {
+        let lanes = self.target.vector_bits() / (8 * widest.max(1));
+        (lanes >= 2).then_some(lanes)
+    }
+
+    fn register(&self, d: tensor::DType) -> u32 {
+        crate::format::register(d).size()
+    }
+
+    /// Bytes of the widest number that the value of an expression is computed in; indices and conditions aside.
+    fn widest(&self, s: &Scalar) -> u32 {
+        let inside = match &s.kind {
+            ScalarKind::Load { .. } | ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => 0,
+            ScalarKind::Op(_, args) => args.iter().map(|a| self.widest(a)).max().unwrap_or(0),
+            ScalarKind::Cast(a) => self.widest(a),
+            ScalarKind::Reduce { body, .. } => self.widest(body),
+        };
+        // Positions are i64 by nature; they rarely decide the width.
+        if s.dtype == tensor::DType::I64 { inside } else { inside.max(self.register(s.dtype)) }
+    }
+
+    /// Rows done at once, first to last, and vectors.
+    fn tile(&self, body: &[Stmt], rows: bool) -> (Vec<u32>, u32) {
+        let large = self.large();
+        if rows {
+            let mut sums = 0;
+            body.iter().for_each(|s| {
+                s.walk(&mut |s| {
+                    for e in s.scalars() {
+                        e.walk(&mut |e| sums += usize::from(matches!(e.kind, ScalarKind::Reduce { .. })));
+                    }
+                });
+            });
+            // Accumulators, the vectors they share and one more must fit the vector registers; the addresses of
+            // the rows the others, which is why with twice the registers there are not twice the rows.
+            let sizes = if sums < 2 { vec![6, 2, 1] } else { vec![3, 1] };
+            return (sizes, if large { 4 } else { 2 });
+        }
+        let heavy = body.iter().any(|s| {
+            let mut heavy = false;
+            s.walk(&mut |s| heavy |= s.scalars().into_iter().any(|e| self.heavy(e)));
+            heavy
+        });
+        (Vec::new(), if heavy { 2 } else { 4 })
+    }
+}

@@ -1,0 +1,142 @@
+//! Primitives and scalar expressions as text.
+//!
+//! In: a primitive. Out: a text that holds everything the code depends on (and no spans), so that equal
+//! texts mean equal kernels: the key of the cache and the matter of the symbol's hash. Expressions also
+//! name the place in the messages of failed checks.
+
+use ir::Literal;
+use ir::loops::{Mark, Prim, Scalar, ScalarKind, Stmt};
+use std::fmt::Write;
+
+/// The primitive as text.
+pub fn prim_text(prim: &Prim) -> String {
+    let mut out = String::new();
+    let name = |b: &ir::loops::BufId| {
+        let buf = prim.buf(*b);
+        let dims: Vec<String> = buf.shape.iter().map(ToString::to_string).collect();
+        format!("{}: {}[{}]", buf.name, buf.dtype, dims.join(", "))
+    };
+    let dims: Vec<&str> = prim.dims.iter().map(|d| d.name()).collect();
+    let params: Vec<String> = prim.params.iter().map(name).collect();
+    let outs: Vec<String> = prim.outs.iter().map(name).collect();
+    let _ = writeln!(
+        out,
+        "prim {}<{}>({}) -> ({}) {{",
+        prim.name,
+        dims.join(", "),
+        params.join(", "),
+        outs.join(", ")
+    );
+    block(prim, &prim.body, 1, &mut out);
+    out.push_str("}\n");
+    out
+}
+
+fn block(prim: &Prim, stmts: &[Stmt], depth: usize, out: &mut String) {
+    let pad = "    ".repeat(depth);
+    for s in stmts {
+        let _ = match s {
+            Stmt::For { var, lo, hi, mark, body } => {
+                let word = if *mark == Mark::Independent { "for" } else { "serial for" };
+                let v = prim.var(*var).name;
+                let _ = writeln!(
+                    out,
+                    "{pad}{word} {v} in {}..{} {{",
+                    scalar_text(prim, lo),
+                    scalar_text(prim, hi)
+                );
+                block(prim, body, depth + 1, out);
+                writeln!(out, "{pad}}}")
+            }
+            Stmt::While(c, body) => {
+                let _ = writeln!(out, "{pad}while {} {{", scalar_text(prim, c));
+                block(prim, body, depth + 1, out);
+                writeln!(out, "{pad}}}")
+            }
+            Stmt::If(c, a, b) => {
+                let _ = writeln!(out, "{pad}if {} {{", scalar_text(prim, c));
+                block(prim, a, depth + 1, out);
+                let _ = writeln!(out, "{pad}}} else {{");
+                block(prim, b, depth + 1, out);
+                writeln!(out, "{pad}}}")
+            }
+            Stmt::Set(v, e) => {
+                let var = prim.var(*v);
+                writeln!(out, "{pad}{}: {} = {}", var.name, var.dtype, scalar_text(prim, e))
+            }
+            Stmt::Alloc(b) => {
+                let buf = prim.buf(*b);
+                let dims: Vec<String> = buf.shape.iter().map(ToString::to_string).collect();
+                writeln!(out, "{pad}local {}: {}[{}]", buf.name, buf.dtype, dims.join(", "))
+            }
+            Stmt::Store { buf, index, checked, combine, value, .. } => {
+                let token = combine.map_or("=", ir::Combine::token);
+                let place = place_text(prim, *buf, index, *checked);
+                writeln!(out, "{pad}{place} {token} {}", scalar_text(prim, value))
+            }
+        };
+    }
+}
+
+fn place_text(prim: &Prim, buf: ir::loops::BufId, index: &[Scalar], checked: bool) -> String {
+    let mark = if checked { "?" } else { "" };
+    format!("{}{mark}[{}]", prim.buf(buf).name, list(prim, index))
+}
+
+fn list(prim: &Prim, args: &[Scalar]) -> String {
+    let texts: Vec<String> = args.iter().map(|a| scalar_text(prim, a)).collect();
+    texts.join(", ")
+}
+
+/// What a failed check says of an access: `x[idx[p]]: index out of bounds`.
+pub(crate) fn check_message(prim: &Prim, buf: ir::loops::BufId, index: &[Scalar]) -> String {
+    format!("{}[{}]: index out of bounds", prim.buf(buf).name, list(prim, index).replace('?', ""))
+}
+
+/// An expression as text; `?` marks checked accesses.
+pub(crate) fn scalar_text(prim: &Prim, s: &Scalar) -> String {
+    match &s.kind {
+        ScalarKind::Const(Literal::Int(i)) if s.dtype == tensor::DType::I64 => i.to_string(),
+        ScalarKind::Const(Literal::Int(i)) => format!("{}({i})", s.dtype),
+        // The bits tell apart what decimals may not: zeros of both signs, and NaN.
+        ScalarKind::Const(Literal::Float(x)) if x.is_finite() => format!("{}({x:?})", s.dtype),
+        ScalarKind::Const(Literal::Float(x)) => format!("{}({x}: {:#x})", s.dtype, x.to_bits()),
+        ScalarKind::Var(v) => prim.var(*v).name.name().to_string(),
+        ScalarKind::Dim(d) => d.to_string(),
+        ScalarKind::Load { buf, index, checked, .. } => place_text(prim, *buf, index, *checked),
+        ScalarKind::Op(op, args) => {
+            use ir::Intrinsic as I;
+            let sign = [
+                (I::Add, "+"),
+                (I::Sub, "-"),
+                (I::Mul, "*"),
+                (I::Div, "/"),
+                (I::Eq, "=="),
+                (I::Ne, "!="),
+                (I::Lt, "<"),
+                (I::Le, "<="),
+                (I::Gt, ">"),
+                (I::Ge, ">="),
+            ];
+            match (sign.iter().find(|row| row.0 == *op), args.as_slice()) {
+                (Some((_, sign)), [a, b]) => {
+                    let side = |x: &Scalar| {
+                        let text = scalar_text(prim, x);
+                        if matches!(x.kind, ScalarKind::Op(o, _) if o.arity() == 2) {
+                            format!("({text})")
+                        } else {
+                            text
+                        }
+                    };
+                    format!("{} {sign} {}", side(a), side(b))
+                }
+                _ => format!("{}({})", op.name(), list(prim, args)),
+            }
+        }
+        ScalarKind::Cast(a) => format!("{}({} as {})", s.dtype, scalar_text(prim, a), a.dtype),
+        ScalarKind::Reduce { combine, var, lo, hi, body } => {
+            let (v, lo, hi) = (prim.var(*var).name, scalar_text(prim, lo), scalar_text(prim, hi));
+            format!("{}({v} in {lo}..{hi}) ({})", combine.name(), scalar_text(prim, body))
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Why something the user asked for was not done.
+
+use ir::diag::Diagnostic;
+
+/// A fault of the user's program or data; exit code 1.
+#[derive(Debug, Clone)]
+pub enum Failure {
+    /// Of the program, with places.
+    Diagnostics(Vec<Diagnostic>),
+    /// Of data, files or the environment.
+    Message {
+        /// A row of the table of codes.
+        code: &'static str,
+        /// What.
+        text: String,
+    },
+}
+
+impl Failure {
+    /// Data that cannot be used.
+    pub fn data(text: impl Into<String>) -> Failure {
+        Failure::Message { code: "E0604", text: text.into() }
+    }
+
+    /// The failure as text, with the places shown.
+    pub fn render(&self, sources: &ir::source::SourceMap, color: bool) -> String {
+        match self {
+            Failure::Diagnostics(list) => ir::diag::render(list, sources, color),
+            Failure::Message { code, text } => format!("error[{code}]: {text}\n"),
+        }
+    }
+}
+
+impl From<Diagnostic> for Failure {
+    fn from(d: Diagnostic) -> Failure {
+        Failure::Diagnostics(vec![d])
+    }
+}

@@ -1,0 +1,220 @@
+//! Machine code for the kernels of a program: compiled with it, or again from the loop text of a file.
+
+use std::sync::Arc;
+
+use codegen::{Compiled, Compiler, Target};
+use ir::ast::{File, ItemKind};
+use ir::graph::Type;
+use ir::source::SourceMap;
+use ir::{Extern, ExternId, FuncId, Module, PrimId};
+use lower::{KernelOf, Lowered};
+use vm::threads::Pool;
+use vm::tnx::{Native, Package};
+use vm::{Entry, Executable, KernelCode, Program};
+
+use crate::Failure;
+use crate::data::Wanted;
+use crate::pipeline;
+use crate::stage::Stage;
+
+/// Whether the library of a binding can be loaded here, and has the function.
+pub fn available(ext: &Extern) -> bool {
+    vm::loader::symbol_available(&ext.library, &ext.symbol)
+}
+
+/// A fault of ours, said as one.
+pub fn ours(what: &str, e: &dyn std::fmt::Display) -> Failure {
+    Failure::data(format!("{what}: {e}; this is a bug of tenon's, please report it with the program"))
+}
+
+/// What stops a program from being lowered or its kernels from being compiled.
+enum Stopped {
+    Lower(lower::Error),
+    Emit(codegen::Error),
+}
+
+impl From<lower::Error> for Stopped {
+    fn from(e: lower::Error) -> Stopped {
+        Stopped::Lower(e)
+    }
+}
+
+/// Functions to bytecode, their kernels to code; the kernels in the order of the program's.
+pub fn lower(
+    plan: &Module,
+    entries: &[FuncId],
+    sources: &SourceMap,
+    compiler: &Compiler,
+) -> Result<(Lowered, Vec<Arc<Compiled>>), Failure> {
+    let mut kernels: Vec<Arc<Compiled>> = Vec::new();
+    let mut emit = |of: KernelOf| {
+        let code = match of {
+            KernelOf::Prim(id) => compiler.compile_prim(plan.prim(id)),
+            KernelOf::Extern(id) => compiler.compile_extern(plan.extern_(id)),
+        };
+        let code = code.map_err(Stopped::Emit)?;
+        kernels.push(Arc::clone(&code));
+        Ok(code.kernel.clone())
+    };
+    match lower::lower(plan, entries, sources, &mut emit) {
+        Ok(lowered) => Ok((lowered, kernels)),
+        Err(Stopped::Lower(e)) => Err(ir::diag::Diagnostic::error("E0701", e.span(), e.to_string()).into()),
+        Err(Stopped::Emit(e)) => Err(Failure::Message { code: "E0701", text: e.to_string() }),
+    }
+}
+
+/// The code of each kernel of a program, mapped and ready to be called.
+pub fn link(program: &Program, kernels: &[Arc<Compiled>]) -> Result<Vec<KernelCode>, Failure> {
+    let mut seen = std::collections::BTreeSet::new();
+    // Kernels that are alike share one object.
+    let objects =
+        kernels.iter().filter(|k| seen.insert(k.kernel.symbol.as_str())).map(|k| k.object.as_slice());
+    attach(program, &objects.collect::<Vec<_>>(), kernels.iter().map(|k| k.kernel.symbol.as_str()))
+}
+
+/// Maps objects, and takes from them the functions of a program's kernels.
+fn attach<'s>(
+    program: &Program,
+    objects: &[&[u8]],
+    symbols: impl Iterator<Item = &'s str>,
+) -> Result<Vec<KernelCode>, Failure> {
+    let code = vm::loader::load(objects, &program.libraries()).map_err(|e| Failure::data(e.to_string()))?;
+    #[expect(unsafe_code, reason = "native code is trusted: it was compiled here, or the user said so")]
+    let kernel = |symbol: &str| {
+        // SAFETY: the objects come from our compiler, in this run or in a file that the user trusts, for
+        // the kernels of this program; so their functions follow the ABI that the kernels state.
+        unsafe { code.kernel(symbol) }.map_err(|e| Failure::data(e.to_string()))
+    };
+    symbols.map(kernel).collect()
+}
+
+/// The text from which the kernels of a program can be compiled again: a definition for each, in order.
+pub fn text(plan: &Module, kernels: &[KernelOf], files: &[File]) -> String {
+    let item = |of: &KernelOf| match *of {
+        KernelOf::Prim(id) => Some(ir::raise::prim(plan.prim(id))),
+        KernelOf::Extern(id) => {
+            let span = plan.extern_(id).span;
+            let mut items = files.iter().flat_map(|f| &f.items);
+            items.find(|i| matches!(&i.kind, ItemKind::Extern(d) if d.sig.name.span == span)).cloned()
+        }
+    };
+    let text = |i: ir::ast::Item| parser::print_item(&i).trim_end().to_owned() + "\n";
+    kernels.iter().filter_map(item).map(text).collect::<Vec<_>>().join("\n")
+}
+
+/// What a target is called in a program file.
+pub fn native_target(target: &Target) -> vm::tnx::Target {
+    let features =
+        target.features.split(',').filter_map(|f| f.strip_prefix('+')).map(str::to_owned).collect();
+    vm::tnx::Target { arch: std::env::consts::ARCH.to_owned(), cpu: target.cpu.clone(), features }
+}
+
+/// The entry of a program file: the one named, `main`, or the first.
+pub fn entry(program: &Program, name: Option<&str>) -> Result<Entry, Failure> {
+    let found = match name {
+        Some(name) => program.entries.iter().find(|e| e.name == name),
+        None => program.entries.iter().find(|e| e.name == "main").or(program.entries.first()),
+    };
+    if let Some(e) = found {
+        return Ok(e.clone());
+    }
+    let names: Vec<&str> = program.entries.iter().map(|e| e.name.as_str()).collect();
+    let name = name.unwrap_or("main");
+    Err(Failure::Message {
+        code: "E0605",
+        text: format!("no entry `{name}`; the program has {}", names.join(", ")),
+    })
+}
+
+/// What an entry of a program file asks.
+pub fn wanted(entry: &Entry) -> Result<Vec<Wanted>, Failure> {
+    let mut out = Vec::new();
+    for p in &entry.params {
+        let extent = |e: &vm::EntryExtent| {
+            e.text
+                .parse::<shape::Expr>()
+                .map_err(|_| Failure::data(format!("the program's extent `{}` is not one", e.text)))
+        };
+        let shape = p.shape.iter().map(extent).collect::<Result<_, _>>()?;
+        out.push(Wanted { name: p.name.clone(), ty: Type { dtype: p.dtype, shape } });
+    }
+    Ok(out)
+}
+
+/// A program file, ready to run. Native code in it is used only if it is trusted and fits this CPU; otherwise
+/// its kernels are compiled again from their loops.
+pub fn load(package: Package, trust: bool, threads: Arc<Pool>) -> Result<Arc<Executable>, Failure> {
+    vm::verify::verify(&package.program)
+        .map_err(|e| Failure::data(format!("the program is refused: {e}")))?;
+    let host = native_target(&Target::host());
+    let fits = |n: &&Native| n.target.cpu == host.cpu && n.target.runs_on(&host.arch, &host.features);
+    let native = package.natives.iter().find(fits).filter(|_| trust);
+    let code = match native {
+        Some(n) => {
+            let objects: Vec<&[u8]> = n.objects.iter().map(Vec::as_slice).collect();
+            attach(&package.program, &objects, package.program.kernels.iter().map(|k| k.abi.symbol.as_str()))?
+        }
+        None => link(&package.program, &recompile(&package)?)?,
+    };
+    Executable::new(package.program, code, threads)
+        .map_err(|e| Failure::data(format!("the program is refused: {e}")))
+}
+
+/// The kernels of a file from their loop text. The text is checked like any program, and what it gives must be
+/// called as the bytecode calls it.
+fn recompile(package: &Package) -> Result<Vec<Arc<Compiled>>, Failure> {
+    let mut sources = pipeline::sources();
+    let id = sources.add("<loops>", package.loops.as_str());
+    let front = pipeline::front(sources, &[id]).map_err(|(s, f)| Failure::data(f.render(&s, false)))?;
+    let compiler = Compiler::new(Target::host());
+    let mut out = Vec::new();
+    for k in &package.program.kernels {
+        let prim = front.module.prims.iter().position(|p| p.name == k.name);
+        let ext = front.module.externs.iter().position(|e| e.name.name() == k.name);
+        let (of, code) = match (prim, ext) {
+            (Some(i), _) => (KernelOf::Prim(PrimId(i as u32)), compiler.compile_prim(&front.module.prims[i])),
+            (None, Some(i)) => {
+                let ext = &front.module.externs[i];
+                if ext.library.contains('/') {
+                    let text = format!(
+                        "kernel {}: a program file may name a library, not a path: {}",
+                        k.name, ext.library
+                    );
+                    return Err(Failure::data(text));
+                }
+                (KernelOf::Extern(ExternId(i as u32)), compiler.compile_extern(ext))
+            }
+            (None, None) => {
+                return Err(Failure::data(format!("the file has no loops for the kernel {}", k.name)));
+            }
+        };
+        let wrong = |e: &dyn std::fmt::Display| Failure::data(format!("kernel {}: {e}", k.name));
+        let code = code.map_err(|e| wrong(&e))?;
+        // Extents and all: bytecode that was made for other loops must not reach these. Only the symbol and the
+        // words of the messages come from how the text was written.
+        let mut described = lower::kernel(&front.module, of, code.kernel.clone()).map_err(|e| wrong(&e))?;
+        described.abi.symbol.clone_from(&k.abi.symbol);
+        if described.abi.checks.len() == k.abi.checks.len() {
+            described.abi.checks.clone_from(&k.abi.checks);
+        }
+        if described != *k {
+            return Err(Failure::data(format!(
+                "kernel {}: its loops are not what the bytecode calls",
+                k.name
+            )));
+        }
+        out.push(code);
+    }
+    Ok(out)
+}
+
+/// What can be shown of a program file.
+pub fn show(package: &Package, stage: Stage) -> Result<String, Failure> {
+    match stage {
+        Stage::Bytecode => Ok(vm::asm::listing(&package.program)),
+        Stage::Loops => Ok(package.loops.clone()),
+        Stage::Ast | Stage::Ir | Stage::Plan | Stage::Llvm | Stage::Asm => {
+            Err(Failure::data("a compiled program holds the stages loops and bytecode"))
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! A session of exploring: a program, values bound by name, and answers to lines.
+//!
+//! A line is a definition, statements, or a command that begins with `:`. Statements are checked as a
+//! function of the values bound so far and run; `let` binds what they give. Nothing here does input or
+//! output but `:load`: the REPL of the command line, and whatever else shows a session, stands on top.
+
+use std::fmt::Write as _;
+
+use ir::FuncId;
+use ir::ast::{Expr, ExprKind, File, Item, Pattern, Stmt, StmtKind};
+use ir::graph::Type;
+use ir::source::SourceMap;
+use shape::{Expr as Dim, Sym};
+use tensor::Tensor;
+use vm::Limits;
+use vm::threads::Pool;
+
+use crate::engine::{self, Engine};
+use crate::library::Library;
+use crate::pipeline::{self, Front, Options};
+use crate::stage::{self, Stage};
+use crate::{Failure, entry};
+
+/// A session.
+pub struct Session {
+    /// The texts so far; lines of the session too, so that faults can be shown in them.
+    sources: SourceMap,
+    /// The program: files loaded, and one that holds what was defined here.
+    files: Vec<File>,
+    values: Vec<(Sym, Tensor)>,
+    engine: Engine,
+    options: Options,
+}
+
+/// The commands, with what they do.
+const COMMANDS: &[(&str, &str)] = &[
+    (":load FILE", "reads a program; its definitions stand beside those here"),
+    (":defs", "the functions, primitives and rules of the program"),
+    (":values", "the values bound by `let`"),
+    (":plan FN [n=64]", "the plan of a function for each regime, or for the dims given"),
+    (":alts FN [n=64]", "the alternatives to each step of the plan, with their costs"),
+    (":show STAGE FN", "a function at a stage: ir, plan, loops, llvm, asm, bytecode"),
+    (":force IMPL, :forbid IMPL, :free", "steers the plan; `:free` takes all of that back"),
+    (":engine vm|interp", "what runs lines: compiled code or the oracle"),
+    (":explain CODE", "what a diagnostic means"),
+    (":help, :quit", ""),
+];
+
+impl Default for Session {
+    fn default() -> Session {
+        let sources = pipeline::sources();
+        Session {
+            sources,
+            files: vec![],
+            values: vec![],
+            engine: Engine::Interp,
+            options: Options::default(),
+        }
+    }
+}
+
+impl Session {
+    /// The texts that failures speak of.
+    pub fn sources(&self) -> &SourceMap {
+        &self.sources
+    }
+
+    /// True if a line is not whole: a bracket is open.
+    pub fn is_open(text: &str) -> bool {
+        let depth = text.chars().fold(0i64, |d, c| match c {
+            '(' | '[' | '{' => d + 1,
+            ')' | ']' | '}' => d - 1,
+            _ => d,
+        });
+        depth > 0
+    }
+
+    /// Answers a line; none for `:quit`.
+    pub fn line(&mut self, text: &str) -> Option<Result<String, Failure>> {
+        let text = text.trim();
+        match text.strip_prefix(':') {
+            Some(command) if matches!(command.trim(), "q" | "quit" | "exit") => None,
+            Some(command) => Some(self.command(command)),
+            None => Some(self.program(text)),
+        }
+    }
+
+    /// Reads a program file into the session.
+    pub fn load(&mut self, path: &str) -> Result<String, Failure> {
+        let bytes = crate::data::read(path)?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Failure::data(format!("{path}: the file is not UTF-8 text")))?;
+        let id = self.sources.add(path, text);
+        let (file, faults) = parser::parse(id, &self.sources.get(id).text);
+        if !faults.is_empty() {
+            return Err(Failure::Diagnostics(faults));
+        }
+        let count = file.items.len();
+        self.adopt(file)?;
+        Ok(format!("{path}: {count} definitions\n"))
+    }
+
+    /// Takes a file in if the program is right with it. A definition replaces an older one of its name.
+    fn adopt(&mut self, file: File) -> Result<(), Failure> {
+        let names: Vec<Sym> = file.items.iter().filter_map(name).collect();
+        let before = self.files.clone();
+        for f in &mut self.files {
+            f.items.retain(|i| name(i).is_none_or(|n| !names.contains(&n)));
+        }
+        self.files.push(file);
+        let checked = check::check(&Library::get().files, &self.files);
+        if checked.ok() {
+            return Ok(());
+        }
+        self.files = before;
+        Err(Failure::Diagnostics(checked.diagnostics))
+    }
+
+    fn front(&self) -> Front {
+        let module = check::check(&Library::get().files, &self.files).module;
+        Front { sources: self.sources.clone(), files: self.files.clone(), module, warnings: vec![] }
+    }
+
+    fn program(&mut self, text: &str) -> Result<String, Failure> {
+        let id = self.sources.add("<repl>", text);
+        let (line, faults) = parser::parse_repl(id, text);
+        if !faults.is_empty() {
+            return Err(Failure::Diagnostics(faults));
+        }
+        match line {
+            parser::Line::Empty => Ok(String::new()),
+            parser::Line::Items(items) => {
+                let names: Vec<String> = items.iter().filter_map(name).map(|n| n.to_string()).collect();
+                self.adopt(File { source: id, items, ..File::default() })?;
+                Ok(format!("defined {}\n", names.join(", ")))
+            }
+            parser::Line::Stmts(stmts) => self.statements(stmts),
+        }
+    }
+
+    fn statements(&mut self, mut stmts: Vec<Stmt>) -> Result<String, Failure> {
+        // `let y = e` gives y, so that it can be bound.
+        let mut bound = Vec::new();
+        let last = stmts.last().map(|s| (s.span, &s.kind));
+        let pattern = match last {
+            Some((span, StmtKind::Let(pattern, ..))) => Some((span, pattern.clone())),
+            Some((span, StmtKind::Var(name, ..))) => Some((span, Pattern::Name(*name))),
+            _ => None,
+        };
+        if let Some((span, pattern)) = pattern {
+            names_of(&pattern, &mut bound);
+            let named = |n: &Sym| Expr { kind: ExprKind::Name(*n), span };
+            let value = match bound.as_slice() {
+                [one] => named(one),
+                many => Expr { kind: ExprKind::Tuple(many.iter().map(named).collect()), span },
+            };
+            stmts.push(Stmt { kind: StmtKind::Expr(value), span });
+        }
+        let ty =
+            |t: &Tensor| Type { dtype: t.dtype(), shape: t.shape().iter().map(|d| Dim::int(*d)).collect() };
+        let inputs: Vec<(Sym, Type)> = self.values.iter().map(|(n, t)| (*n, ty(t))).collect();
+        let checked = check::check_line(&Library::get().files, &self.files, &inputs, &stmts);
+        if !checked.ok() {
+            return Err(Failure::Diagnostics(checked.diagnostics));
+        }
+        let entry = FuncId(checked.module.funcs.len() as u32 - 1);
+        let args = self.values.iter().map(|(_, t)| t.clone()).collect();
+        let mut front = self.front();
+        front.module = checked.module;
+        let results = match self.engine {
+            Engine::Interp => engine::interpret(&front, &front.module, entry, args)?,
+            Engine::Vm => {
+                let name = front.module.func(entry).name.clone();
+                let compilation = pipeline::compile(&front, &[entry], &self.options)?;
+                let exe = engine::load(&compilation, Pool::from_env())?;
+                engine::execute(&exe, &name, &args, &Limits::default(), &front.sources)?
+            }
+        };
+        let mut out = String::new();
+        for (i, (_, t)) in results.into_iter().enumerate() {
+            match bound.get(i) {
+                Some(name) => {
+                    let _ = writeln!(out, "{name}: {t}");
+                    self.values.retain(|(n, _)| n != name);
+                    self.values.push((*name, t));
+                }
+                None => {
+                    let _ = writeln!(out, "{t}");
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn command(&mut self, text: &str) -> Result<String, Failure> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let (verb, rest) = words.split_first().map_or(("", &[][..]), |(v, r)| (*v, r));
+        let wrong = |text: String| Err(Failure::data(text));
+        match (verb, rest) {
+            ("load", [path]) => self.load(path),
+            ("defs", []) => Ok(self.definitions()),
+            ("values", []) => {
+                let lines = self.values.iter().map(|(n, t)| format!("{n}: {t}\n"));
+                Ok(lines.collect())
+            }
+            ("plan", [name, at @ ..]) => self.plan(name, at, false),
+            ("alts", [name, at @ ..]) => self.plan(name, at, true),
+            ("show", [stage, name]) => {
+                let stage = match *stage {
+                    "ir" => Stage::Ir,
+                    "plan" => Stage::Plan,
+                    "loops" => Stage::Loops,
+                    "llvm" => Stage::Llvm,
+                    "asm" => Stage::Asm,
+                    "bytecode" => Stage::Bytecode,
+                    other => {
+                        return wrong(format!("no stage `{other}`: ir, plan, loops, llvm, asm, bytecode"));
+                    }
+                };
+                stage::show(&mut self.front(), stage, Some(name), &self.options)
+            }
+            ("force", [name]) => {
+                self.options.force.push((*name).to_owned());
+                Ok(String::new())
+            }
+            ("forbid", [name]) => {
+                self.options.forbid.push((*name).to_owned());
+                Ok(String::new())
+            }
+            ("free", []) => {
+                self.options.force.clear();
+                self.options.forbid.clear();
+                Ok(String::new())
+            }
+            ("engine", ["vm"]) => {
+                self.engine = Engine::Vm;
+                Ok(String::new())
+            }
+            ("engine", ["interp"]) => {
+                self.engine = Engine::Interp;
+                Ok(String::new())
+            }
+            ("explain", [code]) => match ir::diag::explain(&code.to_uppercase()) {
+                Some((code, title, text)) => Ok(format!("{code}: {title}\n\n{text}\n")),
+                None => wrong(format!("no diagnostic has the code {code}")),
+            },
+            ("help", []) => Ok(COMMANDS.iter().fold(
+                String::from("a definition, an expression, `let x = ..`, or\n"),
+                |mut out, (form, what)| {
+                    let _ = writeln!(out, "  {form:34} {what}");
+                    out
+                },
+            )),
+            _ => {
+                let known = COMMANDS
+                    .iter()
+                    .map(|c| c.0.trim_start_matches(':').split([' ', ',']).next().unwrap_or(""));
+                let form = COMMANDS.iter().find(|c| c.0.starts_with(&format!(":{verb} "))).map(|c| c.0);
+                wrong(match (form, ir::diag::nearest(verb, known)) {
+                    (Some(form), _) => format!("usage: {form}"),
+                    (None, Some(near)) => format!("no command `:{verb}`; did you mean `:{near}`?"),
+                    (None, None) => format!("no command `:{verb}`; `:help` lists them"),
+                })
+            }
+        }
+    }
+
+    fn definitions(&self) -> String {
+        let mut out = String::new();
+        for item in self.files.iter().flat_map(|f| &f.items) {
+            let doc = item.doc.first().map_or("", |d| d.trim());
+            if let Some(name) = name(item) {
+                let _ = writeln!(out, "{name:24} {doc}");
+            }
+        }
+        out
+    }
+
+    fn plan(&self, name: &str, at: &[&str], alternatives: bool) -> Result<String, Failure> {
+        let mut front = self.front();
+        let mut options = self.options.clone();
+        for text in at {
+            let pair = text.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse::<i64>().ok()?)));
+            options.at.push(pair.ok_or_else(|| Failure::data(format!("`{text}` is not DIM=N")))?);
+        }
+        let entry = entry::find(&mut front.module, Some(name))?;
+        let name = front.module.func(entry).name.clone();
+        let (_, mut report) = pipeline::plan(&front.module, &options);
+        report.functions.retain(|f| f.name == name);
+        if !alternatives {
+            for step in report.functions.iter_mut().flat_map(|f| &mut f.regimes).flat_map(|r| &mut r.steps) {
+                step.alternatives.clear();
+            }
+        }
+        Ok(rewrites::render(&report))
+    }
+}
+
+/// The name a definition defines.
+fn name(item: &Item) -> Option<Sym> {
+    use ir::ast::ItemKind;
+    match &item.kind {
+        ItemKind::Fn(d) => Some(d.sig.name.name),
+        ItemKind::Prim(d) => Some(d.sig.name.name),
+        ItemKind::Extern(d) => Some(d.sig.name.name),
+        ItemKind::Rule(d) => Some(d.sig.name.name),
+        ItemKind::Const(n, ..) => Some(n.name),
+        ItemKind::Record(d) => Some(d.name.name),
+        ItemKind::Encoding(d) => Some(d.name.name),
+        ItemKind::Use(_) | ItemKind::Schedule(_) | ItemKind::Config(_) | ItemKind::Test(_) => None,
+    }
+}
+
+fn names_of(p: &Pattern, out: &mut Vec<Sym>) {
+    match p {
+        Pattern::Name(n) => out.push(n.name),
+        Pattern::Tuple(parts, _) => parts.iter().for_each(|p| names_of(p, out)),
+    }
+}

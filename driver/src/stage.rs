@@ -1,0 +1,145 @@
+//! What stands between the stages of the compiler, as text.
+
+use std::collections::BTreeSet;
+
+use codegen::Compiler;
+use ir::ast::ItemKind;
+use ir::graph::Op;
+use ir::{FuncId, Module, PrimId};
+
+use crate::Failure;
+use crate::pipeline::{self, Front, Options};
+
+/// A point of the pipeline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// After parse: the text as the formatter prints it.
+    Ast,
+    /// After check: every name resolved, every type written.
+    Ir,
+    /// After rewrite: fused primitives, library calls, a choice for each regime.
+    Plan,
+    /// The primitives that become kernels, and what their schedules decide.
+    Loops,
+    /// Each kernel as LLVM sees it, optimised.
+    Llvm,
+    /// Each kernel as machine code.
+    Asm,
+    /// The program that the machine runs.
+    Bytecode,
+}
+
+/// The text of a stage, for the functions that `entry` needs.
+pub fn show(
+    front: &mut Front,
+    stage: Stage,
+    entry: Option<&str>,
+    options: &Options,
+) -> Result<String, Failure> {
+    if stage == Stage::Ast {
+        return Ok(front.files.iter().map(parser::print).collect());
+    }
+    let entries = entries(front, entry)?;
+    if stage == Stage::Ir {
+        return Ok(module_text(&front.module, &entries));
+    }
+    if stage == Stage::Bytecode {
+        let compilation = pipeline::compile(front, &entries, options)?;
+        return Ok(vm::asm::listing(&compilation.program));
+    }
+    let (plan, _) = pipeline::plan(&front.module, options);
+    if stage == Stage::Plan {
+        return Ok(module_text(&plan, &entries));
+    }
+    let compiler = Compiler::new(options.target.clone());
+    let mut out = String::new();
+    for id in reachable(&plan, &entries).prims {
+        let prim = plan.prim(id);
+        let text = match stage {
+            Stage::Loops => {
+                let text = parser::print_item(&ir::raise::prim(prim));
+                compiler.schedule_text(prim).map(|s| format!("{}\n{}", text.trim_end(), comment(&s)))
+            }
+            Stage::Llvm => compiler.llvm_text(prim),
+            _ => compiler.asm_text(prim),
+        };
+        out.push_str(&text.map_err(|e| Failure::data(e.to_string()))?);
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+fn comment(text: &str) -> String {
+    text.lines().map(|l| format!("// {l}\n")).collect()
+}
+
+/// The functions asked for: one by name, or all that the program defines.
+pub fn entries(front: &mut Front, name: Option<&str>) -> Result<Vec<FuncId>, Failure> {
+    if let Some(name) = name {
+        return Ok(vec![pipeline::entry(front, Some(name))?]);
+    }
+    let tests: Vec<FuncId> = front.module.tests.iter().map(|t| t.func).collect();
+    let all: Vec<FuncId> =
+        (0..front.module.funcs.len() as u32).map(FuncId).filter(|id| !tests.contains(id)).collect();
+    if all.is_empty() { Ok(vec![pipeline::entry(front, None)?]) } else { Ok(all) }
+}
+
+/// What some functions use, themselves included.
+#[derive(Default)]
+pub(crate) struct Reach {
+    pub(crate) funcs: BTreeSet<FuncId>,
+    pub(crate) prims: BTreeSet<PrimId>,
+}
+
+pub(crate) fn reachable(module: &Module, entries: &[FuncId]) -> Reach {
+    let mut reach = Reach::default();
+    let mut work = entries.to_vec();
+    while let Some(id) = work.pop() {
+        if !reach.funcs.insert(id) {
+            continue;
+        }
+        module.func(id).body.walk(&mut |node| match &node.op {
+            Op::Prim(p, _) => {
+                reach.prims.insert(*p);
+            }
+            Op::Call(f, _) => work.push(*f),
+            _ => {}
+        });
+    }
+    reach
+}
+
+/// A plan as a program that can be edited and compiled to the same result: its functions are marked, so
+/// that rewriting leaves them as they are.
+pub fn plan_text(plan: &Module) -> String {
+    let mut plan = plan.clone();
+    plan.funcs.iter_mut().for_each(|f| f.plan = true);
+    let mut used = reachable(&plan, &(0..plan.funcs.len() as u32).map(FuncId).collect::<Vec<_>>());
+    plan.rules.iter().flat_map(|r| [&r.lhs, &r.rhs]).for_each(|f| used.prims.extend(prims_of(f)));
+    let names: BTreeSet<&str> = used.prims.iter().map(|id| plan.prim(*id).name.as_str()).collect();
+    let mut file = ir::raise::module(&plan);
+    file.items.retain(|i| match &i.kind {
+        ItemKind::Prim(d) => names.contains(d.sig.name.name.name()),
+        _ => true,
+    });
+    parser::print(&file)
+}
+
+fn prims_of(func: &ir::graph::Func) -> Vec<PrimId> {
+    let mut prims = Vec::new();
+    func.body.walk(&mut |node| {
+        if let Op::Prim(p, _) = &node.op {
+            prims.push(*p);
+        }
+    });
+    prims
+}
+
+/// The functions and what they use, as a program: primitives first.
+fn module_text(module: &Module, entries: &[FuncId]) -> String {
+    let reach = reachable(module, entries);
+    let prims = reach.prims.iter().map(|id| ir::raise::prim(module.prim(*id)));
+    let funcs = reach.funcs.iter().map(|id| ir::raise::func(module, module.func(*id)));
+    let items = prims.chain(funcs).map(|item| parser::print_item(&item));
+    items.map(|i| i.trim_end().to_owned() + "\n").collect::<Vec<_>>().join("\n")
+}

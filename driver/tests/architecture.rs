@@ -1,0 +1,85 @@
+//! ARCHITECTURE.md is held against the truth: its crate map against `cargo metadata`, its paths
+//! against the files, its pipeline against the stages.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn document() -> String {
+    std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there")
+}
+
+/// The rows of the crate map: each crate with those it may depend on, "all of the above" spelled out.
+fn crate_map() -> Vec<(String, BTreeSet<String>)> {
+    let text = document();
+    let section = text.split("## Crate map").nth(1).expect("there is a crate map");
+    let mut map: Vec<(String, BTreeSet<String>)> = Vec::new();
+    for line in section.lines().filter(|l| l.starts_with("| `")).take_while(|l| l.starts_with('|')) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let allowed = match cells[2] {
+            "all of the above" => map.iter().map(|row| row.0.clone()).collect(),
+            list => list.split(',').map(|s| s.trim().to_owned()).filter(|s| !s.is_empty()).collect(),
+        };
+        map.push((cells[1].trim_matches('`').to_owned(), allowed));
+    }
+    map
+}
+
+#[test]
+fn the_crate_map_is_what_cargo_sees() {
+    let metadata =
+        MetadataCommand::new().current_dir(root()).no_deps().other_options(["--offline".to_owned()]).exec();
+    let metadata = metadata.expect("cargo metadata answers");
+    let members: BTreeSet<String> = metadata.packages.iter().map(|p| p.name.to_string()).collect();
+    let map: BTreeMap<String, BTreeSet<String>> = crate_map().into_iter().collect();
+    let named: BTreeSet<String> = map.keys().cloned().collect();
+    assert_eq!(named, members, "the crate map names the members of the workspace");
+    for p in &metadata.packages {
+        // What only tests use may cross the order.
+        let normal = p.dependencies.iter().filter(|d| d.kind == DependencyKind::Normal);
+        let used: BTreeSet<String> = normal.map(|d| d.name.clone()).filter(|n| members.contains(n)).collect();
+        let allowed = &map[p.name.as_str()];
+        let extra: Vec<&String> = used.difference(allowed).collect();
+        assert!(extra.is_empty(), "{} depends on {extra:?}, which its row does not name", p.name);
+    }
+}
+
+#[test]
+fn the_order_has_no_cycle() {
+    let map = crate_map();
+    for (i, (name, allowed)) in map.iter().enumerate() {
+        for dep in allowed {
+            let before = map[..i].iter().any(|row| row.0 == *dep);
+            assert!(before, "{name} may depend on {dep}, which does not stand above it");
+        }
+    }
+}
+
+#[test]
+fn every_path_in_the_document_exists() {
+    let text = document();
+    let quoted = text.split('`').skip(1).step_by(2);
+    let mut checked = 0;
+    for path in quoted.filter(|q| q.contains('/') && !q.contains([' ', '*', '<', '(', '{'])) {
+        assert!(root().join(path).exists(), "`{path}` is named in ARCHITECTURE.md and does not exist");
+        checked += 1;
+    }
+    assert!(checked >= 10, "the document names places in the code");
+}
+
+#[test]
+fn only_codegen_names_llvm_and_vm_knows_no_compiler() {
+    let metadata =
+        MetadataCommand::new().current_dir(root()).no_deps().other_options(["--offline".to_owned()]).exec();
+    for p in metadata.expect("cargo metadata answers").packages {
+        for d in &p.dependencies {
+            let llvm = matches!(d.name.as_str(), "inkwell" | "llvm-sys");
+            assert!(!llvm || p.name.as_str() == "codegen", "{} names {}", p.name, d.name);
+        }
+    }
+}

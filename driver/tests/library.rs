@@ -1,0 +1,63 @@
+//! The operator library by itself: it parses, every definition checks, and each one says what it is.
+
+use std::path::Path;
+
+use ir::ast::ItemKind;
+
+#[test]
+fn every_definition_of_std_checks_and_is_documented() {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../std"));
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).expect("std is there") {
+        let path = entry.expect("std is readable").path();
+        let front = match driver::open(&[&path]) {
+            Ok(front) => front,
+            Err((sources, failure)) => panic!("{}", failure.render(&sources, false)),
+        };
+        for item in front.files.iter().flat_map(|f| &f.items) {
+            let ItemKind::Prim(def) = &item.kind else { continue };
+            assert!(!item.doc.is_empty(), "{} has no documentation", def.sig.name.name);
+            seen += 1;
+        }
+    }
+    assert!(seen >= 30, "std holds the operators: {seen}");
+}
+
+#[test]
+fn std_is_formatted_and_the_examples_too() {
+    for folder in ["std", "examples"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
+        for entry in std::fs::read_dir(folder).expect("the folder is there") {
+            let path = entry.expect("it is readable").path();
+            let text = std::fs::read_to_string(&path).expect("it is text");
+            assert_eq!(
+                parser::format(&text).as_deref(),
+                Ok(text.as_str()),
+                "{}: run `tenon fmt`",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_new_operator_is_text_alone() {
+    let text = "/// x where it is above t, else 0.\nprim threshold<T: num, ..s>(x: T[..s], t: T) -> y: T[..s] {\n    \
+                for ..i in ..s { y[..i] = select(x[..i] > t, x[..i], 0) }\n}\n\
+                fn main<n>(x: f32[n, 2]) -> f32[n, 2] { threshold(x * 2.0, 1.0) }\n";
+    let mut sources = driver::pipeline::sources();
+    let id = sources.add("threshold.tn", text);
+    let mut front =
+        driver::pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false)).expect("it checks");
+    let entry = driver::pipeline::entry(&mut front, None).expect("there is main");
+    let x = tensor::Tensor::from_f32(&[1, 2], &[0.25, 3.0]).expect("two numbers");
+    let compilation = driver::pipeline::compile(&front, &[entry], &driver::Options::default());
+    let compilation = compilation.map_err(|f| f.render(&front.sources, false)).expect("it compiles");
+    let exe = driver::engine::load(&compilation, vm::threads::Pool::new(1))
+        .map_err(|f| f.render(&front.sources, false));
+    let exe = exe.expect("it loads");
+    let limits = vm::Limits::default();
+    let results = driver::engine::execute(&exe, "main", &[x], &limits, &front.sources);
+    let results = results.map_err(|f| f.render(&front.sources, false)).expect("it runs");
+    assert_eq!(results[0].1.as_f32(), Some(&[0.0, 6.0][..]));
+}

@@ -1,0 +1,132 @@
+//! Filetests: a program, and below it what stages make of it.
+//!
+//! A file of `filetests/suite/` is a Tenon program that ends with directives in comments. Each is a line
+//! `// @stage arguments`, and the lines `//| ..` right after it are what is expected. `BLESS=1` writes
+//! what was found in their place; then read the difference.
+//!
+//! | directive | what it shows |
+//! |---|---|
+//! | `@parse` | faults of the text, or the text as the formatter prints it |
+//! | `@check` | the diagnostics, or what will be checked when running |
+//! | `@ir`, `@plan`, `@loops`, `@bytecode` `ENTRY` | a stage of the compiler |
+//! | `@llvm ENTRY text` | passes if the LLVM text holds the words after the entry |
+//! | `@opt ENTRY n=64` | the steps chosen at these dims |
+//! | `@run ENTRY x=..` | results of the interpreter, the machine, and the machine without rewrites, which must agree |
+//! | `@fails ENTRY x=..` | the failure, which every engine must report |
+//! | `@test` | the file's own tests |
+//!
+//! Data of integers (`randint`, `arange`) must agree bit for bit, random reals within a bound.
+
+mod agree;
+pub mod random;
+mod stages;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// One directive of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Directive {
+    /// The line it stands on, from 0.
+    line: usize,
+    stage: String,
+    args: Vec<String>,
+    /// The lines expected, without their marks.
+    expected: Vec<String>,
+}
+
+/// A file of the suite.
+#[derive(Debug)]
+struct Case {
+    path: PathBuf,
+    text: String,
+    directives: Vec<Directive>,
+}
+
+fn parse(path: &Path, text: String) -> Case {
+    let mut directives: Vec<Directive> = Vec::new();
+    let mut expecting = false;
+    for (line, t) in text.lines().enumerate() {
+        if let Some(d) = t.strip_prefix("// @") {
+            let mut words = d.split_whitespace().map(str::to_owned);
+            let stage = words.next().unwrap_or_default();
+            directives.push(Directive { line, stage, args: words.collect(), expected: vec![] });
+            expecting = true;
+        } else if let (true, Some(t), Some(d)) = (expecting, t.strip_prefix("//|"), directives.last_mut()) {
+            d.expected.push(t.strip_prefix(' ').unwrap_or(t).to_owned());
+        } else {
+            expecting = false;
+        }
+    }
+    Case { path: path.to_owned(), text, directives }
+}
+
+/// Runs every file of a folder of the suite, and gives what is wrong.
+pub fn run_folder(folder: &Path) -> Result<usize, String> {
+    let mut paths = Vec::new();
+    collect(folder, &mut paths).map_err(|e| format!("{}: {e}", folder.display()))?;
+    paths.sort();
+    let bless = std::env::var_os("BLESS").is_some();
+    let mut wrong = String::new();
+    for path in &paths {
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let case = parse(path, text);
+        if case.directives.is_empty() {
+            let _ = writeln!(wrong, "{}: no directive; the file tests nothing", path.display());
+        }
+        if let Err(text) = run(&case, bless) {
+            wrong.push_str(&text);
+        }
+    }
+    if wrong.is_empty() { Ok(paths.len()) } else { Err(wrong) }
+}
+
+fn collect(folder: &Path, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, out)?;
+        } else if path.extension().is_some_and(|e| e == "tn") {
+            out.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn run(case: &Case, bless: bool) -> Result<(), String> {
+    let mut wrong = String::new();
+    let mut lines: Vec<String> = case.text.lines().map(str::to_owned).collect();
+    // From the last to the first, so that the lines before stay where they are.
+    for d in case.directives.iter().rev() {
+        let at = format!("{}:{}: @{} {}", case.path.display(), d.line + 1, d.stage, d.args.join(" "));
+        let found = match stages::run(case, d) {
+            Ok(found) => found,
+            Err(text) => {
+                let _ = writeln!(wrong, "{at}\n{text}");
+                continue;
+            }
+        };
+        let found: Vec<String> = found.lines().map(|l| l.trim_end().to_owned()).collect();
+        if found == d.expected {
+            continue;
+        }
+        if bless {
+            let marked =
+                found.iter().map(|l| if l.is_empty() { "//|".to_owned() } else { format!("//| {l}") });
+            let from = d.line + 1;
+            lines.splice(from..from + d.expected.len(), marked);
+        } else {
+            let _ = writeln!(wrong, "{at}");
+            let (old, new) = (d.expected.join("\n") + "\n", found.join("\n") + "\n");
+            let diff = similar::TextDiff::from_lines(&old, &new);
+            let _ = writeln!(wrong, "{}", diff.unified_diff().context_radius(2).header("expected", "found"));
+        }
+    }
+    if bless {
+        let text = lines.join("\n") + "\n";
+        if text != case.text {
+            std::fs::write(&case.path, text).map_err(|e| format!("{}: {e}", case.path.display()))?;
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}

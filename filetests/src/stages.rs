@@ -1,0 +1,203 @@
+//! What each directive runs.
+
+use driver::engine::{self, Named};
+use driver::stage::Stage;
+use driver::{Failure, Front, Options, data, pipeline, stage};
+use ir::source::SourceMap;
+use vm::Limits;
+use vm::threads::Pool;
+
+use crate::agree::differ;
+use crate::{Case, Directive};
+
+/// The name a program has in messages, whatever folder it is in.
+const NAME: &str = "test.tn";
+
+fn front(case: &Case) -> Result<Front, (SourceMap, Failure)> {
+    let mut sources = pipeline::sources();
+    // Directives are left out: what they expect must not move what they show.
+    let program: Vec<&str> = case.text.lines().take_while(|l| !l.starts_with("// @")).collect();
+    let id = sources.add(NAME, program.join("\n") + "\n");
+    pipeline::front(sources, &[id])
+}
+
+pub(crate) fn run(case: &Case, d: &Directive) -> Result<String, String> {
+    let stage = match d.stage.as_str() {
+        "parse" => return Ok(parse(case)),
+        "check" => return Ok(check(case)),
+        "ir" => Stage::Ir,
+        "plan" => Stage::Plan,
+        "loops" => Stage::Loops,
+        "bytecode" => Stage::Bytecode,
+        "llvm" => Stage::Llvm,
+        "opt" | "run" | "fails" | "test" => {
+            let front = front(case).map_err(|(s, f)| f.render(&s, false))?;
+            return match d.stage.as_str() {
+                "opt" => opt(front, d),
+                "test" => tests(&front),
+                "run" => results(front, d),
+                _ => failures(front, d),
+            };
+        }
+        other => return Err(format!("no stage `{other}`")),
+    };
+    let mut front = front(case).map_err(|(s, f)| f.render(&s, false))?;
+    let shown = stage::show(&mut front, stage, d.args.first().map(String::as_str), &Options::default());
+    let text = shown.map_err(|f| f.render(&front.sources, false))?;
+    if stage == Stage::Llvm {
+        let wanted = d.args.get(1..).unwrap_or(&[]).join(" ");
+        return if text.contains(&wanted) {
+            Ok(String::new())
+        } else {
+            Err(format!("`{wanted}` is not in\n{text}"))
+        };
+    }
+    Ok(text)
+}
+
+fn parse(case: &Case) -> String {
+    let mut sources = SourceMap::default();
+    let program: Vec<&str> = case.text.lines().take_while(|l| !l.starts_with("// @")).collect();
+    let text = program.join("\n") + "\n";
+    let id = sources.add(NAME, text.clone());
+    let (file, faults) = parser::parse(id, &text);
+    if faults.is_empty() { parser::print(&file) } else { ir::diag::render(&faults, &sources, false) }
+}
+
+fn check(case: &Case) -> String {
+    match front(case) {
+        Ok(front) => {
+            let mut out = ir::diag::render(&front.warnings, &front.sources, false);
+            for func in &front.module.funcs {
+                func.body.walk(&mut |node| {
+                    if let ir::graph::Op::Check(pred, why) = &node.op {
+                        let (line, col) = front.sources.line_col(node.span);
+                        out.push_str(&format!("{line}:{col}: checked when running: {pred} ({why})\n"));
+                    }
+                });
+            }
+            if out.is_empty() { "ok\n".to_owned() } else { out }
+        }
+        Err((sources, failure)) => failure.render(&sources, false),
+    }
+}
+
+fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
+    let (name, at) = d.args.split_first().ok_or("@opt ENTRY n=64")?;
+    let entry = pipeline::entry(&mut front, Some(name)).map_err(|f| f.render(&front.sources, false))?;
+    let pair = |t: &String| t.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse().ok()?)));
+    let at = at.iter().map(pair).collect::<Option<Vec<_>>>().ok_or("@opt ENTRY n=64")?;
+    let (_, report) = pipeline::plan(&front.module, &Options { at, ..Options::default() });
+    let name = &front.module.func(entry).name;
+    let steps = report.functions.iter().filter(|f| f.name == *name).flat_map(|f| &f.regimes);
+    let line = |s: &rewrites::Step| format!("  {} {} covers {}\n", s.kind, s.name, s.covers.join(", "));
+    Ok(steps.map(|r| format!("{}\n{}", r.guard, r.steps.iter().map(line).collect::<String>())).collect())
+}
+
+fn tests(front: &Front) -> Result<String, String> {
+    let line = |t: engine::Tested| match t.failure {
+        None => format!("ok {}\n", t.name),
+        Some(f) => format!("FAILED {}\n{}", t.name, f.render(&front.sources, false)),
+    };
+    Ok(engine::test(front).into_iter().map(line).collect())
+}
+
+/// An entry's results, or its failure, in one engine.
+type Outcome = (&'static str, Result<Named, Failure>);
+
+/// An entry compiled once for each way of compiling, to be run on any data.
+struct Engines<'f> {
+    front: &'f Front,
+    entry: ir::FuncId,
+    plan: ir::Module,
+    machines: Vec<(&'static str, std::sync::Arc<vm::Executable>)>,
+}
+
+impl<'f> Engines<'f> {
+    fn new(front: &'f mut Front, name: &str) -> Result<Engines<'f>, String> {
+        let shown = |f: Failure, front: &Front| f.render(&front.sources, false);
+        let entry = pipeline::entry(front, Some(name)).map_err(|f| shown(f, front))?;
+        let mut machines = Vec::new();
+        let mut plan = None;
+        for (label, rewrites) in [("vm", true), ("vm --no-rewrites", false)] {
+            let options = Options { rewrites, ..Options::default() };
+            let compilation = pipeline::compile(front, &[entry], &options).map_err(|f| shown(f, front))?;
+            machines
+                .push((label, engine::load(&compilation, Pool::from_env()).map_err(|f| shown(f, front))?));
+            plan.get_or_insert(compilation.plan);
+        }
+        Ok(Engines { front, entry, plan: plan.unwrap_or_default(), machines })
+    }
+
+    /// Runs on some data everywhere; the oracle first. The plan is a program of its own, which the oracle can run too.
+    fn run(&self, given: &[String]) -> Result<Vec<Outcome>, String> {
+        let func = self.front.module.func(self.entry);
+        let args = data::arguments(&func.name, &data::wanted(func), given);
+        let args = args.map_err(|f| f.render(&self.front.sources, false))?;
+        let mut out = vec![
+            ("interp", engine::interpret(self.front, &self.front.module, self.entry, args.clone())),
+            ("interp on the plan", engine::interpret(self.front, &self.plan, self.entry, args.clone())),
+        ];
+        for (label, exe) in &self.machines {
+            out.push((
+                label,
+                engine::execute(exe, &func.name, &args, &Limits::default(), &self.front.sources),
+            ));
+        }
+        Ok(out)
+    }
+
+    /// Results that every engine agrees on.
+    fn results(&self, given: &[String]) -> Result<Named, String> {
+        let exact =
+            !given.iter().any(|a| a.contains("randn") || a.contains("=rand[") || a.contains("random"));
+        let mut first: Option<Named> = None;
+        for (engine, result) in self.run(given)? {
+            let results =
+                result.map_err(|f| format!("{engine}: {}", f.render(&self.front.sources, false)))?;
+            let Some(want) = &first else {
+                first = Some(results);
+                continue;
+            };
+            for ((name, a), (_, b)) in want.iter().zip(&results) {
+                if let Some(text) = differ(a, b, exact) {
+                    return Err(format!("{engine} differs from the interpreter in {name}: {text}\n{a}\n{b}"));
+                }
+            }
+        }
+        Ok(first.unwrap_or_default())
+    }
+}
+
+fn results(mut front: Front, d: &Directive) -> Result<String, String> {
+    let (name, given) = d.args.split_first().ok_or("@run ENTRY x=..")?;
+    let results = Engines::new(&mut front, name)?.results(given)?;
+    Ok(results.iter().map(|(n, t)| format!("{n}: {t}\n")).collect())
+}
+
+fn failures(mut front: Front, d: &Directive) -> Result<String, String> {
+    let (name, given) = d.args.split_first().ok_or("@fails ENTRY x=..")?;
+    let sources = front.sources.clone();
+    let mut shown: Option<String> = None;
+    for (engine, result) in Engines::new(&mut front, name)?.run(given)? {
+        match (result, &shown) {
+            (Ok(_), _) => return Err(format!("{engine} gives a result")),
+            // The engines say it in words of their own; the oracle's are kept.
+            (Err(f), None) => shown = Some(f.render(&sources, false)),
+            (Err(_), Some(_)) => {}
+        }
+    }
+    Ok(shown.unwrap_or_default())
+}
+
+/// Runs a program's entry on several data, everywhere.
+pub(crate) fn agree(name: &str, text: &str, runs: &[Vec<String>]) -> Result<(), String> {
+    let mut sources = pipeline::sources();
+    let id = sources.add(NAME, text);
+    let mut front = pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false))?;
+    let engines = Engines::new(&mut front, name)?;
+    for given in runs {
+        engines.results(given).map_err(|e| format!("{}: {e}", given.join(" ")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! The interpreter: what a Tenon program means, as the slow and obvious thing to do.
+//!
+//! In: a checked [`ir::Module`] and tensors. Out: tensors, or an [`Error`]. Every other engine is tested
+//! against it, so it follows `ir/src/loops.rs` and `ir/src/intrinsic.rs` to the letter and takes nothing
+//! on trust: each access is compared with its bounds, each value with its type. It knows no rewrites, no
+//! schedules and no memory planning; library functions run through the rule that says their meaning.
+//!
+//! What those headers leave open, and this crate decides:
+//! - `and`, `or` and `select` evaluate all their arguments; an access inside that fails, fails;
+//! - an output all of whose writes accumulate with one combiner begins as that combiner's identity, any
+//!   other as zeros;
+//! - a constant keeps its double value until it is stored; a float cast to `bool` is whether it is not 0;
+//! - the bounds of a loop or reduction are evaluated once, before it;
+//! - at graph level each scalar operation gives a value, so it rounds to its type.
+//!
+//! Entry points: [`Interp::run`] for a function, [`run_prim`] for a primitive by itself. `graph` runs
+//! functions; `compile` turns a primitive into a tree of slots, once, and `machine` runs that tree;
+//! `scalar` is one arm an intrinsic.
+//!
+//! Invariants: no operating system, no clock, no unsafe code; the same input gives the same bits; with a
+//! limit on steps every run ends.
+
+#![forbid(unsafe_code)]
+
+mod compile;
+mod dims;
+mod erf;
+mod error;
+mod graph;
+mod machine;
+mod memory;
+mod scalar;
+
+use std::sync::OnceLock;
+
+use ir::loops::Prim;
+use ir::{FuncId, Module, PrimId};
+use tensor::{DType, Tensor};
+
+pub use error::Error;
+
+/// How far a run may go.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Loop rounds and graph operations together; none: no limit.
+    pub steps: Option<u64>,
+    /// Bytes of any one tensor or local buffer.
+    pub tensor_bytes: usize,
+    /// Calls, blocks and loops around each other, in graph functions.
+    pub depth: u32,
+}
+
+impl Default for Limits {
+    /// No limit on steps; 4 GiB a tensor; a depth that fits the stack of a test thread.
+    fn default() -> Limits {
+        Limits { steps: None, tensor_bytes: 1 << 32, depth: 300 }
+    }
+}
+
+impl Limits {
+    /// Refuses a shape that has too many bytes.
+    fn tensor(&self, dtype: DType, shape: &[i64]) -> Result<(), Error> {
+        if let Some(&d) = shape.iter().find(|d| **d < 0) {
+            return Err(tensor::Error::NegativeExtent(d).into());
+        }
+        if shape.contains(&0) {
+            return Ok(());
+        }
+        let bytes = shape.iter().try_fold(dtype.size() as i64, |n, d| n.checked_mul(*d));
+        match bytes {
+            Some(b) if b as u64 <= self.tensor_bytes as u64 => Ok(()),
+            _ => Err(tensor::Error::TooLarge(shape.to_vec()).into()),
+        }
+    }
+}
+
+/// Steps left.
+struct Budget {
+    left: u64,
+    limit: u64,
+}
+
+impl Budget {
+    fn new(limits: &Limits) -> Budget {
+        let limit = limits.steps.unwrap_or(u64::MAX);
+        Budget { left: limit, limit }
+    }
+
+    /// Takes a step; false if there is none left.
+    #[inline]
+    fn tick(&mut self) -> bool {
+        let some = self.left > 0;
+        self.left -= u64::from(some);
+        some
+    }
+}
+
+/// A module, ready to be run; primitives are prepared at their first call.
+pub struct Interp<'m> {
+    module: &'m Module,
+    limits: Limits,
+    prims: Vec<OnceLock<Result<compile::Code, Error>>>,
+}
+
+impl<'m> Interp<'m> {
+    /// An interpreter of a checked module.
+    pub fn new(module: &'m Module) -> Interp<'m> {
+        Interp::with_limits(module, Limits::default())
+    }
+
+    /// An interpreter that goes no further than the limits.
+    pub fn with_limits(module: &'m Module, limits: Limits) -> Interp<'m> {
+        let prims = module.prims.iter().map(|_| OnceLock::new()).collect();
+        Interp { module, limits, prims }
+    }
+
+    /// Calls a function from outside: the arguments are checked, and determine its dims.
+    pub fn run(&self, func: FuncId, args: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
+        graph::enter(self, self.module.func(func), args)
+    }
+
+    /// Calls a function that is not in the module itself: a side of one of its rules.
+    pub fn run_func(&self, func: &ir::graph::Func, args: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
+        graph::enter(self, func, args)
+    }
+
+    fn code(&self, id: PrimId) -> Result<&compile::Code, Error> {
+        let code = self.prims[id.0 as usize].get_or_init(|| compile::compile(self.module.prim(id)));
+        code.as_ref().map_err(Error::clone)
+    }
+}
+
+/// Runs a primitive by itself, with a value for each of its dims and a tensor for each parameter.
+pub fn run_prim(prim: &Prim, dims: &[i64], args: &[Tensor], limits: &Limits) -> Result<Vec<Tensor>, Error> {
+    let code = compile::compile(prim)?;
+    let args: Vec<&Tensor> = args.iter().collect();
+    machine::run(&code, dims, &args, &mut Budget::new(limits), limits)
+}

@@ -1,0 +1,409 @@
+//! Running the tree of a primitive.
+//!
+//! In: [`Code`], the values of the dims, the inputs. Out: the outputs. Every access is compared with the
+//! extents, also those the compiler proved: one of those failing is an [`Error::Internal`], since the
+//! proof was wrong. The inner loops carry no messages: an evaluation that fails leaves the error in the
+//! frame and returns [`Stop`].
+
+use ir::Intrinsic;
+use ir::loops::BufId;
+use shape::EvalError;
+use tensor::Tensor;
+
+use crate::compile::{Access, Code, F, I, Reduce, S};
+use crate::dims::Dims;
+use crate::error::Error;
+use crate::memory::Memory;
+use crate::scalar;
+use crate::{Budget, Limits};
+
+/// The run ends; why is in [`Frame::error`].
+struct Stop;
+
+type Eval<T> = Result<T, Stop>;
+
+struct Frame<'a> {
+    code: &'a Code,
+    ints: Vec<i64>,
+    floats: Vec<f64>,
+    /// The values of [`Code::dims`]; one that has none fails where it is needed.
+    dims: Vec<Result<i64, EvalError>>,
+    /// Extent and stride of [`Code::axes`].
+    axes: Vec<(i64, i64)>,
+    memory: Vec<Memory<'a>>,
+    budget: &'a mut Budget,
+    limits: &'a Limits,
+    error: Option<Error>,
+}
+
+/// Runs a primitive.
+pub(crate) fn run(
+    code: &Code,
+    dims: &[i64],
+    args: &[&Tensor],
+    budget: &mut Budget,
+    limits: &Limits,
+) -> Result<Vec<Tensor>, Error> {
+    if args.len() != code.params.len() {
+        return Err(Error::ArgumentCount {
+            callee: code.name.clone(),
+            want: code.params.len(),
+            got: args.len(),
+        });
+    }
+    if dims.len() != code.generics.len() {
+        let message = format!("has {} dims, got {}", code.generics.len(), dims.len());
+        return Err(Error::Internal { place: format!("prim {}", code.name), message, span: code.span });
+    }
+    let mut env = Dims::default();
+    code.generics.iter().zip(dims).for_each(|(s, v)| env.bind(*s, *v));
+    let dims: Vec<_> = code.dims.iter().map(|d| env.eval(d)).collect();
+    for (id, t) in code.params.iter().zip(args) {
+        fits(code, *id, t, &dims, &env)?;
+    }
+    let mut outs = Vec::new();
+    for out in &code.outs {
+        outs.push(match out.in_place {
+            Some(i) => args[i].clone(),
+            None => fresh(code, out.buf, out.start, &dims, limits)?,
+        });
+    }
+    let mut memory: Vec<Memory<'_>> = code.bufs.iter().map(|b| Memory::local(&b.buf)).collect();
+    for (id, t) in code.params.iter().zip(args) {
+        memory[id.0 as usize] = Memory::input(t);
+    }
+    for (out, t) in code.outs.iter().zip(&mut outs) {
+        memory[out.buf.0 as usize] = Memory::output(t);
+    }
+    let mut frame = Frame {
+        code,
+        ints: vec![0; code.vars],
+        floats: vec![0.0; code.vars],
+        axes: axes(code, &dims),
+        dims,
+        memory,
+        budget,
+        limits,
+        error: None,
+    };
+    if frame.block(&code.body).is_err() {
+        let lost = || frame.fault("stopped without a reason".into(), code.span);
+        return Err(frame.error.clone().unwrap_or_else(lost));
+    }
+    drop(frame);
+    Ok(outs)
+}
+
+/// Compares an argument with its buffer.
+fn fits(
+    code: &Code,
+    id: BufId,
+    t: &Tensor,
+    dims: &[Result<i64, EvalError>],
+    env: &Dims,
+) -> Result<(), Error> {
+    let b = &code.bufs[id.0 as usize];
+    let wrong = |why: String| Err(Error::Argument { name: b.buf.name, why });
+    if t.dtype() != b.buf.dtype {
+        return wrong(format!("element type is {}, expected {}", t.dtype(), b.buf.dtype));
+    }
+    if t.rank() != b.buf.shape.len() {
+        return wrong(format!("rank is {}, expected {}", t.rank(), b.buf.shape.len()));
+    }
+    for (axis, (got, e)) in t.shape().iter().zip(&b.buf.shape).enumerate() {
+        match &dims[code.axes[b.first + axis] as usize] {
+            Ok(want) if want == got => {}
+            Ok(want) if e.as_int().is_some() => {
+                return wrong(format!("axis {axis} is {got}, expected {want}"));
+            }
+            Ok(want) => return wrong(format!("axis {axis} is {got}, expected {e} = {want}")),
+            Err(why) => return wrong(format!("axis {axis} is {e}: {why} ({})", env.describe(e.syms()))),
+        }
+    }
+    Ok(())
+}
+
+fn fresh(
+    code: &Code,
+    id: BufId,
+    start: ir::Literal,
+    dims: &[Result<i64, EvalError>],
+    limits: &Limits,
+) -> Result<Tensor, Error> {
+    let b = &code.bufs[id.0 as usize];
+    let mut extents = Vec::with_capacity(b.buf.shape.len());
+    for (axis, e) in b.buf.shape.iter().enumerate() {
+        let place = code.axes[b.first + axis] as usize;
+        extents.push(dims[place].map_err(|why| Error::Check {
+            message: format!("{}: output {}: axis {axis} is {e}: {why}", code.name, b.buf.name),
+            span: code.span,
+        })?);
+    }
+    limits.tensor(b.buf.dtype, &extents)?;
+    let mut t = Tensor::zeros(b.buf.dtype, &extents)?;
+    if start != ir::Literal::Int(0) && start != ir::Literal::Float(0.0) {
+        for i in 0..t.len() {
+            match start {
+                ir::Literal::Int(x) => t.set_i64(i, x),
+                ir::Literal::Float(x) => t.set_f64(i, x),
+            }
+        }
+    }
+    Ok(t)
+}
+
+/// Extents and strides. A dim without a value counts as 0 here, so that no index is inside; reading it
+/// as a value fails in its own right.
+fn axes(code: &Code, dims: &[Result<i64, EvalError>]) -> Vec<(i64, i64)> {
+    let mut axes: Vec<(i64, i64)> = code.axes.iter().map(|&d| (dims[d as usize].unwrap_or(0), 1)).collect();
+    for b in &code.bufs {
+        let mut stride = 1i64;
+        for axis in axes[b.first..b.first + b.buf.shape.len()].iter_mut().rev() {
+            axis.1 = stride;
+            // It wraps only if another extent is 0, and then no index is inside.
+            stride = stride.wrapping_mul(axis.0);
+        }
+    }
+    axes
+}
+
+impl Frame<'_> {
+    #[cold]
+    fn stop<T>(&mut self, error: Error) -> Eval<T> {
+        self.error = Some(error);
+        Err(Stop)
+    }
+
+    fn fault(&self, message: String, span: ir::source::Span) -> Error {
+        Error::Internal { place: format!("prim {}", self.code.name), message, span }
+    }
+
+    #[inline]
+    fn tick(&mut self) -> Eval<()> {
+        match self.budget.tick() {
+            true => Ok(()),
+            false => self.stop(Error::Steps(self.budget.limit)),
+        }
+    }
+
+    fn block(&mut self, stmts: &[S]) -> Eval<()> {
+        stmts.iter().try_for_each(|s| self.stmt(s))
+    }
+
+    fn stmt(&mut self, stmt: &S) -> Eval<()> {
+        match stmt {
+            S::For { var, lo, hi, body } => {
+                let (lo, hi) = (self.int(lo)?, self.int(hi)?);
+                for i in lo..hi {
+                    self.tick()?;
+                    self.ints[*var] = i;
+                    self.block(body)?;
+                }
+            }
+            S::While(c, body) => {
+                while self.int(c)? != 0 {
+                    self.tick()?;
+                    self.block(body)?;
+                }
+            }
+            S::If(c, a, b) => {
+                let taken = if self.int(c)? != 0 { a } else { b };
+                self.block(taken)?;
+            }
+            S::SetF(var, dtype, value) => self.floats[*var] = dtype.round(self.float(value)?),
+            S::SetI(var, value) => self.ints[*var] = self.int(value)?,
+            S::Alloc(buf) => self.alloc(*buf)?,
+            S::StoreF(to, combine, value) => {
+                let at = self.place(to)?;
+                let mut x = self.float(value)?;
+                if let Some(c) = combine {
+                    let Some(old) = self.memory[to.buf].float(at) else { return self.absent(to) };
+                    x = scalar::fold_float(*c, old, x);
+                }
+                if self.memory[to.buf].set_float(at, x).is_none() {
+                    return self.absent(to);
+                }
+            }
+            S::StoreI(to, combine, dtype, value) => {
+                let at = self.place(to)?;
+                let mut x = self.int(value)?;
+                if let Some(c) = combine {
+                    let Some(old) = self.memory[to.buf].integer(at) else { return self.absent(to) };
+                    x = scalar::fold_integer(*c, *dtype, old, x);
+                }
+                if self.memory[to.buf].set_integer(at, x).is_none() {
+                    return self.absent(to);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn alloc(&mut self, buf: usize) -> Eval<()> {
+        let b = &self.code.bufs[buf];
+        let mut extents = Vec::with_capacity(b.buf.shape.len());
+        for axis in 0..b.buf.shape.len() {
+            extents.push(self.dim(self.code.axes[b.first + axis] as usize)?);
+        }
+        if let Err(e) = self.limits.tensor(b.buf.dtype, &extents) {
+            return self.stop(e);
+        }
+        // Extents beside a 0 may be too large to multiply.
+        let len: i64 = if extents.contains(&0) { 0 } else { extents.iter().product() };
+        if self.memory[buf].clear(len as usize).is_none() {
+            let message = format!("{} cannot be made anew: not a local buffer, or too large", b.buf.name);
+            let error = self.fault(message, self.code.span);
+            return self.stop(error);
+        }
+        Ok(())
+    }
+
+    /// The offset of an element, each index compared with its extent.
+    #[inline]
+    fn place(&mut self, a: &Access) -> Eval<usize> {
+        let mut offset = 0i64;
+        for (axis, index) in a.index.iter().enumerate() {
+            let i = self.int(index)?;
+            let (extent, stride) = self.axes[a.first + axis];
+            if i as u64 >= extent as u64 || extent < 0 {
+                return self.outside(a, axis, i);
+            }
+            // It wraps only in a local buffer that was never made: nothing is there to be read.
+            offset = offset.wrapping_add(i.wrapping_mul(stride));
+        }
+        Ok(offset as usize)
+    }
+
+    #[cold]
+    fn outside(&mut self, a: &Access, axis: usize, i: i64) -> Eval<usize> {
+        let b = &self.code.bufs[a.buf].buf;
+        let extent = self.axes[a.first + axis].0;
+        let message = format!(
+            "{}: {}: index {i} of axis {axis} is out of bounds for extent {extent}",
+            self.code.name, b.name
+        );
+        let error = if a.checked {
+            Error::Check { message, span: a.span }
+        } else {
+            self.fault(format!("{message}, though it was proved to be inside"), a.span)
+        };
+        self.stop(error)
+    }
+
+    #[cold]
+    fn absent<T>(&mut self, a: &Access) -> Eval<T> {
+        let name = self.code.bufs[a.buf].buf.name;
+        let message = format!("{name} is read before it is made, or written though it is an input");
+        let error = self.fault(message, a.span);
+        self.stop(error)
+    }
+
+    #[inline]
+    fn dim(&mut self, place: usize) -> Eval<i64> {
+        match self.dims[place] {
+            Ok(v) => Ok(v),
+            Err(why) => {
+                let message = format!("{}: dim {}: {why}", self.code.name, self.code.dims[place]);
+                self.stop(Error::Check { message, span: self.code.span })
+            }
+        }
+    }
+
+    fn float(&mut self, e: &F) -> Eval<f64> {
+        Ok(match e {
+            F::Const(x) => *x,
+            F::Var(v) => self.floats[*v],
+            F::Load(a) => {
+                let at = self.place(a)?;
+                match self.memory[a.buf].float(at) {
+                    Some(x) => x,
+                    None => return self.absent(a),
+                }
+            }
+            F::Unary(op, a) => scalar::float(*op, self.float(a)?, 0.0),
+            F::Binary(op, ab) => {
+                let (a, b) = (self.float(&ab.0)?, self.float(&ab.1)?);
+                // The three of most inner loops, without a further call.
+                if *op == Intrinsic::Mul {
+                    a * b
+                } else if *op == Intrinsic::Add {
+                    a + b
+                } else if *op == Intrinsic::Sub {
+                    a - b
+                } else {
+                    scalar::float(*op, a, b)
+                }
+            }
+            F::Select(cab) => {
+                let (c, a, b) = (self.int(&cab.0)?, self.float(&cab.1)?, self.float(&cab.2)?);
+                if c != 0 { a } else { b }
+            }
+            F::OfFloat(dtype, a) => dtype.round(self.float(a)?),
+            F::OfInteger(dtype, a) => scalar::widen(self.int(a)?, *dtype),
+            F::Reduce(r) => self.reduce_float(r)?,
+        })
+    }
+
+    #[inline(never)]
+    fn reduce_float(&mut self, r: &Reduce<F>) -> Eval<f64> {
+        let (lo, hi) = (self.int(&r.lo)?, self.int(&r.hi)?);
+        let mut sum = self.float(&r.start)?;
+        for i in lo..hi {
+            self.tick()?;
+            self.ints[r.var] = i;
+            sum = scalar::fold_float(r.combine, sum, self.float(&r.body)?);
+        }
+        Ok(sum)
+    }
+
+    #[inline(always)]
+    fn int(&mut self, e: &I) -> Eval<i64> {
+        // Most indices are a variable: worth not calling a function for.
+        if let I::Var(v) = e { Ok(self.ints[*v]) } else { self.int_deep(e) }
+    }
+
+    #[inline(never)]
+    fn int_deep(&mut self, e: &I) -> Eval<i64> {
+        Ok(match e {
+            I::Const(x) => *x,
+            I::Var(v) => self.ints[*v],
+            I::Dim(d) => self.dim(*d)?,
+            I::Load(a) => {
+                let at = self.place(a)?;
+                match self.memory[a.buf].integer(at) {
+                    Some(x) => x,
+                    None => return self.absent(a),
+                }
+            }
+            I::Unary(op, dtype, a) => scalar::integer(*op, *dtype, self.int(a)?, 0),
+            I::Binary(op, dtype, ab) => {
+                let (a, b) = (self.int(&ab.0)?, self.int(&ab.1)?);
+                scalar::integer(*op, *dtype, a, b)
+            }
+            I::CompareFloats(op, ab) => {
+                i64::from(scalar::compare(*op, &self.float(&ab.0)?, &self.float(&ab.1)?))
+            }
+            I::CompareInts(op, ab) => i64::from(scalar::compare(*op, &self.int(&ab.0)?, &self.int(&ab.1)?)),
+            I::Select(cab) => {
+                let (c, a, b) = (self.int(&cab.0)?, self.int(&cab.1)?, self.int(&cab.2)?);
+                if c != 0 { a } else { b }
+            }
+            I::OfFloat(dtype, a) => scalar::truncate(self.float(a)?, *dtype),
+            I::OfInteger(dtype, a) => dtype.wrap(self.int(a)?),
+            I::Reduce(r) => self.reduce_integer(r)?,
+        })
+    }
+
+    #[inline(never)]
+    fn reduce_integer(&mut self, r: &Reduce<I>) -> Eval<i64> {
+        let (lo, hi) = (self.int(&r.lo)?, self.int(&r.hi)?);
+        let mut sum = self.int(&r.start)?;
+        for i in lo..hi {
+            self.tick()?;
+            self.ints[r.var] = i;
+            let x = self.int(&r.body)?;
+            sum = scalar::fold_integer(r.combine, r.dtype, sum, x);
+        }
+        Ok(sum)
+    }
+}

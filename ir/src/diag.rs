@@ -1,0 +1,184 @@
+//! Diagnostics: what is said about a program, as data, and the one renderer of it.
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+use crate::source::{SourceMap, Span};
+
+/// A fault or remark.
+#[derive(Clone, Debug)]
+pub struct Diagnostic {
+    /// The row of [`CODES`] it belongs to: `E0201`.
+    pub code: &'static str,
+    /// How bad.
+    pub severity: Severity,
+    /// One line, lower case, with the values: `matmul: inner dims differ: 64 vs 32`.
+    pub message: String,
+    /// Places; the first is the main one.
+    pub labels: Vec<Label>,
+    /// Facts that help to understand: the equation, what is known.
+    pub notes: Vec<String>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+/// How bad a diagnostic is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Severity {
+    /// Said, and compiled all the same.
+    Warning,
+    /// The program is refused.
+    Error,
+}
+
+/// A place with a remark.
+#[derive(Clone, Debug)]
+pub struct Label {
+    /// Where.
+    pub span: Span,
+    /// What about it; may be empty.
+    pub text: String,
+}
+
+impl Diagnostic {
+    /// An error at a place.
+    pub fn error(code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
+        debug_assert!(explain(code).is_some(), "{code} is not in the table of codes");
+        Diagnostic {
+            code,
+            severity: Severity::Error,
+            message: message.into(),
+            labels: vec![Label { span, text: String::new() }],
+            notes: Vec::new(),
+            help: None,
+        }
+    }
+
+    /// A warning at a place.
+    pub fn warning(code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, span, message) }
+    }
+
+    /// Says something at the main place.
+    #[must_use]
+    pub fn here(mut self, text: impl Into<String>) -> Diagnostic {
+        self.labels[0].text = text.into();
+        self
+    }
+
+    /// Adds a place.
+    #[must_use]
+    pub fn label(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
+        self.labels.push(Label { span, text: text.into() });
+        self
+    }
+
+    /// Adds a note.
+    #[must_use]
+    pub fn note(mut self, text: impl Into<String>) -> Diagnostic {
+        self.notes.push(text.into());
+        self
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub fn help(mut self, text: impl Into<String>) -> Diagnostic {
+        self.help = Some(text.into());
+        self
+    }
+
+    /// The main place.
+    pub fn span(&self) -> Span {
+        self.labels[0].span
+    }
+}
+
+/// A row of the table of codes: code, title, what it means with an example.
+pub type Code = (&'static str, &'static str, &'static str);
+
+/// Every code. E01: text. E02: names. E03: types and shapes. E04: primitives. E05: effects, rules,
+/// bindings. E06: data given at run time. W: warnings.
+pub const CODES: &[Code] = include!("codes.rs");
+
+/// The row of a code.
+pub fn explain(code: &str) -> Option<&'static Code> {
+    CODES.iter().find(|row| row.0 == code)
+}
+
+/// Renders diagnostics as text, in the order given, a blank line between them.
+pub fn render(diagnostics: &[Diagnostic], sources: &SourceMap, color: bool) -> String {
+    let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+    let mut out = String::new();
+    for d in diagnostics {
+        let level = match d.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let mut group = Group::with_title(level.primary_title(d.message.as_str()).id(d.code));
+        let mut files: Vec<_> = d.labels.iter().map(|l| l.span.file).collect();
+        files.dedup();
+        for file in files {
+            let source = sources.get(file);
+            let clamp = |at: u32| {
+                let mut at = (at as usize).min(source.text.len());
+                while !source.text.is_char_boundary(at) {
+                    at -= 1;
+                }
+                at
+            };
+            let mut snippet = Snippet::source(source.text.as_str()).path(source.name.as_str());
+            for (i, l) in d.labels.iter().enumerate().filter(|(_, l)| l.span.file == file) {
+                let kind = if i == 0 { AnnotationKind::Primary } else { AnnotationKind::Context };
+                let mut annotation = kind.span(clamp(l.span.lo)..clamp(l.span.hi));
+                if !l.text.is_empty() {
+                    annotation = annotation.label(l.text.as_str());
+                }
+                snippet = snippet.annotation(annotation);
+            }
+            group = group.element(snippet);
+        }
+        for note in &d.notes {
+            group = group.element(Level::NOTE.message(note.as_str()));
+        }
+        if let Some(help) = &d.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out.push_str(&renderer.render(&[group]));
+        out.push('\n');
+    }
+    out
+}
+
+/// The nearest of `candidates` to a misspelt name, if one is near enough to be worth a guess.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (name.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|c| (distance(name, c), c))
+        .filter(|&(d, c)| d <= limit && c != name)
+        .min()
+        .map(|(_, c)| c)
+}
+
+/// Optimal string alignment distance: edits and swaps of neighbours.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![vec![0usize; b.len() + 1]; a.len() + 1];
+    for (i, row) in rows.iter_mut().enumerate() {
+        row[0] = i;
+    }
+    rows[0] = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        for j in 1..=b.len() {
+            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = change.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            rows[i][j] = best;
+        }
+    }
+    rows[a.len()][b.len()]
+}

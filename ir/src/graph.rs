@@ -1,0 +1,216 @@
+//! Graph functions: blocks of operations on tensors, with structured control flow.
+//!
+//! Every value is a tensor; the ones of rank 0 are scalars. Blocks nest: an `if` or a loop owns the
+//! blocks it runs, and those see the values of the blocks around them. Names are in single assignment;
+//! what a loop changes is carried: it enters the loop's blocks as their parameters.
+//!
+//! Dims are not values. A function is generic over some; a node may *open* others: after it ran, each
+//! symbol in [`Node::opens`] is the extent of the axes of its results that name it.
+
+use shape::{Expr as Dim, Facts, Pred, Sym};
+use tensor::{DType, Tensor};
+
+use crate::intrinsic::Intrinsic;
+use crate::module::{ExternId, FuncId, PrimId};
+use crate::source::Span;
+
+/// A value of a function, by index in [`Func::vals`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ValId(pub u32);
+
+/// The type of a value.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Type {
+    /// The element type.
+    pub dtype: DType,
+    /// The extents; none: a scalar.
+    pub shape: Vec<Dim>,
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub struct Val {
+    /// The name it was given; not unique.
+    pub name: Sym,
+    /// The type.
+    pub ty: Type,
+    /// An i64 scalar known to be this expression of dims.
+    pub dim: Option<Dim>,
+}
+
+/// A function with its types fixed.
+#[derive(Clone, Debug)]
+pub struct Func {
+    /// A name unique in the module.
+    pub name: String,
+    /// The definition it is an instance of.
+    pub def: Sym,
+    /// The dims it is generic over, each determined by the parameters; a call gives one expression for each.
+    pub dims: Vec<Sym>,
+    /// What is known about the dims: extents are not negative, `where`.
+    pub facts: Facts,
+    /// What `where` asks: proved or checked at calls from other functions, checked on entry from outside.
+    pub requires: Vec<Pred>,
+    /// The parameters: those of `body`, with what concerns only callers.
+    pub params: Vec<Param>,
+    /// The names of the results, where they have any.
+    pub results: Vec<Option<Sym>>,
+    /// Dims of the results that only running it tells, each with what is known about it.
+    pub exists: Vec<(Sym, Vec<Pred>)>,
+    /// The types of the results, over `dims` and `exists`.
+    pub result_types: Vec<Type>,
+    /// The values.
+    pub vals: Vec<Val>,
+    /// The body; its parameters are those of the function.
+    pub body: Block,
+    /// True for a function whose calls are the plan itself: rewriting leaves it as it is.
+    pub plan: bool,
+    /// The definition in the source.
+    pub span: Span,
+}
+
+/// What callers know of a parameter.
+#[derive(Clone, Debug)]
+pub struct Param {
+    /// The name, by which arguments are given from outside.
+    pub name: Sym,
+    /// True if it is consumed.
+    pub own: bool,
+}
+
+/// Operations in order, with what comes in and what goes out.
+#[derive(Clone, Debug, Default)]
+pub struct Block {
+    /// Values that whoever runs the block gives.
+    pub params: Vec<ValId>,
+    /// The operations.
+    pub nodes: Vec<Node>,
+    /// Values that the block gives back.
+    pub results: Vec<ValId>,
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What it does.
+    pub op: Op,
+    /// What it reads.
+    pub args: Vec<ValId>,
+    /// What it makes.
+    pub results: Vec<ValId>,
+    /// Dims that are known only after it ran; see the module's header.
+    pub opens: Vec<Sym>,
+    /// Where it is written.
+    pub span: Span,
+}
+
+/// What an operation does.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// A constant.
+    Const(Tensor),
+    /// An expression of dims, as an i64 scalar.
+    Dim(Dim),
+    /// A scalar operation on scalars.
+    Scalar(Intrinsic),
+    /// A conversion of a scalar to the type of the result.
+    Cast,
+    /// A primitive, with one expression for each of its dims.
+    Prim(PrimId, Vec<Dim>),
+    /// A library function, with one expression for each of its dims.
+    Extern(ExternId, Vec<Dim>),
+    /// A function, with one expression for each of its dims.
+    Call(FuncId, Vec<Dim>),
+    /// `args[0]` is a bool scalar; the results are those of the block that runs.
+    If(Block, Block),
+    /// The arguments are the first values of what is carried. `cond` and `body` take what is carried;
+    /// `cond` gives a bool scalar, `body` what is carried next. The results are what is carried at the end.
+    While {
+        /// Whether to go on.
+        cond: Block,
+        /// One round.
+        body: Block,
+    },
+    /// The first arm all of whose conditions hold runs; the last one has none. Made by rewriting: a
+    /// plan for each regime.
+    Switch(Vec<(Vec<Pred>, Block)>),
+    /// `args[0]`, an i64 scalar, becomes the dim `Sym`; each condition is checked.
+    BindDim(Sym, Vec<Pred>),
+    /// A condition on dims that could not be proved; the run ends with the message if it fails.
+    Check(Pred, String),
+    /// `args[0]`, a bool scalar, must be true.
+    Assert(String),
+}
+
+impl Type {
+    /// A scalar type.
+    pub fn scalar(dtype: DType) -> Type {
+        Type { dtype, shape: Vec::new() }
+    }
+
+    /// The same type with dims replaced.
+    #[must_use]
+    pub fn subst(&self, f: &dyn Fn(Sym) -> Option<Dim>) -> Type {
+        Type { dtype: self.dtype, shape: self.shape.iter().map(|d| d.subst(f)).collect() }
+    }
+}
+
+impl std::fmt::Display for Type {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.dtype)?;
+        if self.shape.is_empty() {
+            return Ok(());
+        }
+        let dims: Vec<String> = self.shape.iter().map(Dim::to_string).collect();
+        write!(f, "[{}]", dims.join(", "))
+    }
+}
+
+impl Func {
+    /// A value.
+    pub fn val(&self, id: ValId) -> &Val {
+        &self.vals[id.0 as usize]
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, id: ValId) -> &Type {
+        &self.val(id).ty
+    }
+
+    /// Adds a value.
+    pub fn add_val(&mut self, name: Sym, ty: Type) -> ValId {
+        self.vals.push(Val { name, ty, dim: None });
+        ValId(self.vals.len() as u32 - 1)
+    }
+}
+
+impl Block {
+    /// Calls `f` on every node of this block and of the blocks inside it, from the outside in.
+    pub fn walk<'a>(&'a self, f: &mut dyn FnMut(&'a Node)) {
+        for node in &self.nodes {
+            f(node);
+            node.op.blocks().into_iter().for_each(|b| b.walk(f));
+        }
+    }
+}
+
+impl Op {
+    /// The blocks the operation owns.
+    pub fn blocks(&self) -> Vec<&Block> {
+        match self {
+            Op::If(a, b) => vec![a, b],
+            Op::While { cond, body } => vec![cond, body],
+            Op::Switch(arms) => arms.iter().map(|(_, b)| b).collect(),
+            Op::Const(_)
+            | Op::Dim(_)
+            | Op::Scalar(_)
+            | Op::Cast
+            | Op::Prim(..)
+            | Op::Extern(..)
+            | Op::Call(..)
+            | Op::BindDim(..)
+            | Op::Check(..)
+            | Op::Assert(_) => Vec::new(),
+        }
+    }
+}

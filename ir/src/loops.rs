@@ -1,0 +1,277 @@
+//! Primitives: loop nests over scalars, writing dense buffers.
+//!
+//! A [`Prim`] is one *instance*: its element types, ranks and compile-time attributes are fixed, its
+//! dims are symbolic. It is a whole kernel by itself; fusion makes new ones out of others.
+//!
+//! What it means (the interpreter is the definition): statements run in order; floats are computed in
+//! double and rounded to the element type where they are stored to a buffer, given to a `var`, or cast;
+//! integers wrap to their type after every operation. A reduction over an empty range is its combiner's
+//! identity. A checked access out of bounds ends the run with an error.
+
+use shape::{Expr as Dim, Facts, Sym};
+use tensor::DType;
+
+use crate::intrinsic::{Combine, Intrinsic, Literal};
+use crate::source::Span;
+
+/// A buffer of a primitive, by index in [`Prim::bufs`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct BufId(pub u32);
+
+/// A scalar variable of a primitive, by index in [`Prim::vars`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct VarId(pub u32);
+
+/// A primitive with its types fixed.
+#[derive(Clone, Debug)]
+pub struct Prim {
+    /// A name unique in the module: `softmax_rows`, `add_2`.
+    pub name: String,
+    /// The definition it is an instance of; a primitive made by fusion is its own.
+    pub def: Sym,
+    /// The dims it is generic over; a call gives one expression for each.
+    pub dims: Vec<Sym>,
+    /// What its `where` and the types of its parameters say about the dims.
+    pub facts: Facts,
+    /// The inputs, in order: buffers of rank 1 or more, and scalars of rank 0.
+    pub params: Vec<BufId>,
+    /// The outputs, in order. One that is also in `params` is an `own` parameter, updated in place.
+    pub outs: Vec<BufId>,
+    /// Every buffer.
+    pub bufs: Vec<Buf>,
+    /// Every scalar variable.
+    pub vars: Vec<Var>,
+    /// The statements.
+    pub body: Vec<Stmt>,
+    /// The definition in the source.
+    pub span: Span,
+}
+
+/// A buffer: dense, row-major.
+#[derive(Clone, Debug)]
+pub struct Buf {
+    /// The name, unique in the primitive.
+    pub name: Sym,
+    /// The element type.
+    pub dtype: DType,
+    /// The extents, over the dims of the primitive.
+    pub shape: Vec<Dim>,
+    /// True for a buffer declared in the body: zeros where its `Alloc` runs.
+    pub local: bool,
+}
+
+/// A scalar variable.
+#[derive(Clone, Debug)]
+pub struct Var {
+    /// The name, unique among the variables and dims of the primitive, so that as a symbol of a
+    /// [`shape::Expr`] it can mean nothing else.
+    pub name: Sym,
+    /// The type; loop variables are i64.
+    pub dtype: DType,
+}
+
+/// A statement.
+#[derive(Clone, Debug)]
+pub enum Stmt {
+    /// For each integer of `lo..hi`, in order unless the mark says that order does not matter.
+    For {
+        /// The variable.
+        var: VarId,
+        /// The first.
+        lo: Scalar,
+        /// One past the last.
+        hi: Scalar,
+        /// What may be done with the loop.
+        mark: Mark,
+        /// The body.
+        body: Vec<Stmt>,
+    },
+    /// While the condition holds.
+    While(Scalar, Vec<Stmt>),
+    /// One or the other.
+    If(Scalar, Vec<Stmt>, Vec<Stmt>),
+    /// Gives a variable its first value (`let`, `var`) or another (an assignment to a `var`).
+    Set(VarId, Scalar),
+    /// Makes a local buffer all zeros.
+    Alloc(BufId),
+    /// Writes an element.
+    Store {
+        /// Where.
+        buf: BufId,
+        /// The element.
+        index: Vec<Scalar>,
+        /// True where the index could not be proved in bounds: it is compared while running.
+        checked: bool,
+        /// How it is combined with what was there; none: replaced.
+        combine: Option<Combine>,
+        /// The value.
+        value: Scalar,
+        /// The statement in the source, for the message of a failed check.
+        span: Span,
+    },
+}
+
+/// What is known about a loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mark {
+    /// The iterations may depend on each other.
+    Serial,
+    /// The iterations are independent: each writes its own elements, and reads none that another writes.
+    Independent,
+}
+
+/// A scalar expression.
+#[derive(Clone, Debug)]
+pub struct Scalar {
+    /// What it is.
+    pub kind: ScalarKind,
+    /// Its type.
+    pub dtype: DType,
+}
+
+/// The kinds of scalar expressions.
+#[derive(Clone, Debug)]
+pub enum ScalarKind {
+    /// A constant.
+    Const(Literal),
+    /// A variable.
+    Var(VarId),
+    /// A dim of the primitive, or an expression over its dims (i64).
+    Dim(Dim),
+    /// An element.
+    Load {
+        /// Of which buffer.
+        buf: BufId,
+        /// Which.
+        index: Vec<Scalar>,
+        /// True where the index could not be proved in bounds: it is compared while running.
+        checked: bool,
+        /// Where it is written.
+        span: Span,
+    },
+    /// An operation.
+    Op(Intrinsic, Vec<Scalar>),
+    /// A conversion to `dtype`: floats round, floats to integers truncate and saturate, integers wrap.
+    Cast(Box<Scalar>),
+    /// `sum(k in lo..hi) body`
+    Reduce {
+        /// How.
+        combine: Combine,
+        /// The variable.
+        var: VarId,
+        /// The first.
+        lo: Box<Scalar>,
+        /// One past the last.
+        hi: Box<Scalar>,
+        /// The body.
+        body: Box<Scalar>,
+    },
+}
+
+impl Scalar {
+    /// An i64 constant.
+    pub fn int(i: i64) -> Scalar {
+        Scalar { kind: ScalarKind::Const(Literal::Int(i)), dtype: DType::I64 }
+    }
+
+    /// A constant of a type.
+    pub fn constant(literal: Literal, dtype: DType) -> Scalar {
+        Scalar { kind: ScalarKind::Const(literal), dtype }
+    }
+
+    /// A dim expression.
+    pub fn dim(e: Dim) -> Scalar {
+        Scalar { kind: ScalarKind::Dim(e), dtype: DType::I64 }
+    }
+
+    /// Calls `f` on this expression and every one inside it, from the outside in.
+    pub fn walk<'a>(&'a self, f: &mut dyn FnMut(&'a Scalar)) {
+        f(self);
+        match &self.kind {
+            ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => {}
+            ScalarKind::Load { index: args, .. } | ScalarKind::Op(_, args) => {
+                args.iter().for_each(|a| a.walk(f))
+            }
+            ScalarKind::Cast(a) => a.walk(f),
+            ScalarKind::Reduce { lo, hi, body, .. } => [lo, hi, body].into_iter().for_each(|a| a.walk(f)),
+        }
+    }
+}
+
+impl Stmt {
+    /// Calls `f` on this statement and every one inside it, from the outside in.
+    pub fn walk<'a>(&'a self, f: &mut dyn FnMut(&'a Stmt)) {
+        f(self);
+        match self {
+            Stmt::For { body, .. } | Stmt::While(_, body) => body.iter().for_each(|s| s.walk(f)),
+            Stmt::If(_, a, b) => a.iter().chain(b).for_each(|s| s.walk(f)),
+            Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
+        }
+    }
+
+    /// The scalar expressions that stand in this statement itself, not in those inside it.
+    pub fn scalars(&self) -> Vec<&Scalar> {
+        match self {
+            Stmt::For { lo, hi, .. } => vec![lo, hi],
+            Stmt::While(c, _) | Stmt::If(c, ..) => vec![c],
+            Stmt::Set(_, v) => vec![v],
+            Stmt::Alloc(_) => Vec::new(),
+            Stmt::Store { index, value, .. } => index.iter().chain([value]).collect(),
+        }
+    }
+}
+
+impl Prim {
+    /// A buffer.
+    pub fn buf(&self, id: BufId) -> &Buf {
+        &self.bufs[id.0 as usize]
+    }
+
+    /// A variable.
+    pub fn var(&self, id: VarId) -> &Var {
+        &self.vars[id.0 as usize]
+    }
+
+    /// True if `out` is an `own` parameter, updated in place.
+    pub fn in_place(&self, out: BufId) -> bool {
+        self.params.contains(&out)
+    }
+
+    /// The expression as an integer over dims and loop variables (under their names), where it is one.
+    pub fn as_dim(&self, s: &Scalar) -> Option<Dim> {
+        if s.dtype != DType::I64 {
+            return None;
+        }
+        match &s.kind {
+            ScalarKind::Const(Literal::Int(i)) => Some(Dim::int(*i)),
+            ScalarKind::Dim(d) => Some(d.clone()),
+            ScalarKind::Var(v) => Some(Dim::sym(self.var(*v).name)),
+            ScalarKind::Op(op, args) => {
+                let a = self.as_dim(args.first()?)?;
+                let b = args.get(1).map(|b| self.as_dim(b));
+                let d = match (op, b) {
+                    (Intrinsic::Neg, None) => Some(-a),
+                    (Intrinsic::Add, Some(b)) => Some(a + b?),
+                    (Intrinsic::Sub, Some(b)) => Some(a - b?),
+                    (Intrinsic::Mul, Some(b)) => Some(a * b?),
+                    // A dim divided by zero is undefined, a scalar is 0: only literal divisors are alike.
+                    (Intrinsic::Div, Some(b)) => b.filter(nonzero).map(|b| a.floor_div(&b)),
+                    (Intrinsic::Rem, Some(b)) => b.filter(nonzero).map(|b| a.modulo(&b)),
+                    (Intrinsic::Min, Some(b)) => Some(Dim::min(&a, &b?)),
+                    (Intrinsic::Max, Some(b)) => Some(Dim::max(&a, &b?)),
+                    _ => None,
+                };
+                // Scalars wrap, dims do not: what overflows is no dim.
+                d.filter(|d| !d.is_poison())
+            }
+            ScalarKind::Const(_)
+            | ScalarKind::Load { .. }
+            | ScalarKind::Cast(_)
+            | ScalarKind::Reduce { .. } => None,
+        }
+    }
+}
+
+fn nonzero(d: &Dim) -> bool {
+    d.as_int().is_some_and(|i| i != 0)
+}

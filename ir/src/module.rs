@@ -1,0 +1,169 @@
+//! The module: every definition of a program, both levels side by side.
+
+use shape::{Facts, Pred, Sym};
+
+use crate::graph::Func;
+use crate::loops::{Buf, BufId, Prim, Scalar};
+use crate::source::Span;
+
+macro_rules! id {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        pub struct $name(pub u32);
+    )*};
+}
+
+id! {
+    /// An index in [`Module::funcs`].
+    FuncId;
+    /// An index in [`Module::prims`].
+    PrimId;
+    /// An index in [`Module::externs`].
+    ExternId;
+    /// An index in [`Module::rules`].
+    RuleId;
+}
+
+/// A checked program.
+#[derive(Clone, Debug, Default)]
+pub struct Module {
+    /// Graph functions.
+    pub funcs: Vec<Func>,
+    /// Instances of primitives.
+    pub prims: Vec<Prim>,
+    /// Library functions.
+    pub externs: Vec<Extern>,
+    /// Rewrite rules.
+    pub rules: Vec<Rule>,
+    /// Tests, in the order of the text.
+    pub tests: Vec<Test>,
+}
+
+/// A test: a function without parameters that asserts.
+#[derive(Clone, Debug)]
+pub struct Test {
+    /// Its name.
+    pub name: String,
+    /// Its body.
+    pub func: FuncId,
+}
+
+/// A library function bound in text.
+#[derive(Clone, Debug)]
+pub struct Extern {
+    /// The name in the language.
+    pub name: Sym,
+    /// The shared library.
+    pub library: String,
+    /// The C symbol.
+    pub symbol: String,
+    /// The dims it is generic over.
+    pub dims: Vec<Sym>,
+    /// What its `where` says.
+    pub facts: Facts,
+    /// The inputs.
+    pub params: Vec<BufId>,
+    /// The outputs.
+    pub outs: Vec<BufId>,
+    /// Inputs and outputs.
+    pub bufs: Vec<Buf>,
+    /// The C arguments.
+    pub args: Vec<CArg>,
+    /// What it computes, in Tenon's own words: the left side of a rule whose right side is just its call.
+    pub meaning: Option<RuleId>,
+    /// The definition in the source.
+    pub span: Span,
+}
+
+/// An argument of a C function.
+#[derive(Clone, Debug)]
+pub enum CArg {
+    /// The address of a buffer's first element.
+    Buf(BufId),
+    /// A number; its range is checked where the C type is narrower than the value's.
+    Number(CType, Scalar),
+}
+
+/// The C types of numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the names are those of C")]
+pub enum CType {
+    Int,
+    Long,
+    SizeT,
+    Float,
+    Double,
+}
+
+impl CType {
+    /// The C type of a name in the language: `c_int`.
+    pub fn named(name: &str) -> Option<CType> {
+        Some(match name {
+            "c_int" => CType::Int,
+            "c_long" | "i64" => CType::Long,
+            "c_size_t" => CType::SizeT,
+            "f32" | "c_float" => CType::Float,
+            "f64" | "c_double" => CType::Double,
+            _ => return None,
+        })
+    }
+}
+
+/// A rule: two functions of the same parameters that give the same values wherever the condition holds.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Its name.
+    pub name: Sym,
+    /// The pattern. Its body uses only calls, constants and dims.
+    pub lhs: Func,
+    /// What equals it; same dims, same parameters.
+    pub rhs: Func,
+    /// Also from right to left.
+    pub both_ways: bool,
+    /// The condition; unknown means that the rule does not fire.
+    pub when: Vec<Pred>,
+    /// Which parameters must be known when loading (`const w`).
+    pub constant: Vec<bool>,
+    /// The definition in the source.
+    pub span: Span,
+}
+
+impl Module {
+    /// A function.
+    pub fn func(&self, id: FuncId) -> &Func {
+        &self.funcs[id.0 as usize]
+    }
+
+    /// A primitive.
+    pub fn prim(&self, id: PrimId) -> &Prim {
+        &self.prims[id.0 as usize]
+    }
+
+    /// A library function.
+    pub fn extern_(&self, id: ExternId) -> &Extern {
+        &self.externs[id.0 as usize]
+    }
+
+    /// A rule.
+    pub fn rule(&self, id: RuleId) -> &Rule {
+        &self.rules[id.0 as usize]
+    }
+
+    /// The function of a name.
+    pub fn find(&self, name: &str) -> Option<FuncId> {
+        self.funcs.iter().position(|f| f.name == name).map(|i| FuncId(i as u32))
+    }
+
+    /// Adds a primitive; `name` is made unique.
+    pub fn add_prim(&mut self, mut prim: Prim) -> PrimId {
+        let base = prim.name.clone();
+        let mut n = 1;
+        while self.prims.iter().any(|p| p.name == prim.name) {
+            n += 1;
+            prim.name = format!("{base}_{n}");
+        }
+        self.prims.push(prim);
+        PrimId(self.prims.len() as u32 - 1)
+    }
+}

@@ -1,0 +1,217 @@
+//! Typed IR back to the program as written, so that the printer of `parser` can show it as text.
+//!
+//! In: a checked [`Module`] or a part of it. Out: [`ast`] without places (every span is the default),
+//! which prints as a program that checks to the same module: `tenon opt -o plan.tn` and `tenon dis`
+//! are made of it.
+//!
+//! What is not kept: which names the definitions had (`add.f32.2` becomes `add_f32_2`), packs and
+//! element types as parameters (an instance has none), and marks on loops, which the checker finds again.
+//!
+//! Entry points: [`module`], [`func`], [`prim`], [`dim`], [`pred`]. `term` builds syntax with the
+//! parentheses it needs, `names` keeps names readable and apart, `scalars` and `stmts` do primitives,
+//! `graph` does functions.
+//!
+//! Invariants: every name is one the lexer takes, and means one thing where it stands; a literal stands
+//! only where its neighbours or its context give it the type it has in the IR; the same module gives the
+//! same tree.
+
+mod graph;
+mod names;
+mod scalars;
+mod stmts;
+mod term;
+
+use shape::{Expr as Dim, Op, Pred, Step, Sym};
+
+use crate::ast::{self, BinaryOp, ExternDef, File, FnDef, Item, ItemKind, Mode, RuleDef, Signature, TestDef};
+use crate::graph::Func;
+use crate::loops::Prim;
+use crate::module::{CArg, CType, Extern, Module, Rule};
+use names::{Callees, Names};
+use tensor::DType;
+use term::{binary, call, ident, int, item, name, negate};
+
+/// A file that holds every definition: bindings, primitives, functions, rules, tests.
+pub fn module(m: &Module) -> File {
+    let callees = Callees::new(m);
+    let is_test = |i: usize| m.tests.iter().any(|t| t.func.0 as usize == i);
+    let externs = m.externs.iter().enumerate().map(|(i, e)| extern_(e, callees.externs[i]));
+    let prims = m.prims.iter().enumerate().map(|(i, p)| stmts::prim(p, callees.prims[i]));
+    let funcs = m.funcs.iter().enumerate().filter(|(i, _)| !is_test(*i));
+    let funcs = funcs.map(|(i, f)| item(ItemKind::Fn(fn_def(m, &callees, f, callees.funcs[i])), plan(f)));
+    let rules = m.rules.iter().map(|r| rule(m, &callees, r));
+    let tests = m.tests.iter().map(|t| {
+        let (_, body) = graph::body(m, &callees, m.func(t.func));
+        item(ItemKind::Test(TestDef { name: t.name.clone(), body }), vec![])
+    });
+    File { items: externs.chain(prims).chain(funcs).chain(rules).chain(tests).collect(), ..File::default() }
+}
+
+/// A function.
+pub fn func(m: &Module, f: &Func) -> Item {
+    let callees = Callees::new(m);
+    let name = Sym::new(&names::printable(&f.name));
+    item(ItemKind::Fn(fn_def(m, &callees, f, name)), plan(f))
+}
+
+/// A primitive.
+pub fn prim(p: &Prim) -> Item {
+    stmts::prim(p, Sym::new(&names::printable(&p.name)))
+}
+
+/// A dim.
+pub fn dim(e: &Dim) -> ast::Expr {
+    dim_as(e, &|s| Sym::new(&names::printable(s.name())))
+}
+
+/// A condition on dims.
+pub fn pred(p: &Pred) -> ast::Expr {
+    pred_as(p, &|s| Sym::new(&names::printable(s.name())))
+}
+
+/// A dim, its symbols under other names.
+fn dim_as(e: &Dim, rename: &dyn Fn(Sym) -> Sym) -> ast::Expr {
+    let mut made: Vec<ast::Expr> = Vec::new();
+    for step in e.steps() {
+        let next = match step {
+            Step::Const(c) => int(c),
+            Step::Sym(s) => name(rename(s)),
+            Step::Bin(op, a, b) => {
+                let (a, b) = (made[a as usize].clone(), made[b as usize].clone());
+                match op {
+                    Op::Add => binary(BinaryOp::Add, a, b),
+                    Op::Sub if term::is_zero(&a) => negate(b),
+                    Op::Sub => binary(BinaryOp::Sub, a, b),
+                    Op::Mul => binary(BinaryOp::Mul, a, b),
+                    Op::FloorDiv => binary(BinaryOp::Div, a, b),
+                    Op::Mod => binary(BinaryOp::Rem, a, b),
+                    Op::CeilDiv => call("ceil_div", vec![a, b]),
+                    Op::Min => call("min", vec![a, b]),
+                    Op::Max => call("max", vec![a, b]),
+                }
+            }
+        };
+        made.push(next);
+    }
+    made.pop().unwrap_or_else(|| int(0))
+}
+
+/// A condition, its symbols under other names.
+fn pred_as(p: &Pred, rename: &dyn Fn(Sym) -> Sym) -> ast::Expr {
+    // `k >= 1` reads better than `1 <= k`.
+    let turned = |a: &Dim, b: &Dim| a.as_int().is_some() && b.as_int().is_none();
+    let (op, a, b) = match p {
+        Pred::Le(a, b) if turned(a, b) => (BinaryOp::Ge, b, a),
+        Pred::Lt(a, b) if turned(a, b) => (BinaryOp::Gt, b, a),
+        Pred::Le(a, b) => (BinaryOp::Le, a, b),
+        Pred::Lt(a, b) => (BinaryOp::Lt, a, b),
+        Pred::Eq(a, b) => (BinaryOp::Eq, a, b),
+        Pred::Ne(a, b) => (BinaryOp::Ne, a, b),
+        Pred::Divides(k, e) => {
+            let rest = binary(BinaryOp::Rem, dim_as(e, rename), dim_as(k, rename));
+            return binary(BinaryOp::Eq, rest, int(0));
+        }
+    };
+    binary(op, dim_as(a, rename), dim_as(b, rename))
+}
+
+/// True for `0 <= n`, which every dim has by being one.
+fn goes_without_saying(p: &Pred) -> bool {
+    matches!(p, Pred::Le(zero, n) if zero.as_int() == Some(0) && n.as_sym().is_some())
+}
+
+fn plan(f: &Func) -> Vec<ast::Attr> {
+    if f.plan { vec![ast::Attr { name: ident(Sym::new("plan")), args: vec![] }] } else { vec![] }
+}
+
+fn signature(
+    name: Sym,
+    dims: &[Sym],
+    params: Vec<ast::Param>,
+    wheres: impl Iterator<Item = ast::Expr>,
+) -> Signature {
+    let generics =
+        dims.iter().map(|d| ast::Generic { kind: ast::GenericKind::Dim, name: ident(*d), bounds: vec![] });
+    Signature { name: ident(name), generics: generics.collect(), params, wheres: wheres.collect() }
+}
+
+fn fn_def(m: &Module, callees: &Callees, f: &Func, name: Sym) -> FnDef {
+    let (names, body) = graph::body(m, callees, f);
+    let params = f.params.iter().zip(&f.body.params).map(|(p, v)| {
+        let mode = if p.own { Mode::Own } else { Mode::Plain };
+        term::param(mode, names.val(*v), Some(names.ty(f.ty(*v))))
+    });
+    let dims: Vec<Sym> = f.dims.iter().map(|d| names.dim(*d)).collect();
+    let wheres = f.requires.iter().filter(|p| !goes_without_saying(p)).map(|p| names.pred(p));
+    let sig = signature(name, &dims, params.collect(), wheres);
+    let types: Vec<ast::TypeExpr> = f.result_types.iter().map(|t| names.ty(t)).collect();
+    let mut ret = term::tuple_type(types);
+    if !f.exists.is_empty() {
+        let exists = f.exists.iter().map(|(sym, preds)| {
+            let bound = preds.iter().find_map(|p| {
+                let Pred::Le(k, most) = p else { return None };
+                (k.as_sym() == Some(*sym)).then(|| names.dim_expr(most))
+            });
+            (ident(names.dim(*sym)), bound)
+        });
+        ret = ret.map(|t| term::ty(ast::TypeKind::Exists(exists.collect(), Box::new(t))));
+    }
+    FnDef { sig, ret, body }
+}
+
+fn extern_(e: &Extern, name: Sym) -> Item {
+    // The scalar arguments are expressions of a primitive: the same writer serves.
+    let as_prim = Prim {
+        name: e.name.name().into(),
+        def: e.name,
+        dims: e.dims.clone(),
+        facts: e.facts.clone(),
+        params: e.params.clone(),
+        outs: e.outs.clone(),
+        bufs: e.bufs.clone(),
+        vars: vec![],
+        body: vec![],
+        span: e.span,
+    };
+    let w = scalars::Writer::new(&as_prim);
+    let args = e.args.iter().map(|a| match a {
+        CArg::Buf(b) => term::name(w.buf(*b)),
+        CArg::Number(c, s) => {
+            let (c, want) = match c {
+                CType::Int => ("c_int", DType::I64),
+                CType::Long => ("c_long", DType::I64),
+                CType::SizeT => ("c_size_t", DType::I64),
+                CType::Float => ("f32", DType::F32),
+                CType::Double => ("f64", DType::F64),
+            };
+            call(c, vec![w.scalar(s, Some(want))])
+        }
+    });
+    let args = args.collect();
+    let (sig, outs) = w.head(name);
+    let symbol = ident(Sym::new(&e.symbol));
+    item(ItemKind::Extern(ExternDef { library: e.library.clone(), sig, outs, symbol, args }), vec![])
+}
+
+fn rule(m: &Module, callees: &Callees, r: &Rule) -> Item {
+    let mut names = Names::default();
+    r.lhs.dims.iter().for_each(|d| {
+        names.add_dim(*d);
+    });
+    let params: Vec<Sym> = r.lhs.params.iter().map(|p| names.fresh(p.name.name())).collect();
+    let side = |f: &Func| graph::expression(m, callees, f, &names, &params);
+    let (lhs, rhs) = (side(&r.lhs), side(&r.rhs));
+    let heads = r.lhs.body.params.iter().zip(&params).enumerate().map(|(i, (v, p))| {
+        let mode = if r.constant.get(i) == Some(&true) { Mode::Const } else { Mode::Plain };
+        term::param(mode, *p, Some(names.ty(r.lhs.ty(*v))))
+    });
+    let dims: Vec<Sym> = r.lhs.dims.iter().map(|d| names.dim(*d)).collect();
+    let when = r.when.iter().filter(|p| !goes_without_saying(p)).map(|p| names.pred(p));
+    let name = Sym::new(&names::printable(r.name.name()));
+    let sig = signature(name, &dims, heads.collect(), when);
+    item(ItemKind::Rule(RuleDef { sig, lhs, both_ways: r.both_ways, rhs }), vec![])
+}
+
+#[cfg(test)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "a sketch shows what it does not know as it is")]
+mod tests;

@@ -1,0 +1,177 @@
+//! What the outside sees: entries with the types of their arguments, kernels with the extents of their buffers.
+
+use ir::Module;
+use ir::graph::Func;
+use ir::loops::{Buf, BufId};
+use ir::source::Span;
+use shape::{Expr as Dim, Op, Step, Sym};
+use tensor::abi::{self, Access};
+use vm::{Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Kernel};
+
+use crate::KernelOf;
+use crate::error::Error;
+
+/// An expression as steps, its symbols being numbers.
+fn steps(e: &Dim, span: Span, number: &dyn Fn(Sym) -> Option<u32>) -> Result<Vec<abi::Step>, Error> {
+    if e.is_poison() {
+        return Err(Error::unsupported("a dim whose expression overflowed", span));
+    }
+    let step = |s: Step| {
+        Ok(match s {
+            Step::Const(c) => abi::Step::Const(c),
+            Step::Sym(s) => abi::Step::Int(
+                number(s)
+                    .ok_or_else(|| Error::internal(format!("dim {s} is not known where {e} is"), span))?,
+            ),
+            Step::Bin(op, a, b) => abi::Step::Bin(operation(op), a, b),
+        })
+    };
+    e.steps().into_iter().map(step).collect()
+}
+
+fn operation(op: Op) -> abi::StepOp {
+    match op {
+        Op::Add => abi::StepOp::Add,
+        Op::Sub => abi::StepOp::Sub,
+        Op::Mul => abi::StepOp::Mul,
+        Op::FloorDiv => abi::StepOp::FloorDiv,
+        Op::CeilDiv => abi::StepOp::CeilDiv,
+        Op::Mod => abi::StepOp::Mod,
+        Op::Min => abi::StepOp::Min,
+        Op::Max => abi::StepOp::Max,
+    }
+}
+
+fn place(syms: &[Sym]) -> impl Fn(Sym) -> Option<u32> + '_ {
+    move |s| syms.iter().position(|d| *d == s).map(|i| i as u32)
+}
+
+/// The entry of a function that became function `number` of the program.
+pub(crate) fn entry(func: &Func, number: u32) -> Result<Entry, Error> {
+    let types: Vec<_> = func.body.params.iter().map(|p| func.ty(*p)).collect();
+    let axes: Vec<Dim> = types.iter().flat_map(|t| t.shape.iter().cloned()).collect();
+    let extents: Vec<Sym> = (0..axes.len()).map(|i| Sym::new(&format!("#{i}"))).collect();
+    let solved = solve(func, &axes, &extents)?;
+    let mut dims = Vec::new();
+    for (dim, value) in func.dims.iter().zip(&solved) {
+        dims.push(EntryDim {
+            name: dim.name().to_owned(),
+            steps: steps(value, func.span, &place(&extents))?,
+        });
+    }
+    let mut params = Vec::new();
+    for (param, ty) in func.params.iter().zip(&types) {
+        let mut shape = Vec::new();
+        for e in &ty.shape {
+            let steps = steps(e, func.span, &place(&func.dims))?;
+            shape.push(EntryExtent { text: e.to_string(), steps });
+        }
+        let own = param.own && !shape.is_empty();
+        params.push(EntryParam { name: param.name.name().to_owned(), dtype: ty.dtype, shape, own });
+    }
+    let results = func
+        .result_types
+        .iter()
+        .enumerate()
+        .map(|(i, ty)| EntryResult {
+            name: func.results.get(i).copied().flatten().map(|s| s.name().to_owned()),
+            dtype: ty.dtype,
+            shape: ty.shape.iter().map(Dim::to_string).collect(),
+        })
+        .collect();
+    Ok(Entry { name: func.name.clone(), function: number, dims, params, results })
+}
+
+/// The dims of a function as expressions over the extents of its arguments: those that stand alone first, then by
+/// solving what is linear in one unknown. Whether all extents agree is compared when the entry is called.
+fn solve(func: &Func, axes: &[Dim], extents: &[Sym]) -> Result<Vec<Dim>, Error> {
+    let mut known: Vec<(Sym, Dim)> = Vec::new();
+    for (e, extent) in axes.iter().zip(extents) {
+        if let Some(s) = e.as_sym()
+            && !known.iter().any(|k| k.0 == s)
+        {
+            known.push((s, Dim::sym(*extent)));
+        }
+    }
+    loop {
+        let before = known.len();
+        for (e, extent) in axes.iter().zip(extents) {
+            let open: Vec<Sym> = e.syms().into_iter().filter(|s| !known.iter().any(|k| k.0 == *s)).collect();
+            let &[s] = open.as_slice() else { continue };
+            let rest = e.subst(&|x| known.iter().find(|k| k.0 == x).map(|k| k.1.clone()));
+            if let Some(found) = shape::solve(&rest, &Dim::sym(*extent), s) {
+                known.push((s, found.value));
+            }
+        }
+        if known.len() == before {
+            break;
+        }
+    }
+    let value = |d: &Sym| {
+        let found = known.iter().find(|k| k.0 == *d).map(|k| k.1.clone());
+        found.ok_or_else(|| {
+            let what = format!("an entry whose dim {d} is not determined by its parameters ({})", func.name);
+            Error::unsupported(what, func.span)
+        })
+    };
+    func.dims.iter().map(value).collect()
+}
+
+/// The runtime's description of a kernel, compared with what it was made from. Who compiles a file's kernels again
+/// compares this with what the file says of them.
+pub fn kernel(module: &Module, of: KernelOf, abi: abi::Kernel) -> Result<Kernel, Error> {
+    let (name, dims, params, outs, bufs, span) = match of {
+        KernelOf::Prim(id) => {
+            let p = module.prim(id);
+            (p.name.clone(), &p.dims, &p.params, &p.outs, &p.bufs, p.span)
+        }
+        KernelOf::Extern(id) => {
+            let e = module.extern_(id);
+            (e.name.name().to_owned(), &e.dims, &e.params, &e.outs, &e.bufs, e.span)
+        }
+    };
+    let buf = |b: &BufId| -> &Buf { &bufs[b.0 as usize] };
+    let is_buffer = |b: &BufId| !buf(b).shape.is_empty() || outs.contains(b);
+    let scalars: Vec<&BufId> = params.iter().filter(|b| !is_buffer(b)).collect();
+    let mut order: Vec<&BufId> = params.iter().filter(|b| is_buffer(b)).collect();
+    order.extend(outs.iter().filter(|o| !params.contains(o)));
+
+    let ints = dims.len() + scalars.len();
+    let mut same = abi.ints as usize == ints && abi.bufs.len() == order.len();
+    for (b, given) in order.iter().zip(&abi.bufs) {
+        let access = match (params.contains(b), outs.contains(b)) {
+            (true, true) => Access::InOut,
+            (true, false) => Access::In,
+            (false, _) => Access::Out,
+        };
+        let (dtype, rank) = (buf(b).dtype, buf(b).shape.len());
+        same &= given.dtype == dtype && given.rank as usize == rank && given.access == access;
+    }
+    if !same {
+        return Err(Error::internal(
+            format!("the kernel of {name} has another signature than its definition"),
+            span,
+        ));
+    }
+
+    let mut shapes = Vec::new();
+    for b in order {
+        let mut shape = Vec::new();
+        for e in &buf(b).shape {
+            let steps = steps(e, span, &place(dims))?;
+            shape.push(match steps.as_slice() {
+                [abi::Step::Const(c)] => Extent::Const(*c),
+                [abi::Step::Int(i)] => Extent::Int(*i),
+                _ => Extent::Steps(steps),
+            });
+        }
+        shapes.push(shape);
+    }
+    let floats = scalars
+        .iter()
+        .enumerate()
+        .filter(|(_, b)| buf(b).dtype.is_float())
+        .map(|(i, _)| (dims.len() + i) as u32)
+        .collect();
+    Ok(Kernel { name, abi, floats, shapes })
+}

@@ -1,0 +1,41 @@
+//! What cannot be lowered.
+
+use ir::source::Span;
+
+/// Why a module has no bytecode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The runtime has no form for it yet.
+    #[error("{what} cannot be compiled yet")]
+    Unsupported {
+        /// What.
+        what: String,
+        /// Where.
+        span: Span,
+    },
+    /// The module breaks an invariant of [`ir`]: a fault of an earlier stage.
+    #[error("lower: {what}")]
+    Internal {
+        /// What.
+        what: String,
+        /// Where.
+        span: Span,
+    },
+}
+
+impl Error {
+    /// The place in the source.
+    pub fn span(&self) -> Span {
+        match self {
+            Error::Unsupported { span, .. } | Error::Internal { span, .. } => *span,
+        }
+    }
+
+    pub(crate) fn internal(what: impl Into<String>, span: Span) -> Error {
+        Error::Internal { what: what.into(), span }
+    }
+
+    pub(crate) fn unsupported(what: impl Into<String>, span: Span) -> Error {
+        Error::Unsupported { what: what.into(), span }
+    }
+}

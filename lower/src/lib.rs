@@ -1,0 +1,81 @@
+//! Graph functions to bytecode.
+//!
+//! In: a checked [`ir::Module`] and the functions that can be called from outside. Out: a [`vm::Program`]
+//! and which primitive or binding each of its kernels is.
+//!
+//! Two steps with one form between them. [`graph`] turns functions into the structured runtime IR ([`rt`]):
+//! dims become scalar code, computed once for each block that needs them; what was implicit (allocation, the end of
+//! a value's life, who owns a buffer, checks) becomes statements; control flow stays a tree. [`emit`] prints that
+//! tree as bytecode, giving registers by the lifetime of variables. Other printers (C) can stand beside it.
+//!
+//! Invariants of what comes out:
+//! - it passes [`vm::verify`];
+//! - a tensor is released right after its last use on every path, so a buffer that a primitive updates in place has one
+//!   holder wherever the checker proved its single use; where it has not, `own` copies and the result is the same.
+
+mod dims;
+mod emit;
+mod entry;
+mod error;
+mod graph;
+mod live;
+mod registers;
+pub mod rt;
+
+use std::collections::BTreeMap;
+
+use ir::source::SourceMap;
+use ir::{ExternId, FuncId, Module, PrimId};
+use tensor::abi;
+
+pub use entry::kernel;
+pub use error::Error;
+
+/// What a kernel is compiled from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum KernelOf {
+    /// A primitive.
+    Prim(PrimId),
+    /// A library binding.
+    Extern(ExternId),
+}
+
+/// The result of lowering.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// The bytecode.
+    pub program: vm::Program,
+    /// What each of the program's kernels is, in their order.
+    pub kernels: Vec<KernelOf>,
+    /// The structured runtime IR the bytecode was printed from.
+    pub rt: rt::Module,
+}
+
+/// Lowers functions and all they call. `kernels` compiles, or at least describes, each kernel that is met, once.
+pub fn lower<E: From<Error>>(
+    module: &Module,
+    entries: &[FuncId],
+    sources: &SourceMap,
+    kernels: &mut dyn FnMut(KernelOf) -> Result<abi::Kernel, E>,
+) -> Result<Lowered, E> {
+    let rt = graph::module(module, entries)?;
+    let mut described = Vec::new();
+    for &of in &rt.kernels {
+        let abi = kernels(of)?;
+        described.push(kernel(module, of, abi)?);
+    }
+    let mut program = emit::program(&rt, sources)?;
+    program.kernels = described;
+    for &id in entries {
+        program.entries.push(entry::entry(module.func(id), rt.entries[&id])?);
+    }
+    Ok(Lowered { program, kernels: rt.kernels.clone(), rt })
+}
+
+/// Lowers functions to the structured runtime IR only; needs no kernels.
+pub fn structure(module: &Module, entries: &[FuncId]) -> Result<rt::Module, Error> {
+    graph::module(module, entries)
+}
+
+/// The functions of a module by what they became.
+type Functions = BTreeMap<FuncId, u32>;

@@ -1,0 +1,96 @@
+//! What to say of a syntax error.
+//!
+//! In: the token that could not stand where it stands, and the tokens of the grammar that could.
+//! Out: one line in a reader's words. The grammar's list is long where an expression may begin or go
+//! on; it is folded: all that begin an expression are "an expression", and operators are named only
+//! where nothing else would end what went before.
+
+use crate::lexer::Token;
+
+/// What ends or separates, in the order in which it is worth naming.
+const NAMED: [&str; 31] = [
+    "}", ")", "]", ",", ";", "=", ":", "{", "->", "=>", "<=>", "in", "by", "for", "else", "where", "when",
+    ">", "|", ". ", "..", "(", "[", "<", "int", "str", "ident", "#", ".", "fn", "exists",
+];
+
+/// Tokens that begin an expression and nothing else.
+const BEGINS: [&str; 5] = ["float", "true", "if", "!", "-"];
+
+/// Tokens that only go on with an expression.
+const OPERATORS: [&str; 6] = ["&&", "==", "+", "*", "@", "%"];
+
+/// The name of a token of the grammar.
+fn human(terminal: &str) -> String {
+    match terminal {
+        "ident" => "a name".into(),
+        "int" => "a number".into(),
+        "str" => "a text in quotes".into(),
+        ";" => "the end of the line".into(),
+        ". " => "`. `".into(),
+        other => format!("`{other}`"),
+    }
+}
+
+/// The token as a reader sees it.
+pub(crate) fn found(token: Option<&Token>) -> String {
+    match token {
+        None => "the end of the definition".into(),
+        Some(Token::Semi(true)) => "the end of the line".into(),
+        Some(Token::Semi(false)) => "`;`".into(),
+        Some(Token::Ident(s) | Token::Int(s) | Token::Float(s) | Token::Str(s)) => format!("`{s}`"),
+        Some(Token::Period) => "`.` before a blank".into(),
+        Some(token) => token.text().map_or_else(|| "this".into(), |t| format!("`{t}`")),
+    }
+}
+
+/// `expected .., found ..`; `expected` as lalrpop gives it, names in quotes.
+pub(crate) fn message(expected: &[String], token: Option<&Token>) -> String {
+    let names: Vec<&str> = expected.iter().map(|e| e.trim_matches('"')).collect();
+    let has = |t: &str| names.contains(&t);
+    let found = found(token);
+    let mut parts: Vec<String> = Vec::new();
+    let expression = BEGINS.iter().all(|t| has(t));
+    let statement = expression && has("let");
+    let going_on = OPERATORS.iter().all(|t| has(t));
+    if has("fn") && has("record") {
+        return match token {
+            None => "expected a definition behind the attribute".into(),
+            Some(_) => format!("expected a definition, found {found}"),
+        };
+    }
+    if statement {
+        parts.push("a statement".into());
+    } else if expression {
+        parts.push("an expression".into());
+    } else if has("exists") && has("fn") {
+        parts.push("a type".into());
+    } else if has("ident") && has("own") {
+        parts.push("a parameter".into());
+    }
+    let folded = !parts.is_empty();
+    for &name in NAMED.iter().filter(|n| has(n)) {
+        // These begin an expression or a type, or go on with one: said already, or not worth saying.
+        let begins = folded
+            && ["(", "[", "{", "|", "ident", "int", "str", "fn", "exists", "for", ".."].contains(&name);
+        let goes_on = going_on && ["(", "[", ".", ">", "<", "ident", "="].contains(&name);
+        if !begins && !goes_on {
+            parts.push(human(name));
+        }
+    }
+    if !folded && !going_on {
+        // Inside a type argument or after a name: brackets that may follow matter least.
+        let closing = parts.iter().any(|p| ["`)`", "`,`", "`}`", "`]`", "`=`", "`{`"].contains(&p.as_str()));
+        if closing && parts.len() > 3 {
+            parts.retain(|p| !["`[`", "`<`", "`(`", "`.`"].contains(&p.as_str()));
+        }
+    }
+    if going_on && parts.len() < 3 {
+        parts.insert(0, "an operator".into());
+    }
+    parts.truncate(4);
+    match parts.as_slice() {
+        [] => format!("unexpected {found}"),
+        [one] => format!("expected {one}, found {found}"),
+        [first @ .., last] => format!("expected {} or {last}, found {found}", first.join(", ")),
+    }
+}

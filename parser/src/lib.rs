@@ -1,0 +1,149 @@
+//! Text to the program as written ([`ir::ast`]), and back.
+//!
+//! The way of a text: `lexer` makes tokens, `structure` pairs brackets and cuts the file into
+//! definitions, `layout` turns newlines into `;`, `nesting` bounds the depth, `grammar` (lalrpop)
+//! calls `builders`, and `recover` drives it so that one run reports every fault. `print` is the way
+//! back. Start with `grammar.lalrpop`: its header says how the language is made.
+//!
+//! Invariants: any text gives a [`File`] and diagnostics, never a panic; a file without diagnostics
+//! was read whole.
+
+mod brackets;
+mod builders;
+mod chain;
+mod expected;
+mod layout;
+mod lexer;
+mod nesting;
+mod print;
+mod recover;
+mod region;
+mod same;
+mod structure;
+
+lalrpop_util::lalrpop_mod!(
+    #[allow(
+        clippy::all,
+        clippy::wildcard_enum_match_arm,
+        clippy::allow_attributes_without_reason,
+        unused,
+        missing_docs,
+        unreachable_pub,
+        reason = "generated"
+    )]
+    grammar
+);
+
+pub use print::{format, print, print_expr, print_item, print_stmt, print_type};
+pub use same::same;
+
+use ir::ast::{Comment, Expr, File, Item, Stmt};
+use ir::diag::Diagnostic;
+use ir::source::{SourceId, Span};
+
+use crate::builders::Context;
+use crate::lexer::{Lexed, Lexeme, Token};
+use crate::recover::Session;
+use crate::structure::Chunk;
+
+/// What a line of the REPL is.
+#[derive(Debug)]
+pub enum Line {
+    /// Nothing but blanks and comments.
+    Empty,
+    /// Definitions.
+    Items(Vec<Item>),
+    /// Statements; a lone expression is one of them.
+    Stmts(Vec<Stmt>),
+}
+
+/// Reads a file. What could not be read is left out of it and reported; the diagnostics are in the
+/// order of the text.
+pub fn parse(source: SourceId, text: &str) -> (File, Vec<Diagnostic>) {
+    let mut lexed = lexer::lex(source, text);
+    let structure = structure::structure(text, &mut lexed.tokens, false);
+    let mut session = Session::new(source, &lexed.tokens, &structure, context(source, text, &lexed));
+    let items = structure.chunks.iter().filter_map(|chunk| session.item(chunk)).map(|item| *item).collect();
+    let cx = session.cx;
+    let (comments, faults) = finish(cx, &mut lexed);
+    (File { source, doc: lexed.doc, items, comments }, faults)
+}
+
+/// Reads one expression.
+pub fn parse_expr(source: SourceId, text: &str) -> (Option<Expr>, Vec<Diagnostic>) {
+    let mut lexed = lexer::lex(source, text);
+    let structure = structure::structure(text, &mut lexed.tokens, true);
+    let mut session = Session::new(source, &lexed.tokens, &structure, context(source, text, &lexed));
+    let whole = Chunk { first: 0, end: lexed.tokens.len(), is_item: false, unclosed: None };
+    let expr = session.expr(structure.chunks.first().unwrap_or(&whole));
+    let cx = session.cx;
+    (expr, finish(cx, &mut lexed).1)
+}
+
+/// Reads a line of the REPL: definitions if it begins like one, statements otherwise.
+pub fn parse_repl(source: SourceId, text: &str) -> (Line, Vec<Diagnostic>) {
+    let mut lexed = lexer::lex(source, text);
+    if lexed.tokens.is_empty() {
+        return (Line::Empty, lexed.faults);
+    }
+    if structure::begins_item(&lexed.tokens) {
+        let (file, faults) = parse(source, text);
+        return (Line::Items(file.items), faults);
+    }
+    let structure = structure::structure(text, &mut lexed.tokens, true);
+    let mut session = Session::new(source, &lexed.tokens, &structure, context(source, text, &lexed));
+    let stmts = structure.chunks.first().map(|chunk| session.stmts(chunk)).unwrap_or_default();
+    let cx = session.cx;
+    (Line::Stmts(stmts), finish(cx, &mut lexed).1)
+}
+
+/// Whether a line of the REPL is only the beginning of something: a bracket is open, or it ends where
+/// no statement can end.
+pub fn is_incomplete(text: &str) -> bool {
+    let mut lexed = lexer::lex(SourceId::default(), text);
+    let mut open = brackets::Brackets::default();
+    for (i, lexeme) in lexed.tokens.iter().enumerate() {
+        let closes = matches!(lexeme.token, Token::RParen | Token::RBracket | Token::RBrace);
+        if open.step(i, &lexeme.token).is_none() && closes {
+            return false;
+        }
+    }
+    // A name in the place of what might come tells whether a statement could end before it.
+    let end = text.len() as u32;
+    let more = Lexeme { token: Token::Ident("more"), lo: end + 1, hi: end + 2, first: true };
+    lexed.tokens.push(more);
+    let n = lexed.tokens.len();
+    let before = n.checked_sub(3).map(|b| &lexed.tokens[b]);
+    !open.is_empty() || n > 1 && !layout::breaks(before, &lexed.tokens[n - 2], &more, None)
+}
+
+fn context(source: SourceId, text: &str, lexed: &Lexed) -> Context {
+    let tokens = &lexed.tokens;
+    Context::new(source, &lexed.docs, |next| tokens.get(next).map_or(text.len() as u32, |t| t.lo))
+}
+
+/// Documentation that belongs to nothing is comment; faults are put in order. A syntax error right
+/// behind a stretch that is no token, or behind a text that is not closed, is that one's fault, and
+/// left out.
+fn finish(cx: Context, lexed: &mut Lexed) -> (Vec<Comment>, Vec<Diagnostic>) {
+    let mut comments = std::mem::take(&mut lexed.comments);
+    for (line, _) in lexed.docs.iter().zip(&cx.taken).filter(|(_, taken)| !**taken) {
+        let span = Span { file: cx.source, lo: line.lo, hi: line.hi };
+        let text = if line.text.is_empty() { "///".into() } else { format!("/// {}", line.text) };
+        comments.push(Comment { span, text, own_line: true });
+    }
+    comments.sort_by_key(|c| c.span.lo);
+    let mut faults = std::mem::take(&mut lexed.faults);
+    let strays: Vec<Span> = faults.iter().filter(|f| f.code == "E0101").map(Diagnostic::span).collect();
+    let open_texts: Vec<u32> = faults.iter().filter(|f| f.code == "E0104").map(|f| f.span().hi).collect();
+    faults.extend(cx.faults.into_iter().filter(|fault| {
+        let at = fault.span().lo;
+        let before =
+            lexed.tokens.partition_point(|t| t.hi <= at).checked_sub(1).map_or(0, |t| lexed.tokens[t].hi);
+        let stray = strays.get(strays.partition_point(|s| s.lo < before));
+        let upset = stray.is_some_and(|s| s.hi <= at) || open_texts.binary_search(&before).is_ok();
+        fault.code != "E0102" || !upset
+    }));
+    faults.sort_by_key(|f| f.span().lo);
+    (comments, faults)
+}

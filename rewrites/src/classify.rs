@@ -1,0 +1,394 @@
+//! What the loops of a primitive are: its class, its work, and what it reads and writes, as expressions of
+//! its dims. Nothing here knows a primitive by name; a user's own takes part like those of `std`.
+//!
+//! Counts: an operation on values is one flop wherever it is executed (index arithmetic is free), and dear
+//! ones add `slow` units besides. A loop runs as often as its bounds say; bounds that depend on an outer
+//! loop's variable are taken at its middle, bounds that depend on data are taken as [`GUESS`] rounds, and
+//! [`Profile::guessed`] says so.
+
+use ir::graph::Type;
+use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
+use ir::{Combine, Intrinsic};
+use rustc_hash::FxHashMap;
+use shape::{Expr, Sym};
+
+use crate::form::{MapForm, map_form};
+
+/// Rounds of a loop whose bounds depend on data, for want of anything better.
+pub(crate) const GUESS: i64 = 16;
+
+/// What a primitive's loops are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Each element of the result from the elements at the same place.
+    Elementwise,
+    /// Each element of the result from elements anywhere, without a reduction: broadcasts, views, gathers.
+    Broadcast,
+    /// A reduction that is no contraction.
+    Reduction,
+    /// A sum of products of elements of two operands, each with axes of its own or one shared.
+    Contraction,
+    /// Anything else.
+    Other,
+}
+
+/// The order in which an implementation sums: two plans give the same bits only where it is the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum NumClass {
+    /// No reduction: there is nothing to reorder.
+    Pointwise,
+    /// In the order of the loops.
+    Sequential,
+    /// A fixed tree over absolute positions.
+    Tree,
+    /// Whatever a library does.
+    Library,
+}
+
+impl NumClass {
+    /// The name reports show.
+    pub fn name(self) -> &'static str {
+        match self {
+            NumClass::Pointwise => "pointwise",
+            NumClass::Sequential => "sequential",
+            NumClass::Tree => "tree",
+            NumClass::Library => "library",
+        }
+    }
+}
+
+/// The extents of a contraction.
+#[derive(Clone, Debug)]
+pub(crate) struct Contraction {
+    pub(crate) m: Expr,
+    pub(crate) n: Expr,
+    pub(crate) k: Expr,
+}
+
+/// What is known about a primitive, over its dims.
+#[derive(Clone, Debug)]
+pub(crate) struct Profile {
+    pub(crate) class: Class,
+    pub(crate) flops: Expr,
+    pub(crate) slow: Expr,
+    pub(crate) read_bytes: Expr,
+    pub(crate) write_bytes: Expr,
+    pub(crate) parallel: Expr,
+    pub(crate) contraction: Option<Contraction>,
+    /// True if it holds a reduction or an accumulating write.
+    pub(crate) reduces: bool,
+    /// True if a loop's rounds are a guess.
+    pub(crate) guessed: bool,
+    /// True if running it can end the run, or never end.
+    pub(crate) fallible: bool,
+    /// True if an output is updated in place.
+    pub(crate) in_place: bool,
+}
+
+impl Profile {
+    /// The same over other dims.
+    pub(crate) fn subst(&self, f: &dyn Fn(Sym) -> Option<Expr>) -> Profile {
+        Profile {
+            flops: self.flops.subst(f),
+            slow: self.slow.subst(f),
+            read_bytes: self.read_bytes.subst(f),
+            write_bytes: self.write_bytes.subst(f),
+            parallel: self.parallel.subst(f),
+            contraction: self.contraction.as_ref().map(|c| Contraction {
+                m: c.m.subst(f),
+                n: c.n.subst(f),
+                k: c.k.subst(f),
+            }),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn num(&self) -> NumClass {
+        if self.reduces { NumClass::Sequential } else { NumClass::Pointwise }
+    }
+}
+
+/// Bytes of a tensor.
+pub(crate) fn bytes_of(ty: &Type) -> Expr {
+    ty.shape.iter().fold(Expr::int(ty.dtype.size() as i64), |n, d| n * d)
+}
+
+/// Units of slow work of an intrinsic: four for a transcendental, one for a division.
+#[expect(clippy::wildcard_enum_match_arm, reason = "everything else is one ordinary instruction")]
+fn slow_units(op: Intrinsic) -> i64 {
+    match op {
+        Intrinsic::Exp
+        | Intrinsic::Log
+        | Intrinsic::Sin
+        | Intrinsic::Cos
+        | Intrinsic::Tanh
+        | Intrinsic::Erf
+        | Intrinsic::Pow => 4,
+        Intrinsic::Div | Intrinsic::Rem | Intrinsic::Sqrt | Intrinsic::Rsqrt => 1,
+        _ => 0,
+    }
+}
+
+/// Reads the loops of a primitive.
+pub(crate) fn profile(prim: &Prim) -> Profile {
+    let mut walk = Walk {
+        prim,
+        middle: FxHashMap::default(),
+        trips: FxHashMap::default(),
+        reads: prim.bufs.iter().map(|_| Expr::int(0)).collect(),
+        writes: prim.bufs.iter().map(|_| Expr::int(0)).collect(),
+        flops: Expr::int(0),
+        slow: Expr::int(0),
+        reduces: false,
+        guessed: false,
+        fallible: false,
+        loops: Vec::new(),
+        contractions: Vec::new(),
+    };
+    walk.stmts(&prim.body, &Expr::int(1));
+    let extent = |b: BufId| prim.buf(b).shape.iter().fold(Expr::int(1), |n, d| n * d);
+    let size = |b: BufId| Expr::int(prim.buf(b).dtype.size() as i64);
+    let read_bytes =
+        prim.params.iter().map(|&b| Expr::min(&walk.reads[b.0 as usize], &extent(b)) * size(b)).sum();
+    let write_bytes =
+        prim.outs.iter().map(|&b| Expr::min(&walk.writes[b.0 as usize], &extent(b)) * size(b)).sum();
+    let in_place = prim.outs.iter().any(|&b| prim.in_place(b));
+    let contraction = walk.contractions.first().cloned();
+    let class = if contraction.is_some() {
+        Class::Contraction
+    } else if walk.reduces {
+        Class::Reduction
+    } else {
+        match map_form(prim) {
+            Some(map) if reads_in_place(&map) => Class::Elementwise,
+            Some(_) => Class::Broadcast,
+            None => Class::Other,
+        }
+    };
+    Profile {
+        class,
+        flops: walk.flops,
+        slow: walk.slow,
+        read_bytes,
+        write_bytes,
+        parallel: parallel(prim),
+        contraction,
+        reduces: walk.reduces,
+        guessed: walk.guessed,
+        fallible: walk.fallible,
+        in_place,
+    }
+}
+
+/// True if every element read has the place of the element written.
+fn reads_in_place(map: &MapForm) -> bool {
+    let mut ok = true;
+    let scalars = map.lets.iter().map(|(_, s)| s).chain([&map.value]);
+    for s in scalars {
+        s.walk(&mut |s| {
+            if let ScalarKind::Load { index, .. } = &s.kind
+                && !index.is_empty()
+            {
+                let vars: Vec<Option<VarId>> = index.iter().map(as_var).collect();
+                let want: Vec<Option<VarId>> = map.index.iter().map(|&v| Some(v)).collect();
+                ok &= vars == want;
+            }
+        });
+    }
+    ok
+}
+
+pub(crate) fn as_var(s: &Scalar) -> Option<VarId> {
+    if let ScalarKind::Var(v) = s.kind { Some(v) } else { None }
+}
+
+/// The rounds of the perfect nest of independent loops at the top.
+fn parallel(prim: &Prim) -> Expr {
+    let mut rounds = Expr::int(1);
+    let mut body = &prim.body;
+    while let [Stmt::For { lo, hi, mark: Mark::Independent, body: inner, .. }] = &body[..] {
+        let (Some(lo), Some(hi)) = (prim.as_dim(lo), prim.as_dim(hi)) else { break };
+        let trip = hi - lo;
+        // A triangular nest: its inner bounds name an outer variable.
+        if !trip.syms().iter().all(|s| prim.dims.contains(s)) {
+            break;
+        }
+        rounds = rounds * trip;
+        body = inner;
+    }
+    rounds
+}
+
+struct Walk<'a> {
+    prim: &'a Prim,
+    /// The middle of the range of a loop's variable, by its name.
+    middle: FxHashMap<Sym, Expr>,
+    trips: FxHashMap<VarId, Expr>,
+    reads: Vec<Expr>,
+    writes: Vec<Expr>,
+    flops: Expr,
+    slow: Expr,
+    reduces: bool,
+    guessed: bool,
+    fallible: bool,
+    /// The loops around, from the outside in.
+    loops: Vec<VarId>,
+    contractions: Vec<Contraction>,
+}
+
+impl Walk<'_> {
+    fn bound(&mut self, s: &Scalar) -> Option<Expr> {
+        let e = self.prim.as_dim(s)?;
+        let e = e.subst(&|s| self.middle.get(&s).cloned());
+        e.syms().iter().all(|s| self.prim.dims.contains(s)).then_some(e)
+    }
+
+    fn enter(&mut self, var: VarId, lo: &Scalar, hi: &Scalar) -> Expr {
+        let (lo, hi) = (self.bound(lo), self.bound(hi));
+        let trip = match (&lo, &hi) {
+            (Some(lo), Some(hi)) => hi - lo,
+            (None, _) | (_, None) => {
+                self.guessed = true;
+                Expr::int(GUESS)
+            }
+        };
+        if let (Some(lo), Some(hi)) = (lo, hi) {
+            self.middle.insert(self.prim.var(var).name, (lo + hi).floor_div(&Expr::int(2)));
+        }
+        self.trips.insert(var, trip.clone());
+        self.loops.push(var);
+        trip
+    }
+
+    fn stmts(&mut self, stmts: &[Stmt], times: &Expr) {
+        stmts.iter().for_each(|s| self.stmt(s, times));
+    }
+
+    fn stmt(&mut self, stmt: &Stmt, times: &Expr) {
+        match stmt {
+            Stmt::For { var, lo, hi, body, .. } => {
+                self.index(lo, times);
+                self.index(hi, times);
+                let trip = self.enter(*var, lo, hi);
+                self.stmts(body, &(times * &trip));
+                self.loops.pop();
+            }
+            Stmt::While(cond, body) => {
+                self.fallible = true; // It may never end.
+                self.guessed = true;
+                let times = times * &Expr::int(GUESS);
+                self.scalar(cond, &times);
+                self.stmts(body, &times);
+            }
+            Stmt::If(cond, a, b) => {
+                self.scalar(cond, times);
+                self.stmts(a, times);
+                self.stmts(b, times);
+            }
+            Stmt::Set(_, v) => self.scalar(v, times),
+            Stmt::Alloc(_) => {}
+            Stmt::Store { buf, index, checked, combine, value, .. } => {
+                let writes = &mut self.writes[buf.0 as usize];
+                *writes = &*writes + times;
+                self.fallible |= checked;
+                index.iter().for_each(|i| self.index(i, times));
+                self.scalar(value, times);
+                if let Some(c) = combine {
+                    self.reduces = true;
+                    self.flops = &self.flops + times;
+                    let bound: Vec<VarId> = index.iter().filter_map(as_var).collect();
+                    let over: Vec<VarId> =
+                        self.loops.iter().copied().filter(|v| !bound.contains(v)).collect();
+                    self.contraction(*c, value, &over);
+                }
+            }
+        }
+    }
+
+    /// An index: its arithmetic is free, what it loads is not.
+    fn index(&mut self, s: &Scalar, times: &Expr) {
+        let (flops, slow) = (self.flops.clone(), self.slow.clone());
+        self.scalar(s, times);
+        (self.flops, self.slow) = (flops, slow);
+    }
+
+    fn scalar(&mut self, s: &Scalar, times: &Expr) {
+        match &s.kind {
+            ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => {}
+            ScalarKind::Load { buf, index, checked, .. } => {
+                self.fallible |= checked;
+                let reads = &mut self.reads[buf.0 as usize];
+                *reads = &*reads + times;
+                index.iter().for_each(|i| self.index(i, times));
+            }
+            ScalarKind::Op(op, args) => {
+                self.flops = &self.flops + times;
+                let units = slow_units(*op);
+                self.slow = &self.slow + &(times * units);
+                args.iter().for_each(|a| self.scalar(a, times));
+            }
+            ScalarKind::Cast(a) => self.scalar(a, times),
+            ScalarKind::Reduce { combine, var, lo, hi, body } => {
+                self.reduces = true;
+                self.index(lo, times);
+                self.index(hi, times);
+                let trip = self.enter(*var, lo, hi);
+                let times = times * &trip;
+                self.flops = &self.flops + &times;
+                self.scalar(body, &times);
+                let mut over = vec![*var];
+                let mut inner = &**body;
+                while let ScalarKind::Reduce { combine: Combine::Add, var, body, .. } = &inner.kind {
+                    over.push(*var);
+                    inner = body;
+                }
+                self.contraction(*combine, inner, &over);
+                self.loops.pop();
+            }
+        }
+    }
+
+    /// Notes a contraction: a sum over `over` of a product of two operands that both depend on it.
+    fn contraction(&mut self, combine: Combine, body: &Scalar, over: &[VarId]) {
+        let mut body = body;
+        while let ScalarKind::Cast(inner) = &body.kind {
+            body = inner;
+        }
+        let ScalarKind::Op(Intrinsic::Mul, args) = &body.kind else { return };
+        if combine != Combine::Add || over.is_empty() {
+            return;
+        }
+        let (a, b) = (loaded_vars(&args[0]), loaded_vars(&args[1]));
+        if !over.iter().all(|v| a.contains(v) && b.contains(v)) {
+            return;
+        }
+        let outer: Vec<VarId> = self.loops.iter().copied().filter(|v| !over.contains(v)).collect();
+        let product = |keep: &dyn Fn(VarId) -> bool| {
+            outer.iter().filter(|&&v| keep(v)).map(|v| self.trips[v].clone()).fold(Expr::int(1), |n, t| n * t)
+        };
+        let only_a = |v: VarId| a.contains(&v) && !b.contains(&v);
+        let only_b = |v: VarId| b.contains(&v) && !a.contains(&v);
+        // A sum of squares along a row is a reduction like any other.
+        if !outer.iter().any(|&v| only_a(v) || only_b(v)) {
+            return;
+        }
+        let k = over.iter().filter_map(|v| self.trips.get(v)).fold(Expr::int(1), |n, t| n * t);
+        let found = Contraction { m: product(&only_a), n: product(&only_b), k };
+        self.contractions.push(found);
+    }
+}
+
+/// The variables that the indices of loads in an expression use.
+fn loaded_vars(s: &Scalar) -> Vec<VarId> {
+    let mut vars = Vec::new();
+    s.walk(&mut |s| {
+        if let ScalarKind::Load { index, .. } = &s.kind {
+            for i in index {
+                i.walk(&mut |s| vars.extend(as_var(s)));
+            }
+        }
+    });
+    vars.sort_unstable();
+    vars.dedup();
+    vars
+}

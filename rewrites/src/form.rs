@@ -1,0 +1,158 @@
+//! Shapes of loop nests that fusion can take apart.
+//!
+//! - [`MapForm`]: `for i.. { for j.. { let ..; out[i, j] = e } }`, each loop over a whole axis of the output
+//!   and each axis written at its own variable. Such a primitive *is* the expression `e` of `(i, j)`.
+//! - [`pointwise_at`]: a map that reads a buffer only at the place it writes.
+//! - [`writes_once`]: a primitive of any loops whose output is only stored to, never combined into or read
+//!   back, so that what is done with an element can be done where it is stored.
+
+use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
+use shape::Expr;
+
+use crate::classify::as_var;
+
+/// A primitive that gives each element of its one output an expression, once.
+#[derive(Clone, Debug)]
+pub(crate) struct MapForm {
+    /// The output.
+    pub(crate) out: BufId,
+    /// For each axis of the output, the loop variable.
+    pub(crate) index: Vec<VarId>,
+    /// Definitions before the store, in order.
+    pub(crate) lets: Vec<(VarId, Scalar)>,
+    /// The element.
+    pub(crate) value: Scalar,
+}
+
+/// The map that a primitive is, if it is one.
+pub(crate) fn map_form(prim: &Prim) -> Option<MapForm> {
+    let [out] = prim.outs[..] else { return None };
+    if prim.in_place(out) {
+        return None;
+    }
+    let mut extents: Vec<(VarId, Expr)> = Vec::new();
+    let mut lets: Vec<(VarId, Scalar)> = Vec::new();
+    let mut body = &prim.body[..];
+    loop {
+        let at = body.iter().position(|s| !matches!(s, Stmt::Set(..)))?;
+        for s in &body[..at] {
+            let Stmt::Set(v, e) = s else { return None };
+            // A `var` given a second value is no definition.
+            if lets.iter().any(|(w, _)| w == v) {
+                return None;
+            }
+            lets.push((*v, e.clone()));
+        }
+        if at + 1 != body.len() {
+            return None;
+        }
+        match &body[at] {
+            Stmt::For { var, lo, hi, body: inner, .. } => {
+                if prim.as_dim(lo)? != Expr::int(0) {
+                    return None;
+                }
+                extents.push((*var, prim.as_dim(hi)?));
+                body = inner;
+            }
+            Stmt::Store { buf, index, checked: false, combine: None, value, .. } if *buf == out => {
+                let index: Vec<VarId> = index.iter().map(as_var).collect::<Option<_>>()?;
+                if index.len() != extents.len() {
+                    return None;
+                }
+                for (axis, v) in index.iter().enumerate() {
+                    let (_, extent) = extents.iter().find(|(w, _)| w == v)?;
+                    if index[..axis].contains(v) || *extent != prim.buf(out).shape[axis] {
+                        return None;
+                    }
+                }
+                let form = MapForm { out, index, lets, value: value.clone() };
+                return reads_only_params(prim).then_some(form);
+            }
+            Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {
+                return None;
+            }
+        }
+    }
+}
+
+fn reads_only_params(prim: &Prim) -> bool {
+    let mut ok = true;
+    each_load(&prim.body, &mut |buf, _, _| ok &= prim.params.contains(&buf));
+    ok
+}
+
+/// What [`each_load`] is told of a load: the buffer, the index, the variables of the loops around it.
+type OnLoad<'a> = dyn FnMut(BufId, &[Scalar], &[VarId]) + 'a;
+
+/// Calls `f` with each load in some statements.
+pub(crate) fn each_load(body: &[Stmt], f: &mut OnLoad<'_>) {
+    let mut loops = Vec::new();
+    body.iter().for_each(|s| loads_of_stmt(s, &mut loops, f));
+}
+
+fn loads_of_stmt(s: &Stmt, loops: &mut Vec<VarId>, f: &mut OnLoad<'_>) {
+    s.scalars().into_iter().for_each(|e| loads_of_scalar(e, loops, f));
+    match s {
+        Stmt::For { var, body, .. } => {
+            loops.push(*var);
+            body.iter().for_each(|s| loads_of_stmt(s, loops, f));
+            loops.pop();
+        }
+        Stmt::While(_, body) => body.iter().for_each(|s| loads_of_stmt(s, loops, f)),
+        Stmt::If(_, a, b) => a.iter().chain(b).for_each(|s| loads_of_stmt(s, loops, f)),
+        Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
+    }
+}
+
+fn loads_of_scalar(e: &Scalar, loops: &mut Vec<VarId>, f: &mut OnLoad<'_>) {
+    match &e.kind {
+        ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => {}
+        ScalarKind::Load { buf, index, .. } => {
+            f(*buf, index, loops);
+            index.iter().for_each(|a| loads_of_scalar(a, loops, f));
+        }
+        ScalarKind::Op(_, args) => args.iter().for_each(|a| loads_of_scalar(a, loops, f)),
+        ScalarKind::Cast(a) => loads_of_scalar(a, loops, f),
+        ScalarKind::Reduce { var, lo, hi, body, .. } => {
+            loads_of_scalar(lo, loops, f);
+            loads_of_scalar(hi, loops, f);
+            loops.push(*var);
+            loads_of_scalar(body, loops, f);
+            loops.pop();
+        }
+    }
+}
+
+/// True if the map reads `buf`, and only at the place it writes.
+pub(crate) fn pointwise_at(prim: &Prim, map: &MapForm, buf: BufId) -> bool {
+    let (mut any, mut ok) = (false, true);
+    each_load(&prim.body, &mut |b, index, _| {
+        if b == buf {
+            any = true;
+            ok &= index.len() == map.index.len()
+                && index.iter().zip(&map.index).all(|(i, v)| as_var(i) == Some(*v));
+        }
+    });
+    any && ok
+}
+
+/// The number of stores to the one output of a primitive that only ever stores to it.
+pub(crate) fn writes_once(prim: &Prim) -> Option<usize> {
+    let [out] = prim.outs[..] else { return None };
+    if prim.in_place(out) {
+        return None;
+    }
+    let (mut stores, mut plain) = (0, true);
+    for s in &prim.body {
+        s.walk(&mut |s| {
+            if let Stmt::Store { buf, combine, .. } = s
+                && *buf == out
+            {
+                stores += 1;
+                plain &= combine.is_none();
+            }
+        });
+    }
+    each_load(&prim.body, &mut |b, _, _| plain &= b != out);
+    plain.then_some(stores)
+}

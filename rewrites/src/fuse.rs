@@ -1,0 +1,372 @@
+//! Implementation nodes: for each semantic node the plain way to compute it, and groups fused into one kernel.
+//!
+//! A group is grown from its root towards the inputs, one producer at a time ([`crate::inline`]). What costs nothing
+//! to absorb is always absorbed (a cheap map with one consumer, read once); everything else is a branch, taken
+//! and not taken, and extraction decides by cost. Bounds: eight members; one member that reduces (the anchor); a dear
+//! value is recomputed only where each element is used once; a value with several consumers only if it is cheap.
+
+use egg::Id;
+use indexmap::IndexMap;
+use ir::graph::Type;
+use ir::loops::Prim;
+use ir::{ExternId, PrimId};
+use rustc_hash::{FxHashMap, FxHashSet};
+use shape::{Expr, Facts, Sym};
+
+use crate::block::{BlockGraph, Source};
+use crate::classify::{Class, NumClass, Profile, profile};
+use crate::cost::Work;
+use crate::form::{each_load, map_form, pointwise_at, writes_once};
+use crate::inline;
+use crate::lang::{Action, ImplDesc, Ir, Kids, OpKey};
+use crate::pattern::meaning;
+
+/// Members of a group.
+const MEMBERS: usize = 8;
+/// Inputs of a group: kernels with more arguments spill their pointers.
+const INPUTS: usize = 16;
+/// Stores of a producer that an epilogue is copied to.
+const STORES: usize = 4;
+
+/// The fused primitives of a module, each once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fused {
+    prims: IndexMap<String, (Prim, Profile)>,
+}
+
+impl Fused {
+    pub(crate) fn prim(&self, at: usize) -> &Prim {
+        &self.prims[at].0
+    }
+
+    fn intern(&mut self, prim: Prim) -> usize {
+        let facts: Vec<_> = prim.facts.iter().collect();
+        let text = format!(
+            "{:?}",
+            (&prim.name, &prim.dims, facts, &prim.params, &prim.outs, &prim.bufs, &prim.vars, &prim.body)
+        );
+        let at = self.prims.get_index_of(&text);
+        at.unwrap_or_else(|| {
+            let profile = profile(&prim);
+            self.prims.insert_full(text, (prim, profile)).0
+        })
+    }
+}
+
+/// A library function that can be called, and why one cannot.
+pub(crate) type Available<'a> = dyn Fn(ExternId) -> Result<(), String> + 'a;
+
+/// Adds the plain implementations of every semantic node.
+pub(crate) fn implement(source: &Source<'_>, available: &Available<'_>, b: &mut BlockGraph) {
+    for class in b.class_ids() {
+        for node in b.graph[class].nodes.clone() {
+            let Ir::Op(op, kids) = node else { continue };
+            let table = &b.graph.analysis.table;
+            let (key, results) = (table.key(op).clone(), table.results(op).to_vec());
+            let desc = match key {
+                OpKey::Prim(id, dims) => {
+                    let prim = source.module.prim(id);
+                    let args: &[Expr] = &dims;
+                    let p = source.profile(id).subst(&crate::block::substitution(&prim.dims, args));
+                    ImplDesc {
+                        name: prim.name.clone(),
+                        covers: vec![prim.name.clone()],
+                        num: p.num(),
+                        work: Work::generated(&p),
+                        action: Action::Kernel(id, dims),
+                        results,
+                    }
+                }
+                OpKey::Extern(id, dims) => {
+                    let name = source.module.extern_(id).name.name().to_owned();
+                    if let Err(why) = available(id) {
+                        b.refused.push((class, format!("{name}: {why}")));
+                        continue;
+                    }
+                    let p = meaning(source, source.module, id, &dims)
+                        .unwrap_or_else(|| unknown(source, id, &dims));
+                    ImplDesc {
+                        covers: vec![name.clone()],
+                        name,
+                        num: NumClass::Library,
+                        work: Work::library(&p),
+                        action: Action::Library(id, dims),
+                        results,
+                    }
+                }
+                native @ (OpKey::Scalar(_) | OpKey::Cast(_) | OpKey::Const(_) | OpKey::Dim(_)) => {
+                    let name = match &native {
+                        OpKey::Scalar(i) => i.name().to_owned(),
+                        OpKey::Cast(d) => d.name().to_owned(),
+                        OpKey::Dim(e) => format!("dim {e}"),
+                        OpKey::Const(_) | OpKey::Prim(..) | OpKey::Extern(..) => "const".to_owned(),
+                    };
+                    ImplDesc {
+                        covers: vec![name.clone()],
+                        name,
+                        num: NumClass::Pointwise,
+                        work: Work::native(),
+                        action: Action::Native(native),
+                        results,
+                    }
+                }
+            };
+            let id = b.graph.analysis.table.implementation(desc);
+            let new = b.graph.add(Ir::Impl(id, kids.clone()));
+            b.groups.push((Ir::Impl(id, kids.clone()), vec![(class, Ir::Op(op, kids))]));
+            b.graph.union(class, new);
+        }
+    }
+    b.graph.rebuild();
+}
+
+/// A library function without a meaning: as many operations as elements move, which is a guess.
+fn unknown(source: &Source<'_>, id: ExternId, dims: &[Expr]) -> Profile {
+    let (params, outs) = source.signature(&OpKey::Extern(id, dims.to_vec())).unwrap_or_default();
+    let size = |types: &[Type]| types.iter().map(crate::classify::bytes_of).sum::<Expr>();
+    let (read_bytes, write_bytes) = (size(&params), size(&outs));
+    Profile {
+        class: Class::Other,
+        flops: (&read_bytes + &write_bytes).floor_div(&Expr::int(4)),
+        slow: Expr::int(0),
+        read_bytes,
+        write_bytes,
+        parallel: Expr::int(1),
+        contraction: None,
+        reduces: true,
+        guessed: true,
+        fallible: false,
+        in_place: false,
+    }
+}
+
+/// A group under construction.
+#[derive(Clone)]
+struct Group {
+    prim: Prim,
+    inputs: Vec<Id>,
+    /// Producers first; the root is the last.
+    members: Vec<(Id, Ir, PrimId)>,
+    anchors: usize,
+}
+
+struct Grow<'a> {
+    source: &'a Source<'a>,
+    b: &'a BlockGraph,
+    consumers: FxHashMap<Id, FxHashSet<Id>>,
+    kept: Vec<Id>,
+    found: Vec<Group>,
+    budget: usize,
+}
+
+/// Adds fused implementations for every class.
+pub(crate) fn fuse(source: &Source<'_>, fused: &mut Fused, groups_per_class: usize, b: &mut BlockGraph) {
+    let mut consumers: FxHashMap<Id, FxHashSet<Id>> = FxHashMap::default();
+    for class in b.class_ids() {
+        for node in &b.graph[class].nodes {
+            if let Ir::Op(_, kids) = node {
+                for &k in kids {
+                    consumers.entry(b.graph.find(k)).or_default().insert(class);
+                }
+            }
+        }
+    }
+    for root in b.roots() {
+        // Whoever needs the value itself is one more consumer, other than any class.
+        consumers.entry(root).or_default().insert(Id::from(usize::MAX >> 40));
+    }
+    for class in b.class_ids() {
+        let mut grow = Grow {
+            source,
+            b,
+            consumers: std::mem::take(&mut consumers),
+            kept: Vec::new(),
+            found: Vec::new(),
+            budget: groups_per_class,
+        };
+        for node in b.graph[class].nodes.iter().filter(|n| matches!(n, Ir::Op(..))) {
+            if let Some(start) = grow.start(class, node) {
+                grow.run(start);
+            }
+        }
+        let found = std::mem::take(&mut grow.found);
+        consumers = std::mem::take(&mut grow.consumers);
+        for group in found {
+            offer(source, fused, class, group, b);
+        }
+    }
+    b.graph.rebuild();
+}
+
+/// Adds one group as an implementation of its root's class.
+fn offer(source: &Source<'_>, fused: &mut Fused, class: Id, group: Group, b: &mut BlockGraph) {
+    let mut prim = inline::close(group.prim);
+    prim.name = name(source, &group.members);
+    prim.def = Sym::new(&prim.name);
+    let level = b.graph.analysis.level(prim.dims.iter().copied());
+    let mut facts = Facts::new();
+    prim.dims.iter().for_each(|&d| facts.assume_dim(d));
+    for known in b.graph.analysis.levels[level].iter() {
+        if known.syms().iter().all(|s| prim.dims.contains(s)) {
+            facts.assume(known.clone());
+        }
+    }
+    prim.facts = facts;
+    let results = b.graph[class].data.types.clone();
+    let at = fused.intern(prim);
+    let (prim, p) = &fused.prims[at];
+    let covers = group.members.iter().map(|m| source.module.prim(m.2).name.clone()).collect();
+    let desc = ImplDesc {
+        action: Action::Fused(at),
+        name: prim.name.clone(),
+        covers,
+        num: p.num(),
+        work: Work::generated(p),
+        results,
+    };
+    let id = b.graph.analysis.table.implementation(desc);
+    let node = Ir::Impl(id, group.inputs.iter().map(|&i| b.graph.find(i)).collect::<Kids>());
+    if b.graph.lookup(node.clone()).is_some() {
+        return;
+    }
+    let new = b.graph.add(node.clone());
+    b.groups.push((node, group.members.into_iter().map(|m| (m.0, m.1)).collect()));
+    b.graph.union(class, new);
+}
+
+/// `fused_matmul_add_relu`: the definitions in order; broadcasts are said only where there is nothing else.
+fn name(source: &Source<'_>, members: &[(Id, Ir, PrimId)]) -> String {
+    let word = |id: PrimId| -> String {
+        source
+            .module
+            .prim(id)
+            .def
+            .name()
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+            .collect()
+    };
+    let loud = |id: PrimId| source.profile(id).class != Class::Broadcast;
+    let mut words: Vec<String> = members.iter().filter(|m| loud(m.2)).map(|m| word(m.2)).collect();
+    if words.is_empty() {
+        words = members.iter().map(|m| word(m.2)).collect();
+    }
+    format!("fused_{}", words.join("_"))
+}
+
+impl Grow<'_> {
+    fn start(&self, class: Id, node: &Ir) -> Option<Group> {
+        let (id, prim, kids) = self.placed(node)?;
+        let group = Group {
+            prim,
+            inputs: kids,
+            members: vec![(class, node.clone(), id)],
+            anchors: usize::from(self.source.profile(id).reduces),
+        };
+        Some(self.tidy(group))
+    }
+
+    fn placed(&self, node: &Ir) -> Option<(PrimId, Prim, Vec<Id>)> {
+        let Ir::Op(op, kids) = node else { return None };
+        let OpKey::Prim(id, dims) = self.b.graph.analysis.table.key(*op) else { return None };
+        let prim = inline::place(self.source.module.prim(*id), dims);
+        Some((*id, prim, kids.iter().map(|&k| self.b.graph.find(k)).collect()))
+    }
+
+    fn run(&mut self, group: Group) {
+        if self.budget == 0 {
+            return;
+        }
+        let next = group.inputs.iter().enumerate().find_map(|(i, &input)| {
+            if self.kept.contains(&input) || group.members.iter().any(|m| m.0 == input) {
+                return None;
+            }
+            let ways: Vec<(Group, bool)> = self.b.graph[input]
+                .nodes
+                .iter()
+                .filter_map(|node| self.absorb(&group, i, input, node))
+                .take(2) // One node a class is nearly always enough; two allow for a rule.
+                .collect();
+            (!ways.is_empty()).then_some((input, ways))
+        });
+        let Some((input, ways)) = next else {
+            if group.members.len() > 1 {
+                self.budget -= 1;
+                self.found.push(group);
+            }
+            return;
+        };
+        let free = ways.len() == 1 && ways[0].1;
+        for (grown, _) in ways {
+            self.run(grown);
+        }
+        if !free {
+            self.kept.push(input);
+            self.run(group);
+            self.kept.pop();
+        }
+    }
+
+    /// The group with the producer of an input absorbed, and whether that costs nothing.
+    fn absorb(&self, group: &Group, i: usize, input: Id, node: &Ir) -> Option<(Group, bool)> {
+        let (id, producer, kids) = self.placed(node)?;
+        let p = self.source.profile(id);
+        let root = group.members.last()?.0;
+        if group.members.len() >= MEMBERS
+            || producer.outs.len() != 1
+            || kids.contains(&root)
+            || kids.contains(&input)
+        {
+            return None;
+        }
+        let dear = p.reduces || p.slow != Expr::int(0);
+        let single = self.consumers.get(&input).is_none_or(|c| c.len() <= 1);
+        if dear && !single || p.reduces && group.anchors > 0 {
+            return None;
+        }
+        let at = group.prim.params[i];
+        let (mut loads, mut repeated) = (0, false);
+        each_load(&group.prim.body, &mut |buf, index, loops| {
+            if buf == at {
+                loads += 1;
+                let used: Vec<_> = index.iter().filter_map(crate::classify::as_var).collect();
+                repeated |= loops.iter().any(|v| !used.contains(v));
+            }
+        });
+        let consumer = map_form(&group.prim);
+        let source_map = map_form(&producer).filter(|_| !p.reduces && (!dear || loads == 1 && !repeated));
+        let rest = |kept: &[Id]| -> Vec<Id> {
+            kept.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, &k)| k).collect()
+        };
+        let (prim, inputs) = if let Some(map) = source_map {
+            (inline::inline(&group.prim, at, &producer, &map), [rest(&group.inputs), kids].concat())
+        } else if let Some(map) = consumer.filter(|m| pointwise_at(&group.prim, m, at))
+            && writes_once(&producer).is_some_and(|n| n <= STORES)
+        {
+            (inline::epilogue(&producer, &group.prim, at, &map), [kids, rest(&group.inputs)].concat())
+        } else {
+            return None;
+        };
+        let mut members = vec![(input, node.clone(), id)];
+        members.extend(group.members.iter().cloned());
+        let anchors = group.anchors + usize::from(p.reduces);
+        let grown = self.tidy(Group { prim, inputs, members, anchors });
+        let fits = grown.inputs.len() <= INPUTS && inline::nodes(&grown.prim) <= inline::MAX_NODES;
+        fits.then_some((grown, !dear && single && !repeated && loads == 1))
+    }
+
+    /// One parameter for each input.
+    fn tidy(&self, mut group: Group) -> Group {
+        let mut i = 0;
+        while i < group.inputs.len() {
+            let twin = group.inputs[..i].iter().position(|&k| k == group.inputs[i]);
+            if let Some(first) = twin {
+                group.prim = inline::merge_params(&group.prim, first, i);
+                group.inputs.remove(i);
+            } else {
+                i += 1;
+            }
+        }
+        group
+    }
+}

@@ -1,0 +1,374 @@
+//! Fusion of two loop nests into one, by substitution.
+//!
+//! Everything works on *placed* primitives: their dims have been replaced by the dims of the function around
+//! ([`place`]), so that two of them speak of the same symbols. Two moves make one primitive of a consumer
+//! and the producer of one of its inputs:
+//!
+//! - [`inline`]: the producer is a map; each load of it becomes its expression at that place.
+//! - [`epilogue`]: the consumer is a map that reads the producer only where it writes; each store of the
+//!   producer becomes the consumer's expression of the stored value. The producer's loops stay as they
+//!   are, so it may be anything: a matrix product, a softmax.
+//!
+//! **Invariant: a fused primitive gives the same bits as its parts one after the other.** What a part stored
+//! was rounded to its element type; the fused primitive rounds at the same place, by a cast ([`inline`]) or by
+//! a variable of that type ([`epilogue`]). For f32 both cost nothing in machine code.
+
+use ir::loops::{Buf, BufId, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
+use rustc_hash::{FxHashMap, FxHashSet};
+use shape::{Expr, Sym};
+use tensor::DType;
+
+use crate::form::MapForm;
+
+/// Expressions grow by substitution; beyond this many nodes a primitive is not grown further.
+pub(crate) const MAX_NODES: usize = 600;
+
+/// The primitive with its dims replaced; its variables are renamed where they would capture a symbol.
+pub(crate) fn place(prim: &Prim, dims: &[Expr]) -> Prim {
+    let map = |s: Sym| prim.dims.iter().position(|&d| d == s).and_then(|i| dims.get(i).cloned());
+    let mut placed = prim.clone();
+    placed.dims = dims.iter().flat_map(Expr::syms).collect();
+    placed.dims.sort_unstable();
+    placed.dims.dedup();
+    for buf in &mut placed.bufs {
+        buf.shape.iter_mut().for_each(|d| *d = d.subst(&map));
+    }
+    let mut taken: FxHashSet<Sym> = placed.dims.iter().copied().collect();
+    for var in &mut placed.vars {
+        var.name = fresh(var.name, &mut taken);
+    }
+    let mut keep = |e: &mut Scalar| {
+        if let ScalarKind::Dim(d) = &mut e.kind {
+            *d = d.subst(&map);
+        }
+    };
+    placed.body.iter_mut().for_each(|s| edit_stmt(s, &mut keep));
+    placed
+}
+
+/// `name`, or `name_2` and so on where it is taken.
+fn fresh(name: Sym, taken: &mut FxHashSet<Sym>) -> Sym {
+    let mut found = name;
+    let mut n = 1;
+    while !taken.insert(found) {
+        n += 1;
+        found = Sym::new(&format!("{}_{n}", name.name()));
+    }
+    found
+}
+
+/// Calls `f` on every scalar of a statement, the innermost first.
+fn edit_stmt(stmt: &mut Stmt, f: &mut dyn FnMut(&mut Scalar)) {
+    match stmt {
+        Stmt::For { lo, hi, body, .. } => {
+            edit(lo, f);
+            edit(hi, f);
+            body.iter_mut().for_each(|s| edit_stmt(s, f));
+        }
+        Stmt::While(c, body) => {
+            edit(c, f);
+            body.iter_mut().for_each(|s| edit_stmt(s, f));
+        }
+        Stmt::If(c, a, b) => {
+            edit(c, f);
+            a.iter_mut().chain(b).for_each(|s| edit_stmt(s, f));
+        }
+        Stmt::Set(_, v) => edit(v, f),
+        Stmt::Alloc(_) => {}
+        Stmt::Store { index, value, .. } => {
+            index.iter_mut().for_each(|i| edit(i, f));
+            edit(value, f);
+        }
+    }
+}
+
+fn edit(s: &mut Scalar, f: &mut dyn FnMut(&mut Scalar)) {
+    match &mut s.kind {
+        ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => {}
+        ScalarKind::Load { index: args, .. } | ScalarKind::Op(_, args) => {
+            args.iter_mut().for_each(|a| edit(a, f));
+        }
+        ScalarKind::Cast(a) => edit(a, f),
+        ScalarKind::Reduce { lo, hi, body, .. } => {
+            edit(lo, f);
+            edit(hi, f);
+            edit(body, f);
+        }
+    }
+    f(s);
+}
+
+/// The number of nodes of a primitive's expressions and statements.
+pub(crate) fn nodes(prim: &Prim) -> usize {
+    let mut n = 0;
+    for s in &prim.body {
+        s.walk(&mut |s| {
+            n += 1;
+            s.scalars().iter().for_each(|e| e.walk(&mut |_| n += 1));
+        });
+    }
+    n
+}
+
+/// A primitive under construction: where the other's buffers and variables have gone.
+struct Merge {
+    prim: Prim,
+    bufs: FxHashMap<BufId, BufId>,
+    taken_vars: FxHashSet<Sym>,
+    taken_bufs: FxHashSet<Sym>,
+}
+
+impl Merge {
+    /// Starts from `base` and brings in the buffers of `other` that `keep` names.
+    fn new(base: &Prim, other: &Prim, keep: &dyn Fn(BufId) -> bool) -> Merge {
+        let mut prim = base.clone();
+        prim.dims.extend(&other.dims);
+        prim.dims.sort_unstable();
+        prim.dims.dedup();
+        let mut merge = Merge {
+            prim,
+            bufs: FxHashMap::default(),
+            taken_vars: FxHashSet::default(),
+            taken_bufs: FxHashSet::default(),
+        };
+        // The other's dims may capture a variable of the base.
+        merge.taken_vars.extend(&merge.prim.dims);
+        for var in &mut merge.prim.vars {
+            var.name = fresh(var.name, &mut merge.taken_vars);
+        }
+        merge.taken_bufs.extend(merge.prim.bufs.iter().map(|b| b.name));
+        for (i, buf) in other.bufs.iter().enumerate() {
+            let from = BufId(i as u32);
+            if keep(from) {
+                let name = fresh(buf.name, &mut merge.taken_bufs);
+                merge.prim.bufs.push(Buf { name, ..buf.clone() });
+                merge.bufs.insert(from, BufId(merge.prim.bufs.len() as u32 - 1));
+            }
+        }
+        merge
+    }
+
+    fn add_var(&mut self, name: Sym, dtype: DType) -> VarId {
+        let name = fresh(name, &mut self.taken_vars);
+        self.prim.vars.push(Var { name, dtype });
+        VarId(self.prim.vars.len() as u32 - 1)
+    }
+
+    /// An expression of `other` in terms of the merged primitive. Variables become what `env` says; those of
+    /// reductions become new ones.
+    fn import(&mut self, other: &Prim, s: &Scalar, env: &FxHashMap<VarId, Scalar>) -> Scalar {
+        let kind = match &s.kind {
+            ScalarKind::Const(_) | ScalarKind::Dim(_) => s.kind.clone(),
+            ScalarKind::Var(v) => return env[v].clone(),
+            ScalarKind::Load { buf, index, checked, span } => {
+                let index = index.iter().map(|i| self.import(other, i, env)).collect();
+                ScalarKind::Load { buf: self.bufs[buf], index, checked: *checked, span: *span }
+            }
+            ScalarKind::Op(op, args) => {
+                ScalarKind::Op(*op, args.iter().map(|a| self.import(other, a, env)).collect())
+            }
+            ScalarKind::Cast(a) => ScalarKind::Cast(Box::new(self.import(other, a, env))),
+            ScalarKind::Reduce { combine, var, lo, hi, body } => {
+                let (lo, hi) = (self.import(other, lo, env), self.import(other, hi, env));
+                let old = other.var(*var);
+                let new = self.add_var(old.name, old.dtype);
+                let mut env = env.clone();
+                env.insert(*var, variable(new, old.dtype));
+                let body = self.import(other, body, &env);
+                ScalarKind::Reduce {
+                    combine: *combine,
+                    var: new,
+                    lo: Box::new(lo),
+                    hi: Box::new(hi),
+                    body: Box::new(body),
+                }
+            }
+        };
+        Scalar { kind, dtype: s.dtype }
+    }
+
+    /// Drops the buffers nothing names any more.
+    fn finish(mut self) -> Prim {
+        let live: FxHashSet<BufId> = self.prim.params.iter().chain(&self.prim.outs).copied().collect();
+        let mut map: FxHashMap<BufId, BufId> = FxHashMap::default();
+        let mut bufs = Vec::new();
+        for (i, buf) in self.prim.bufs.iter().enumerate() {
+            let id = BufId(i as u32);
+            if buf.local || live.contains(&id) {
+                map.insert(id, BufId(bufs.len() as u32));
+                bufs.push(buf.clone());
+            }
+        }
+        self.prim.bufs = bufs;
+        rename_bufs(&mut self.prim, &|b| map[&b]);
+        self.prim
+    }
+}
+
+fn variable(v: VarId, dtype: DType) -> Scalar {
+    Scalar { kind: ScalarKind::Var(v), dtype }
+}
+
+fn rename_bufs(prim: &mut Prim, map: &dyn Fn(BufId) -> BufId) {
+    prim.params.iter_mut().chain(&mut prim.outs).for_each(|b| *b = map(*b));
+    rename_body(&mut prim.body, map);
+}
+
+fn rename_body(body: &mut [Stmt], map: &dyn Fn(BufId) -> BufId) {
+    for s in body {
+        edit_stmt(s, &mut |e| {
+            if let ScalarKind::Load { buf, .. } = &mut e.kind {
+                *buf = map(*buf);
+            }
+        });
+        rename_stores(s, map);
+    }
+}
+
+fn rename_stores(stmt: &mut Stmt, map: &dyn Fn(BufId) -> BufId) {
+    match stmt {
+        Stmt::For { body, .. } | Stmt::While(_, body) => body.iter_mut().for_each(|s| rename_stores(s, map)),
+        Stmt::If(_, a, b) => a.iter_mut().chain(b).for_each(|s| rename_stores(s, map)),
+        Stmt::Alloc(buf) | Stmt::Store { buf, .. } => *buf = map(*buf),
+        Stmt::Set(..) => {}
+    }
+}
+
+/// True if the value of an expression already has the precision of its type.
+fn rounded(s: &Scalar) -> bool {
+    match &s.kind {
+        ScalarKind::Var(_) | ScalarKind::Dim(_) | ScalarKind::Load { .. } | ScalarKind::Cast(_) => true,
+        ScalarKind::Const(_) | ScalarKind::Op(..) | ScalarKind::Reduce { .. } => {
+            !s.dtype.is_float() || s.dtype == DType::F64
+        }
+    }
+}
+
+/// The consumer with each load of its parameter `at` replaced by the producer's expression at that place.
+/// The parameters of the result are the consumer's without `at`, then the producer's.
+pub(crate) fn inline(consumer: &Prim, at: BufId, producer: &Prim, map: &MapForm) -> Prim {
+    let mut merge = Merge::new(consumer, producer, &|b| b != map.out);
+    let mut body = std::mem::take(&mut merge.prim.body);
+    for stmt in &mut body {
+        edit_stmt(stmt, &mut |e| {
+            let ScalarKind::Load { buf, index, .. } = &e.kind else { return };
+            if *buf != at {
+                return;
+            }
+            let mut env: FxHashMap<VarId, Scalar> =
+                map.index.iter().copied().zip(index.iter().cloned()).collect();
+            for (v, def) in &map.lets {
+                let mut value = merge.import(producer, def, &env);
+                let dtype = producer.var(*v).dtype;
+                if !rounded(&value) {
+                    value = Scalar { kind: ScalarKind::Cast(Box::new(value)), dtype };
+                }
+                env.insert(*v, value);
+            }
+            let value = merge.import(producer, &map.value, &env);
+            *e = if rounded(&value) {
+                value
+            } else {
+                Scalar { dtype: e.dtype, kind: ScalarKind::Cast(Box::new(value)) }
+            };
+        });
+    }
+    merge.prim.body = body;
+    merge.prim.params.retain(|&p| p != at);
+    merge.prim.params.extend(producer.params.iter().map(|p| merge.bufs[p]));
+    merge.finish()
+}
+
+/// The producer with each store to its output replaced by the consumer's expression of the stored value, for
+/// a consumer that reads its parameter `at` only at the place it writes ([`crate::form::pointwise_at`]).
+/// The parameters of the result are the producer's, then the consumer's without `at`.
+pub(crate) fn epilogue(producer: &Prim, consumer: &Prim, at: BufId, map: &MapForm) -> Prim {
+    let out = producer.outs[0];
+    let mut merge = Merge::new(producer, consumer, &|b| b != at);
+    let mut body = std::mem::take(&mut merge.prim.body);
+    replace_stores(&mut body, out, &mut |index, value, span| {
+        let stored = producer.buf(out);
+        let mut stmts = Vec::new();
+        let held = merge.add_var(stored.name, stored.dtype);
+        stmts.push(Stmt::Set(held, value));
+        // A load of the producer is the held value; every place the consumer writes is the place stored to.
+        let mut env: FxHashMap<VarId, Scalar> =
+            map.index.iter().copied().zip(index.iter().cloned()).collect();
+        let place = |merge: &mut Merge, s: &Scalar, env: &FxHashMap<VarId, Scalar>| {
+            let mut s = s.clone();
+            edit(&mut s, &mut |e| {
+                if matches!(&e.kind, ScalarKind::Load { buf, .. } if *buf == at) {
+                    e.kind = ScalarKind::Var(HELD);
+                }
+            });
+            let mut env = env.clone();
+            env.insert(HELD, variable(held, stored.dtype));
+            merge.import(consumer, &s, &env)
+        };
+        for (v, def) in &map.lets {
+            let value = place(&mut merge, def, &env);
+            let var = consumer.var(*v);
+            let new = merge.add_var(var.name, var.dtype);
+            stmts.push(Stmt::Set(new, value));
+            env.insert(*v, variable(new, var.dtype));
+        }
+        let value = place(&mut merge, &map.value, &env);
+        let buf = merge.bufs[&map.out];
+        stmts.push(Stmt::Store { buf, index, checked: false, combine: None, value, span });
+        stmts
+    });
+    merge.prim.body = body;
+    merge.prim.outs = vec![merge.bufs[&map.out]];
+    merge.prim.params.extend(consumer.params.iter().filter(|&&p| p != at).map(|p| merge.bufs[p]));
+    merge.finish()
+}
+
+/// The variable of a consumer that stands for the value being stored; no primitive has as many.
+const HELD: VarId = VarId(u32::MAX);
+
+type Replace<'a> = dyn FnMut(Vec<Scalar>, Scalar, ir::source::Span) -> Vec<Stmt> + 'a;
+
+fn replace_stores(body: &mut Vec<Stmt>, out: BufId, f: &mut Replace<'_>) {
+    let mut new = Vec::with_capacity(body.len());
+    for mut stmt in std::mem::take(body) {
+        match &mut stmt {
+            Stmt::For { body, .. } | Stmt::While(_, body) => replace_stores(body, out, f),
+            Stmt::If(_, a, b) => {
+                replace_stores(a, out, f);
+                replace_stores(b, out, f);
+            }
+            Stmt::Store { buf, index, value, span, .. } if *buf == out => {
+                new.extend(f(std::mem::take(index), value.clone(), *span));
+                continue;
+            }
+            Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
+        }
+        new.push(stmt);
+    }
+    *body = new;
+}
+
+/// Makes one parameter of two that are given the same value.
+pub(crate) fn merge_params(prim: &Prim, keep: usize, drop: usize) -> Prim {
+    let (kept, dropped) = (prim.params[keep], prim.params[drop]);
+    let mut prim = prim.clone();
+    prim.params.remove(drop);
+    rename_body(&mut prim.body, &|b| if b == dropped { kept } else { b });
+    let none = Prim { bufs: Vec::new(), ..prim.clone() };
+    Merge::new(&prim, &none, &|_| false).finish()
+}
+
+/// The dims a placed primitive really mentions, sorted: what it becomes generic over.
+pub(crate) fn close(mut prim: Prim) -> Prim {
+    let mut dims: Vec<Sym> = prim.bufs.iter().flat_map(|b| b.shape.iter().flat_map(Expr::syms)).collect();
+    let mut note = |e: &mut Scalar| {
+        if let ScalarKind::Dim(d) = &e.kind {
+            dims.extend(d.syms());
+        }
+    };
+    prim.body.iter_mut().for_each(|s| edit_stmt(s, &mut note));
+    dims.sort_unstable();
+    dims.dedup();
+    prim.dims = dims;
+    prim
+}

@@ -1,0 +1,358 @@
+//! Rewriting: equality saturation over the pure parts of graph functions, and the best plan for each regime.
+//!
+//! In goes a checked [`ir::Module`], out comes one that means the same: functions keep names and signatures, their
+//! bodies call fused primitives (added to the module as ordinary [`ir::loops::Prim`]s) and library functions,
+//! and where one plan is not best for all dims they begin with an `Op::Switch`. Beside it a [`Report`] says what
+//! was chosen, what it would have cost otherwise, and what could not be chosen and why.
+//!
+//! The pass, top to bottom ([`rewrite`]):
+//! 1. [`block`]: each block becomes an e-graph of semantic nodes; effects stay where they are;
+//! 2. [`pattern`], [`saturate`]: the module's rules add equal nodes, types and conditions proved first;
+//! 3. [`fuse`], [`inline`], [`classify`]: implementations join the classes: kernels, fused groups, library calls;
+//! 4. [`cost`], [`machine`]: what each would take, as expressions of the dims;
+//! 5. [`extract`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between;
+//! 6. [`emit`], [`assemble`]: blocks again. A plan that cannot keep the order of effects is refused here.
+//!
+//! Invariants: pure (no OS, no clock; budgets are counts); the same input gives the same bytes; a function that
+//! anything goes wrong with is left as it was, with a note.
+#![forbid(unsafe_code)]
+
+mod assemble;
+mod block;
+mod classify;
+mod cost;
+mod emit;
+mod explain;
+mod extract;
+mod flatten;
+mod form;
+mod fuse;
+mod inline;
+mod lang;
+mod machine;
+mod pattern;
+mod regimes;
+mod report;
+mod saturate;
+
+use ir::graph::Func;
+use ir::{ExternId, Module};
+use shape::{Facts, Pred, Sym};
+
+use crate::block::{BlockGraph, Source};
+use crate::emit::{Plan, Unit};
+use crate::fuse::Fused;
+use crate::pattern::Pattern;
+use crate::regimes::{Point, Solved};
+use crate::saturate::Outcome;
+
+pub use crate::classify::{Class, NumClass};
+pub use crate::machine::{Cache, Generated, Library, Machine};
+pub use crate::report::{Alternative, FuncReport, RegimeReport, Report, RuleReport, Step, render};
+
+/// What can go wrong for the caller.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Error {
+    /// A machine file that cannot be used.
+    #[error("machine file: {0}")]
+    Machine(String),
+}
+
+/// How to rewrite.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The machine to choose for.
+    pub machine: Machine,
+    /// False: bodies stay as they are, one kernel an operator; the report says what that costs.
+    pub use_rules: bool,
+    /// Names that are chosen wherever they can be: an implementation (`sgemm`, `fused_matmul_add_relu`), its kind
+    /// (`kernel`, `fused`, `library`) or a rule.
+    pub force: Vec<String>,
+    /// Names that are not chosen, where anything else can be.
+    pub forbid: Vec<String>,
+    /// For each extern of the module, whether its library can be loaded; one that is not listed can.
+    pub available: Vec<bool>,
+    /// Dims for which the report shows the plan and its costs; empty: a typical point of each regime.
+    pub at: Vec<(String, i64)>,
+    /// Limits of the work.
+    pub budget: Budget,
+}
+
+/// Limits of the work, as counts.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    /// Rounds of saturation.
+    pub iterations: usize,
+    /// Nodes of an e-graph.
+    pub nodes: usize,
+    /// Matches of one rule in one round.
+    pub matches: usize,
+    /// Fused groups grown from one class.
+    pub groups: usize,
+    /// Flips that extraction tries at one point.
+    pub flips: usize,
+    /// Plans of a function.
+    pub plans: usize,
+    /// Conditions of rules that regimes are made for.
+    pub guards: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget {
+            iterations: 12,
+            nodes: 10_000,
+            matches: 1_000,
+            groups: 24,
+            flips: 2_000,
+            plans: 4,
+            guards: 3,
+        }
+    }
+}
+
+impl Options {
+    /// The usual options for a machine.
+    pub fn new(machine: Machine) -> Options {
+        Options {
+            machine,
+            use_rules: true,
+            force: Vec::new(),
+            forbid: Vec::new(),
+            available: Vec::new(),
+            at: Vec::new(),
+            budget: Budget::default(),
+        }
+    }
+}
+
+/// Rewrites every function that is not a plan already.
+pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
+    let mut report = Report { machine: options.machine.name.clone(), ..Report::default() };
+    // Calls of small functions are taken apart first: a call is opaque to rules and fusion.
+    let flat = if options.use_rules { flatten::flatten(module) } else { module.clone() };
+    let source = Source::new(&flat);
+    let (patterns, notes) = if options.use_rules {
+        pattern::compile(&source, &|name| options.forbid.iter().any(|f| f == name))
+    } else {
+        Default::default()
+    };
+    report.notes = notes;
+    let mut fused = Fused::default();
+    let mut out = module.clone();
+    for (i, func) in flat.funcs.iter().enumerate() {
+        if func.plan {
+            continue;
+        }
+        let mut found = FuncReport { name: func.name.clone(), saturated: true, ..FuncReport::default() };
+        match function(&source, options, &patterns, &mut fused, func, &mut found) {
+            Ok(Some(new)) => out.funcs[i] = new,
+            Ok(None) => {}
+            Err(why) => found.notes.push(format!("left as it was: {why}")),
+        }
+        report.functions.push(found);
+    }
+    let placed = assemble::place_fused(&mut out, &fused);
+    let steps = report.functions.iter_mut().flat_map(|f| &mut f.regimes).flat_map(|r| &mut r.steps);
+    for step in steps {
+        if let Some(id) = step.fused.and_then(|i| placed.get(&i)) {
+            step.name.clone_from(&out.prim(*id).name);
+        }
+    }
+    (out, report)
+}
+
+/// What is known of a function's dims wherever it runs.
+fn known(func: &Func) -> Facts {
+    let mut facts = func.facts.clone();
+    func.dims.iter().for_each(|&d| facts.assume_dim(d));
+    for r in &func.requires {
+        if !facts.iter().any(|f| f == r) {
+            facts.assume(r.clone());
+        }
+    }
+    facts
+}
+
+fn function(
+    source: &Source<'_>,
+    options: &Options,
+    patterns: &[Pattern],
+    fused: &mut Fused,
+    func: &Func,
+    report: &mut FuncReport,
+) -> Result<Option<Func>, String> {
+    let facts = known(func);
+    let points = regimes::grid(func, &facts);
+    let mut base = block::build(source, func, &func.body, &facts);
+    let mut outcome = Outcome { saturated: true, ..Outcome::default() };
+    saturate_all(source, patterns, &options.budget, &func.dims, &mut base, &mut outcome);
+
+    // One cell for each combination of undecided conditions that some point fulfils; the first has none.
+    let mut guards = std::mem::take(&mut outcome.guards);
+    guards.truncate(options.budget.guards);
+    let mut signatures: Vec<Vec<usize>> = vec![Vec::new()];
+    for p in &points {
+        let s = regimes::signature(&guards, p);
+        if !signatures.contains(&s) {
+            signatures.push(s);
+        }
+    }
+    let mut cells: Vec<(Vec<Pred>, Unit)> = Vec::new();
+    for s in &signatures {
+        let preds: Vec<Pred> = s.iter().map(|&i| guards[i].clone()).collect();
+        let mut b = base.clone();
+        if !preds.is_empty() {
+            assume(&mut b, &preds);
+            let mut inner = Outcome { saturated: true, ..Outcome::default() };
+            saturate_all(source, patterns, &options.budget, &func.dims, &mut b, &mut inner);
+            inner.guards.clear();
+            // What was refused for want of the condition fired here; only what is refused still is news.
+            inner.refused.clear();
+            outcome.absorb(inner);
+        }
+        let unit = unit(source, options, fused, b);
+        if let Some(fault) = fault(&unit) {
+            return Err(format!("internal error in rewriting: {fault}"));
+        }
+        cells.push((preds, unit));
+    }
+    measure(&cells[0].1, report);
+    report.iterations = outcome.iterations;
+    report.saturated = outcome.saturated;
+    report.notes.append(&mut outcome.notes);
+    collect_notes(&cells[0].1, &mut report.notes);
+    report.rules = explain::rules(&outcome);
+
+    // A plan for each point, from the base and from the cell whose conditions hold there.
+    let (mut found, mut refused): (Vec<Solved>, Vec<Plan>) = Default::default();
+    for point in &points {
+        let own = regimes::signature(&guards, point);
+        for (cell, (preds, unit)) in cells.iter().enumerate() {
+            if cell != 0 && signatures[cell] != own {
+                continue;
+            }
+            let env = regimes::env(&facts, point);
+            let plan = if options.use_rules { regimes::plan_at(unit, options, &env) } else { plain(unit) };
+            if found.iter().any(|s| s.cell == cell && s.plan == plan) || refused.contains(&plan) {
+                continue;
+            }
+            let solved = solve(source, fused, func, unit, plan.clone(), cell, preds);
+            match solved {
+                Ok(s) => found.push(s),
+                Err(why) => {
+                    refused.push(plan);
+                    let note = format!("a plan was refused: {why}");
+                    if !report.notes.contains(&note) {
+                        report.notes.push(note);
+                    }
+                    if cell == 0 {
+                        found.push(solve(source, fused, func, unit, plain(unit), cell, preds)?);
+                    }
+                }
+            }
+        }
+    }
+    let solved = regimes::distinct(found);
+    let cost = |plan: usize, point: &Point| {
+        let s = &solved[plan];
+        let env = regimes::env(&facts, point);
+        if s.requires.iter().any(|r| r.eval(&env) != Ok(true)) {
+            return f64::INFINITY;
+        }
+        regimes::cost_at(&cells[s.cell].1, &s.plan, options, &env).unwrap_or(f64::INFINITY).max(1e-6)
+    };
+    let costs: Vec<Vec<f64>> =
+        (0..solved.len()).map(|p| points.iter().map(|point| cost(p, point)).collect()).collect();
+    let anywhere: Vec<bool> = solved.iter().map(|s| s.requires.is_empty()).collect();
+    let kept = regimes::few(&costs, &anywhere, options.budget.plans);
+    let arms = regimes::arms(&points, &costs, &kept, &solved, &cost);
+    report.regimes = explain::regimes(options, func, &facts, &cells, &solved, &arms);
+    if !options.use_rules {
+        return Ok(None);
+    }
+    let bodies = arms.iter().map(|a| (a.preds.clone(), &solved[a.plan].func)).collect();
+    Ok(Some(assemble::switch(func, bodies)))
+}
+
+fn solve(
+    source: &Source<'_>,
+    fused: &Fused,
+    func: &Func,
+    unit: &Unit,
+    plan: Plan,
+    cell: usize,
+    requires: &[Pred],
+) -> Result<Solved, String> {
+    let (emitted, trace) = emit::emit(source.module, fused, func, unit, &plan)?;
+    let key = format!("{:?}", emitted.body);
+    Ok(Solved { cell, requires: requires.to_vec(), plan, func: emitted, trace, key })
+}
+
+fn plain(unit: &Unit) -> Plan {
+    let choice = extract::baseline(&unit.b, &unit.pool);
+    Plan { choice, nested: unit.nested.iter().map(|us| us.iter().map(plain).collect()).collect() }
+}
+
+fn saturate_all(
+    source: &Source<'_>,
+    patterns: &[Pattern],
+    budget: &Budget,
+    dims: &[Sym],
+    b: &mut BlockGraph,
+    out: &mut Outcome,
+) {
+    out.absorb(saturate::saturate(source, patterns, budget, dims, b));
+    for nested in b.pinned.iter_mut().flat_map(|p| &mut p.nested) {
+        saturate_all(source, patterns, budget, dims, nested, out);
+    }
+}
+
+/// Tells a block and those inside it what holds in a regime.
+fn assume(b: &mut BlockGraph, preds: &[Pred]) {
+    for level in &mut b.graph.analysis.levels {
+        preds.iter().for_each(|p| level.assume(p.clone()));
+    }
+    b.pinned.iter_mut().flat_map(|p| &mut p.nested).for_each(|n| assume(n, preds));
+}
+
+/// Adds implementations and gathers the candidates.
+fn unit(source: &Source<'_>, options: &Options, fused: &mut Fused, mut b: BlockGraph) -> Unit {
+    let available = |id: ExternId| {
+        if options.available.get(id.0 as usize).copied().unwrap_or(true) {
+            Ok(())
+        } else {
+            Err(format!("{} cannot be loaded here", source.module.extern_(id).library))
+        }
+    };
+    fuse::implement(source, &available, &mut b);
+    if options.use_rules {
+        fuse::fuse(source, fused, options.budget.groups, &mut b);
+    }
+    let pool = extract::pool(&b, options);
+    let nested = b.pinned.iter_mut().map(|p| std::mem::take(&mut p.nested)).collect::<Vec<_>>();
+    let nested = nested
+        .into_iter()
+        .map(|blocks| blocks.into_iter().map(|n| unit(source, options, fused, n)).collect())
+        .collect();
+    Unit { b, pool, nested }
+}
+
+fn fault(unit: &Unit) -> Option<&String> {
+    unit.b.graph.analysis.faults.first().or_else(|| unit.nested.iter().flatten().find_map(fault))
+}
+
+fn measure(unit: &Unit, report: &mut FuncReport) {
+    report.nodes += unit.b.graph.total_number_of_nodes();
+    report.classes += unit.b.graph.number_of_classes();
+    unit.nested.iter().flatten().for_each(|n| measure(n, report));
+}
+
+fn collect_notes(unit: &Unit, notes: &mut Vec<String>) {
+    for n in &unit.pool.notes {
+        if !notes.contains(n) {
+            notes.push(n.clone());
+        }
+    }
+    unit.nested.iter().flatten().for_each(|n| collect_notes(n, notes));
+}

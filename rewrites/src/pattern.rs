@@ -1,0 +1,370 @@
+//! Rules of the module as patterns, and matching them against classes.
+//!
+//! A rule is read from left to right, and from right to left too if it is an equation. A pattern's dims are
+//! renamed apart from every function's (`?m`), its parameters stand for classes. A match is structural first:
+//! the same primitive, scalar operation or constant at each place; every pair of dims that must be equal is
+//! collected on the way. [`solve_dims`] then gives the pattern's dims their values and proves what is left.
+//! Matching sees through nothing: a broadcast is an operator like any other.
+
+use egg::Id;
+use ir::graph::{Func, Op, Type, ValId};
+use ir::loops::BufId;
+use ir::{Module, RuleId};
+use rustc_hash::{FxHashMap, FxHashSet};
+use shape::{Expr, Pred, Sym, solve};
+
+use crate::block::{Source, substitution};
+use crate::lang::{Ctx, Graph, Ir, OpKey};
+
+/// A value of a pattern.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PVal {
+    Param(usize),
+    /// A result of a node.
+    Node(usize, usize),
+}
+
+/// An operation of a pattern.
+#[derive(Clone, Debug)]
+pub(crate) struct PNode {
+    pub(crate) op: Op,
+    pub(crate) args: Vec<PVal>,
+    pub(crate) types: Vec<Type>,
+}
+
+/// One side of a rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Side {
+    pub(crate) nodes: Vec<PNode>,
+    pub(crate) root: PVal,
+}
+
+/// A rule in one direction.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    pub(crate) name: Sym,
+    pub(crate) reverse: bool,
+    pub(crate) lhs: Side,
+    pub(crate) rhs: Side,
+    pub(crate) dims: Vec<Sym>,
+    pub(crate) params: Vec<Type>,
+    pub(crate) constant: Vec<bool>,
+    /// What must be proved: `when`, `where`, extents that are not negative.
+    pub(crate) when: Vec<Pred>,
+}
+
+/// A partial match.
+#[derive(Clone, Debug)]
+pub(crate) struct Match {
+    pub(crate) params: Vec<Option<Id>>,
+    nodes: Vec<Option<Id>>,
+    /// Dims that must be equal: the pattern's, the program's.
+    equations: Vec<(Expr, Expr)>,
+}
+
+/// The patterns of a module's rules, and why some rules cannot be used.
+pub(crate) fn compile(source: &Source<'_>, forbid: &dyn Fn(&str) -> bool) -> (Vec<Pattern>, Vec<String>) {
+    let (mut patterns, mut notes) = (Vec::new(), Vec::new());
+    for (i, rule) in source.module.rules.iter().enumerate() {
+        if forbid(rule.name.name()) {
+            notes.push(format!("rule {}: forbidden", rule.name));
+            continue;
+        }
+        // What a library function means is an equation: where the library is missing, it is read backwards.
+        let meaning = source.module.externs.iter().any(|e| e.meaning == Some(RuleId(i as u32)));
+        for reverse in [false, true] {
+            if reverse && !rule.both_ways && !meaning {
+                continue;
+            }
+            match direction(source, i, reverse) {
+                Ok(p) => patterns.push(p),
+                Err(why) if reverse && !rule.both_ways => drop(why),
+                Err(why) => {
+                    let way = if reverse { ", right to left" } else { "" };
+                    notes.push(format!("rule {}{way}: {why}", rule.name));
+                }
+            }
+        }
+    }
+    (patterns, notes)
+}
+
+fn direction(source: &Source<'_>, rule: usize, reverse: bool) -> Result<Pattern, String> {
+    let rule = &source.module.rules[rule];
+    let apart: Vec<Expr> = rule.lhs.dims.iter().map(|d| Expr::sym(Sym::new(&format!("?{d}")))).collect();
+    let (from, to) = if reverse { (&rule.rhs, &rule.lhs) } else { (&rule.lhs, &rule.rhs) };
+    let lhs = side(source, from, &apart)?;
+    let rhs = side(source, to, &apart)?;
+    if matches!(lhs.root, PVal::Param(_)) {
+        return Err("its pattern is a parameter, which would match everything".into());
+    }
+    let map = substitution(&rule.lhs.dims, &apart);
+    let given = rule.when.iter().chain(rule.lhs.facts.iter());
+    let mut when: Vec<Pred> = Vec::new();
+    for p in given.map(|p| p.subst(&map)) {
+        if !when.contains(&p) {
+            when.push(p);
+        }
+    }
+    let params: Vec<Type> = rule.lhs.body.params.iter().map(|&p| rule.lhs.ty(p).subst(&map)).collect();
+    let mut bound = FxHashSet::default();
+    let mut seen = vec![lhs.root];
+    lhs.nodes.iter().for_each(|n| seen.extend(&n.args));
+    bound.extend(seen.iter().filter_map(|v| if let PVal::Param(i) = v { Some(*i) } else { None }));
+    let mut needed = vec![rhs.root];
+    rhs.nodes.iter().for_each(|n| needed.extend(&n.args));
+    if needed.iter().any(|v| matches!(v, PVal::Param(i) if !bound.contains(i))) {
+        return Err("the other side uses a parameter that its pattern does not bind".into());
+    }
+    Ok(Pattern {
+        name: rule.name,
+        reverse,
+        lhs,
+        rhs,
+        dims: apart.iter().filter_map(Expr::as_sym).collect(),
+        params,
+        constant: rule.constant.clone(),
+        when,
+    })
+}
+
+fn side(source: &Source<'_>, func: &Func, dims: &[Expr]) -> Result<Side, String> {
+    let [result] = func.body.results[..] else {
+        return Err("a side with several results is not matched yet".into());
+    };
+    let map = substitution(&func.dims, dims);
+    let mut vals: FxHashMap<ValId, PVal> = FxHashMap::default();
+    vals.extend(func.body.params.iter().enumerate().map(|(i, &p)| (p, PVal::Param(i))));
+    let mut nodes = Vec::new();
+    for node in &func.body.nodes {
+        let all = |args: &[Expr]| args.iter().map(|e| e.subst(&map)).collect::<Vec<_>>();
+        let op = match &node.op {
+            Op::Prim(id, args) => {
+                let p = source.profile(*id);
+                if p.fallible || p.in_place {
+                    return Err(format!(
+                        "{} may end the run or writes in place",
+                        source.module.prim(*id).name
+                    ));
+                }
+                Op::Prim(source.canon[id.0 as usize], all(args))
+            }
+            Op::Extern(id, args) => Op::Extern(*id, all(args)),
+            Op::Dim(e) => Op::Dim(e.subst(&map)),
+            Op::Const(_) | Op::Scalar(_) | Op::Cast => node.op.clone(),
+            Op::Call(..) | Op::If(..) | Op::While { .. } | Op::Switch(_) | Op::BindDim(..) => {
+                return Err("a side with calls of functions or control flow is not matched".into());
+            }
+            Op::Check(..) | Op::Assert(_) => {
+                return Err("a side holds a check that its condition does not prove".into());
+            }
+        };
+        for (i, &r) in node.results.iter().enumerate() {
+            vals.insert(r, PVal::Node(nodes.len(), i));
+        }
+        let args = node.args.iter().map(|a| vals[a]).collect();
+        let types = node.results.iter().map(|&r| func.ty(r).subst(&map)).collect();
+        nodes.push(PNode { op, args, types });
+    }
+    Ok(Side { nodes, root: vals[&result] })
+}
+
+/// Every structural match of the pattern at a class, at most `limit`.
+pub(crate) fn search(graph: &Graph, pattern: &Pattern, class: Id, limit: usize) -> Vec<Match> {
+    let empty = Match {
+        params: vec![None; pattern.params.len()],
+        nodes: vec![None; pattern.lhs.nodes.len()],
+        equations: Vec::new(),
+    };
+    let mut found = at(graph, &pattern.lhs, pattern.lhs.root, class, empty, limit);
+    for m in &mut found {
+        for (p, class) in pattern.params.iter().zip(&m.params) {
+            if let Some(class) = class
+                && let [ty] = &graph[*class].data.types[..]
+            {
+                m.equations.extend(p.shape.iter().cloned().zip(ty.shape.iter().cloned()));
+            }
+        }
+    }
+    found.retain(|m| {
+        pattern.params.iter().zip(&m.params).all(|(p, class)| {
+            class.is_none_or(|c| match &graph[c].data.types[..] {
+                [ty] => ty.dtype == p.dtype && ty.shape.len() == p.shape.len(),
+                _ => false,
+            })
+        })
+    });
+    found
+}
+
+fn at(graph: &Graph, side: &Side, val: PVal, class: Id, mut m: Match, limit: usize) -> Vec<Match> {
+    let class = graph.find(class);
+    let (node, result) = match val {
+        PVal::Param(i) => {
+            return match m.params[i] {
+                Some(bound) if bound != class => Vec::new(),
+                _ => {
+                    m.params[i] = Some(class);
+                    vec![m]
+                }
+            };
+        }
+        PVal::Node(node, result) => (node, result),
+    };
+    let pattern = &side.nodes[node];
+    let mut tuples = vec![class];
+    if pattern.types.len() > 1 {
+        let projected = graph[class].nodes.iter().filter_map(|n| match n {
+            Ir::Proj(i, [t]) if *i as usize == result => Some(graph.find(*t)),
+            Ir::Leaf(_) | Ir::Op(..) | Ir::Proj(..) | Ir::Impl(..) => None,
+        });
+        tuples = projected.collect();
+    }
+    let mut found = Vec::new();
+    for tuple in tuples {
+        match m.nodes[node] {
+            Some(bound) if bound != tuple => continue,
+            Some(_) => {
+                found.push(m.clone());
+                continue;
+            }
+            None => {}
+        }
+        for enode in &graph[tuple].nodes {
+            let Ir::Op(op, kids) = enode else { continue };
+            let table = &graph.analysis.table;
+            let mut m = m.clone();
+            if kids.len() != pattern.args.len()
+                || !same_op(&table.consts, pattern, table.key(*op), table.results(*op), &mut m.equations)
+            {
+                continue;
+            }
+            m.nodes[node] = Some(tuple);
+            let mut partial = vec![m];
+            for (arg, kid) in pattern.args.iter().zip(kids) {
+                partial = partial
+                    .into_iter()
+                    .flat_map(|m| at(graph, side, *arg, *kid, m, limit))
+                    .take(limit)
+                    .collect();
+            }
+            found.extend(partial);
+            if found.len() >= limit {
+                found.truncate(limit);
+                return found;
+            }
+        }
+    }
+    found
+}
+
+fn same_op(
+    consts: &[tensor::Tensor],
+    pattern: &PNode,
+    key: &OpKey,
+    results: &[Type],
+    equations: &mut Vec<(Expr, Expr)>,
+) -> bool {
+    let mut dims = |p: &[Expr], c: &[Expr]| {
+        equations.extend(p.iter().cloned().zip(c.iter().cloned()));
+        p.len() == c.len()
+    };
+    match (&pattern.op, key) {
+        (Op::Prim(a, p), OpKey::Prim(b, c)) => a == b && dims(p, c),
+        (Op::Extern(a, p), OpKey::Extern(b, c)) => a == b && dims(p, c),
+        (Op::Dim(p), OpKey::Dim(c)) => dims(std::slice::from_ref(p), std::slice::from_ref(c)),
+        (Op::Scalar(a), OpKey::Scalar(b)) => a == b,
+        (Op::Cast, OpKey::Cast(d)) => pattern.types.first().is_some_and(|t| t.dtype == *d),
+        (Op::Const(t), OpKey::Const(i)) => {
+            let c = &consts[*i];
+            let ty = results.first().map(|t| t.dtype);
+            ty == Some(t.dtype()) && c.shape() == t.shape() && c.bytes() == t.bytes()
+        }
+        _ => false,
+    }
+}
+
+/// The values of a pattern's dims in a match, or why there are none.
+pub(crate) fn solve_dims(ctx: &Ctx, dims: &[Sym], m: &Match) -> Result<FxHashMap<Sym, Expr>, String> {
+    let mut bound: FxHashMap<Sym, Expr> = FxHashMap::default();
+    let mut requires: Vec<Pred> = Vec::new();
+    // Dims that stand alone first: they ask for nothing.
+    for alone in [true, false] {
+        loop {
+            let before = bound.len();
+            for (p, c) in &m.equations {
+                let p = p.subst(&|s| bound.get(&s).cloned());
+                let open: Vec<Sym> = p.syms().into_iter().filter(|s| dims.contains(s)).collect();
+                let [unknown] = open[..] else { continue };
+                if alone != (p.as_sym() == Some(unknown)) {
+                    continue;
+                }
+                if let Some(found) = solve(&p, c, unknown) {
+                    bound.insert(unknown, found.value);
+                    requires.extend(found.requires);
+                }
+            }
+            if bound.len() == before {
+                break;
+            }
+        }
+    }
+    if let Some(d) = dims.iter().find(|d| !bound.contains_key(d)) {
+        return Err(format!("nothing says what {} is", d.name().trim_start_matches('?')));
+    }
+    for (p, c) in &m.equations {
+        let p = p.subst(&|s| bound.get(&s).cloned());
+        if !ctx.equal(&p, c) {
+            return Err(format!("{p} == {c} is not proved"));
+        }
+    }
+    if let Some(p) = requires.iter().find(|p| ctx.prove(p) != shape::Verdict::Proved) {
+        return Err(format!("{p} is not proved"));
+    }
+    Ok(bound)
+}
+
+/// What a library function computes, by the rule that is its meaning: the profile of the rule's left side at
+/// the dims of a call.
+pub(crate) fn meaning(
+    source: &Source<'_>,
+    module: &Module,
+    id: ir::ExternId,
+    dims: &[Expr],
+) -> Option<crate::classify::Profile> {
+    let rule = module.rule(module.extern_(id).meaning?);
+    let call = rule.rhs.body.nodes.iter().find_map(|n| {
+        let Op::Extern(e, args) = &n.op else { return None };
+        (*e == id).then_some(args)
+    })?;
+    let mut bound: FxHashMap<Sym, Expr> = FxHashMap::default();
+    bound.extend(call.iter().zip(dims).filter_map(|(a, d)| Some((a.as_sym()?, d.clone()))));
+    let mut total: Option<crate::classify::Profile> = None;
+    for node in &rule.lhs.body.nodes {
+        let Op::Prim(p, args) = &node.op else { continue };
+        let prim = module.prim(*p);
+        let args: Vec<Expr> = args.iter().map(|a| a.subst(&|s| bound.get(&s).cloned())).collect();
+        let part = source.profile(*p).subst(&substitution(&prim.dims, &args));
+        total = Some(match total {
+            None => part,
+            Some(sum) => crate::classify::Profile {
+                flops: &sum.flops + &part.flops,
+                slow: &sum.slow + &part.slow,
+                contraction: sum.contraction.clone().or(part.contraction),
+                ..sum
+            },
+        });
+    }
+    // What it moves is its own operands and results, whatever the definition reads in between.
+    let e = module.extern_(id);
+    let map = substitution(&e.dims, dims);
+    let size = |b: &BufId| {
+        let buf = &e.bufs[b.0 as usize];
+        crate::classify::bytes_of(&Type { dtype: buf.dtype, shape: buf.shape.clone() }).subst(&map)
+    };
+    total.map(|t| crate::classify::Profile {
+        read_bytes: e.params.iter().map(size).sum(),
+        write_bytes: e.outs.iter().map(size).sum(),
+        ..t
+    })
+}

@@ -1,0 +1,321 @@
+//! Regimes: which plan for which dims.
+//!
+//! A plan is extracted at each point of a grid over the function's dims. Equal plans are one; plans that are hardly
+//! better than another are dropped. A tree of comparisons of one dim with a number then says which plan runs
+//! where; each number is refined by bisection to the place where the costs of the two plans cross. The tree is
+//! written as a list of arms for `Op::Switch`.
+//!
+//! A condition of a rule that nothing decides (`when m <= 8`) makes a *cell*: a clone of the saturated e-graph that
+//! knows the condition, in which the rule fires. The equalities found there never reach the shared graph; every
+//! arm whose plan comes from a cell says the cell's conditions.
+
+use indexmap::IndexMap;
+use ir::graph::{Func, Op};
+use rustc_hash::FxHashMap;
+use shape::{Expr, Facts, Pred, Sym};
+
+use crate::Options;
+use crate::classify::GUESS;
+use crate::emit::{Plan, Traced, Unit};
+use crate::extract::{costs, extract, total};
+
+/// Values of dims.
+pub(crate) type Point = Vec<(Sym, i64)>;
+
+/// A plan and where it may run.
+#[derive(Clone, Debug)]
+pub(crate) struct Solved {
+    pub(crate) cell: usize,
+    pub(crate) requires: Vec<Pred>,
+    pub(crate) plan: Plan,
+    pub(crate) func: Func,
+    pub(crate) trace: Vec<Traced>,
+    /// Equal texts are equal plans.
+    pub(crate) key: String,
+}
+
+/// An arm: its conditions, the index of its plan, a point of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Arm {
+    pub(crate) preds: Vec<Pred>,
+    pub(crate) plan: usize,
+    pub(crate) at: Point,
+}
+
+/// A plan is dropped if another is nowhere worse than this.
+const HARDLY: f64 = 1.03;
+/// Arms of a function at most.
+const ARMS: usize = 6;
+/// Points of the grid at most.
+const POINTS: usize = 200;
+/// What an unknown dim is taken to be, as far as its bounds allow.
+const TYPICAL: i64 = 64;
+
+/// The grid over a function's dims.
+pub(crate) fn grid(func: &Func, facts: &Facts) -> Vec<Point> {
+    let full: &[i64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096];
+    let steps: &[&[i64]] =
+        &[full, &[1, 2, 8, 16, 64, 256, 1024, 4096], &[1, 8, 64, 512, 4096], &[1, 16, 256], &[1, 256]];
+    let values = |dim: Sym, list: &[i64]| {
+        let (lo, hi) = facts.bounds(&Expr::sym(dim));
+        let lo = lo.unwrap_or(0).max(1);
+        let hi = hi.unwrap_or(i64::MAX).max(lo);
+        let mut v: Vec<i64> = list.iter().copied().filter(|x| (lo..=hi).contains(x)).collect();
+        v.extend([lo].iter().filter(|&&x| x <= 65_536));
+        v.extend([hi].iter().filter(|&&x| x <= 65_536));
+        v.sort_unstable();
+        v.dedup();
+        v
+    };
+    let axes = steps.iter().map(|list| func.dims.iter().map(|&d| values(d, list)).collect::<Vec<_>>()).find(
+        |axes| axes.iter().try_fold(1usize, |n, a| n.checked_mul(a.len())).is_some_and(|n| n <= POINTS),
+    );
+    let mut points: Vec<Point> = match axes {
+        Some(axes) => axes.iter().zip(&func.dims).fold(vec![Vec::new()], |points, (axis, &d)| {
+            points
+                .iter()
+                .flat_map(|p: &Point| axis.iter().map(move |&x| [p.clone(), vec![(d, x)]].concat()))
+                .collect()
+        }),
+        // Too many dims for a grid: each varies alone.
+        None => {
+            let middle = |d: Sym| (d, typical(facts, d));
+            let alone = |d: Sym| {
+                let around = func.dims.iter().copied();
+                values(d, &[1, 16, 256])
+                    .into_iter()
+                    .map(move |x| {
+                        around.clone().map(|e| if e == d { (d, x) } else { middle(e) }).collect::<Point>()
+                    })
+                    .collect::<Vec<_>>()
+            };
+            func.dims.iter().take(POINTS / 4).flat_map(|&d| alone(d)).collect()
+        }
+    };
+    let holds = |p: &Point| {
+        let env = |s: Sym| p.iter().find(|(d, _)| *d == s).map(|x| x.1);
+        func.requires.iter().chain(facts.iter()).all(|r| r.eval(&env) != Ok(false))
+    };
+    let all = points.clone();
+    points.retain(holds);
+    if points.is_empty() { all.into_iter().take(1).collect() } else { points }
+}
+
+/// A dim nothing is known of but its bounds.
+fn typical(facts: &Facts, s: Sym) -> i64 {
+    let (lo, hi) = facts.bounds(&Expr::sym(s));
+    TYPICAL.max(lo.unwrap_or(0)).min(hi.unwrap_or(i64::MAX))
+}
+
+/// The dims at a point; what the block opens itself has a typical value.
+pub(crate) fn env<'a>(facts: &'a Facts, point: &'a Point) -> impl Fn(Sym) -> Option<i64> + 'a {
+    move |s| Some(point.iter().find(|(d, _)| *d == s).map_or_else(|| typical(facts, s), |x| x.1))
+}
+
+/// How often the blocks of a node run.
+fn times(op: &Op) -> f64 {
+    if matches!(op, Op::While { .. }) {
+        return GUESS as f64;
+    }
+    if matches!(op, Op::If(..) | Op::Switch(_)) { 0.5 } else { 1.0 }
+}
+
+/// The best plan of a unit at a point.
+pub(crate) fn plan_at(unit: &Unit, options: &Options, at: &dyn Fn(Sym) -> Option<i64>) -> Plan {
+    let us = costs(&unit.b, &unit.pool, &options.machine, at);
+    let choice = extract(&unit.pool, &us, options.budget.flips);
+    let nested =
+        unit.nested.iter().map(|blocks| blocks.iter().map(|u| plan_at(u, options, at)).collect()).collect();
+    Plan { choice, nested }
+}
+
+/// What a plan costs at a point; none if it is no plan.
+pub(crate) fn cost_at(
+    unit: &Unit,
+    plan: &Plan,
+    options: &Options,
+    at: &dyn Fn(Sym) -> Option<i64>,
+) -> Option<f64> {
+    let us = costs(&unit.b, &unit.pool, &options.machine, at);
+    let mut sum = total(&unit.pool, &us, &plan.choice)?;
+    for (i, blocks) in unit.nested.iter().enumerate() {
+        for (u, p) in blocks.iter().zip(&plan.nested[i]) {
+            sum += times(&unit.b.pinned[i].node.op) * cost_at(u, p, options, at)?;
+        }
+    }
+    Some(sum)
+}
+
+/// Drops plans that are hardly better than others until few are left; the last one runs everywhere.
+/// `costs[plan][point]` is infinite where a plan may not run. Gives the plans kept.
+pub(crate) fn few(costs: &[Vec<f64>], anywhere: &[bool], cap: usize) -> Vec<usize> {
+    let mut kept: Vec<usize> = (0..costs.len()).collect();
+    let best = |kept: &[usize], s: usize| kept.iter().map(|&p| costs[p][s]).fold(f64::INFINITY, f64::min);
+    let points = costs.first().map_or(0, Vec::len);
+    while kept.len() > 1 {
+        let mut least: Option<(f64, f64, usize)> = None;
+        for i in 0..kept.len() {
+            let rest: Vec<usize> = kept.iter().copied().filter(|&p| p != kept[i]).collect();
+            if !rest.iter().any(|&p| anywhere[p]) {
+                continue;
+            }
+            let (mut worst, mut sum) = (1.0f64, 0.0);
+            for s in 0..points {
+                let ratio = best(&rest, s) / best(&kept, s);
+                worst = worst.max(ratio);
+                sum += ratio.ln();
+            }
+            // Of two that are missed alike, the one that may not run everywhere goes.
+            let better = |(_, old, j): (f64, f64, usize)| {
+                sum < old - 1e-9 || sum < old + 1e-9 && !anywhere[kept[i]] && anywhere[kept[j]]
+            };
+            if least.is_none_or(better) {
+                least = Some((worst, sum, i));
+            }
+        }
+        match least {
+            Some((worst, _, i)) if worst <= HARDLY || kept.len() > cap => drop(kept.remove(i)),
+            _ => break,
+        }
+    }
+    kept
+}
+
+/// The cost of a plan at any point, infinite where it may not run.
+pub(crate) type CostAt<'a> = dyn Fn(usize, &Point) -> f64 + 'a;
+
+struct Tree<'a> {
+    points: &'a [Point],
+    costs: &'a [Vec<f64>],
+    kept: &'a [usize],
+    at: &'a CostAt<'a>,
+    arms: Vec<Arm>,
+}
+
+/// The arms that say which of the kept plans runs where.
+pub(crate) fn arms(
+    points: &[Point],
+    costs: &[Vec<f64>],
+    kept: &[usize],
+    solved: &[Solved],
+    at: &CostAt<'_>,
+) -> Vec<Arm> {
+    let mut tree = Tree { points, costs, kept, at, arms: Vec::new() };
+    tree.grow(&(0..points.len()).collect::<Vec<_>>(), &[], 3);
+    let mut arms = tree.arms;
+    for arm in &mut arms {
+        for r in &solved[arm.plan].requires {
+            if !arm.preds.contains(r) {
+                arm.preds.push(r.clone());
+            }
+        }
+    }
+    // The last arm runs whatever the dims are.
+    if arms.last().is_none_or(|a| !a.preds.is_empty()) {
+        let free = kept.iter().copied().filter(|&p| solved[p].requires.is_empty());
+        let all = |p: usize| costs[p].iter().map(|c| c.ln()).sum::<f64>();
+        if let Some(plan) = free.min_by(|&a, &b| all(a).total_cmp(&all(b))) {
+            let at = arms.last().map_or_else(Vec::new, |a| a.at.clone());
+            arms.push(Arm { preds: Vec::new(), plan, at });
+        }
+    }
+    arms
+}
+
+impl Tree<'_> {
+    /// The plan that does best over some points, and how much it loses against the best at each.
+    fn best(&self, set: &[usize]) -> (usize, f64) {
+        let low = |s: usize| self.kept.iter().map(|&p| self.costs[p][s]).fold(f64::INFINITY, f64::min);
+        let loss = |p: usize| set.iter().map(|&s| (self.costs[p][s] / low(s)).ln()).sum::<f64>();
+        let best = self.kept.iter().map(|&p| (p, loss(p))).min_by(|a, b| a.1.total_cmp(&b.1));
+        best.unwrap_or((0, 0.0))
+    }
+
+    fn grow(&mut self, set: &[usize], path: &[Pred], depth: usize) {
+        let (plan, loss) = self.best(set);
+        let at = set.get(set.len() / 2).map_or_else(Vec::new, |&s| self.points[s].clone());
+        // One percent a point is not worth an arm.
+        let worth = loss > 0.01 * set.len() as f64 || loss > HARDLY.ln();
+        let split = if worth && depth > 0 && self.arms.len() + 2 <= ARMS { self.split(set) } else { None };
+        let Some((dim, lo, hi, _)) = split.filter(|s| s.3 < loss) else {
+            self.arms.push(Arm { preds: path.to_vec(), plan, at });
+            return;
+        };
+        let value = |s: usize| self.points[s].iter().find(|(d, _)| *d == dim).map_or(0, |x| x.1);
+        let (left, right): (Vec<usize>, Vec<usize>) = set.iter().partition(|&&s| value(s) <= lo);
+        let near = |set: &[usize], x: i64| set.iter().copied().filter(|&s| value(s) == x).collect::<Vec<_>>();
+        let edge = near(&left, lo);
+        let (a, b) = (self.best(&edge).0, self.best(&near(&right, hi)).0);
+        let t = self.cross(dim, lo, hi, a, b, &edge);
+        let pred = Pred::Le(Expr::sym(dim), Expr::int(t));
+        self.grow(&left, &[path, &[pred]].concat(), depth - 1);
+        self.grow(&right, path, depth - 1);
+    }
+
+    /// The cut between two neighbouring values of one dim after which two plans do best, with what is lost then.
+    fn split(&self, set: &[usize]) -> Option<(Sym, i64, i64, f64)> {
+        let mut found: Option<(Sym, i64, i64, f64)> = None;
+        let dims: Vec<Sym> = self.points.first()?.iter().map(|x| x.0).collect();
+        for (axis, &dim) in dims.iter().enumerate() {
+            let mut values: Vec<i64> = set.iter().map(|&s| self.points[s][axis].1).collect();
+            values.sort_unstable();
+            values.dedup();
+            for pair in values.windows(2) {
+                let (left, right): (Vec<usize>, Vec<usize>) =
+                    set.iter().partition(|&&s| self.points[s][axis].1 <= pair[0]);
+                let loss = self.best(&left).1 + self.best(&right).1;
+                if found.is_none_or(|f| loss < f.3 - 1e-9) {
+                    found = Some((dim, pair[0], pair[1], loss));
+                }
+            }
+        }
+        found
+    }
+
+    /// The last value of `dim` in `lo..hi` at which plan `a` still is no dearer than `b`, over the points of an edge.
+    fn cross(&self, dim: Sym, lo: i64, hi: i64, a: usize, b: usize, edge: &[usize]) -> i64 {
+        let better = |t: i64| {
+            let sum = |p: usize| {
+                edge.iter()
+                    .map(|&s| {
+                        let mut point = self.points[s].clone();
+                        point.iter_mut().filter(|(d, _)| *d == dim).for_each(|x| x.1 = t);
+                        (self.at)(p, &point).ln()
+                    })
+                    .sum::<f64>()
+            };
+            sum(a) <= sum(b)
+        };
+        let (mut lo, mut hi) = (lo, hi);
+        while hi - lo > 1 {
+            let middle = lo + (hi - lo) / 2;
+            if better(middle) { lo = middle } else { hi = middle }
+        }
+        lo
+    }
+}
+
+/// The distinct plans of some points, in order of appearance; equal plans with fewer conditions win.
+pub(crate) fn distinct(found: Vec<Solved>) -> Vec<Solved> {
+    let mut plans: IndexMap<String, Solved> = IndexMap::new();
+    for s in found {
+        match plans.get(&s.key) {
+            Some(old) if old.requires.len() <= s.requires.len() => {}
+            _ => drop(plans.insert(s.key.clone(), s)),
+        }
+    }
+    plans.into_values().collect()
+}
+
+/// The index of the arm that runs at a point.
+pub(crate) fn arm_at(arms: &[Arm], at: &dyn Fn(Sym) -> Option<i64>) -> usize {
+    let holds = |a: &Arm| a.preds.iter().all(|p| p.eval(at) == Ok(true));
+    arms.iter().position(holds).unwrap_or(arms.len().saturating_sub(1))
+}
+
+/// Which conditions hold at a point, by index.
+pub(crate) fn signature(guards: &[Pred], point: &Point) -> Vec<usize> {
+    let known: FxHashMap<Sym, i64> = point.iter().copied().collect();
+    let holds = |g: &Pred| g.eval(&|s| known.get(&s).copied()) == Ok(true);
+    (0..guards.len()).filter(|&i| holds(&guards[i])).collect()
+}

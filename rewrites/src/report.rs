@@ -1,0 +1,224 @@
+//! What was chosen and why: data for `tenon opt --json`, and the same as text.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+/// The whole answer.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// The machine model that the costs come from.
+    pub machine: String,
+    /// One entry a function that was rewritten.
+    pub functions: Vec<FuncReport>,
+    /// What concerns the module: rules that cannot be used, and why.
+    pub notes: Vec<String>,
+}
+
+/// A function.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FuncReport {
+    /// Its name.
+    pub name: String,
+    /// Nodes of its e-graphs, implementations included.
+    pub nodes: usize,
+    /// Classes of its e-graphs.
+    pub classes: usize,
+    /// Rounds of saturation.
+    pub iterations: usize,
+    /// False if a budget ended saturation.
+    pub saturated: bool,
+    /// The plans.
+    pub regimes: Vec<RegimeReport>,
+    /// Rules that fired, and those that matched and were refused.
+    pub rules: Vec<RuleReport>,
+    /// What else there is to say.
+    pub notes: Vec<String>,
+}
+
+/// What a rule did in a function.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RuleReport {
+    /// The rule, and its direction.
+    pub rule: String,
+    /// How often it united two values.
+    pub fired: usize,
+    /// Why it did not where it matched.
+    pub refused: Vec<String>,
+}
+
+/// A plan.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RegimeReport {
+    /// Where it runs: `n <= 4`, or `otherwise`; `always` if there is no other.
+    pub guard: String,
+    /// The dims at which costs are shown.
+    pub at: Vec<(String, i64)>,
+    /// The predicted time of the pure steps at that point.
+    pub total_us: f64,
+    /// The steps in order.
+    pub steps: Vec<Step>,
+}
+
+/// A step of a plan.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Step {
+    /// The value it makes.
+    pub value: String,
+    /// Its type.
+    pub ty: String,
+    /// The nested block it is in, as numbers of nodes and blocks; empty: the body.
+    pub block: String,
+    /// `kernel`, `fused`, `library` or `native`.
+    pub kind: String,
+    /// The name that `--force` and `--forbid` know.
+    pub name: String,
+    /// Which fused primitive it is, until the module has given it a name of its own.
+    #[serde(skip)]
+    pub(crate) fused: Option<usize>,
+    /// The operations it covers, producers first.
+    pub covers: Vec<String>,
+    /// The class of its order of summation.
+    pub order: String,
+    /// Arithmetic.
+    pub flops: f64,
+    /// Bytes read and written, each once.
+    pub bytes: f64,
+    /// Predicted microseconds.
+    pub us: f64,
+    /// Where the prediction comes from: `modelled`, or `guessed` where a loop's bounds depend on data.
+    pub source: String,
+    /// The rules that led to it; empty: the program says so.
+    pub why: Vec<String>,
+    /// What else could have been chosen, for this value or one that the step covers.
+    pub alternatives: Vec<Alternative>,
+    /// What could not be offered, and why.
+    pub refused: Vec<String>,
+}
+
+/// Something that was not chosen.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Alternative {
+    /// The value it would make.
+    pub value: String,
+    /// `kernel`, `fused`, `library` or `native`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// The operations it covers.
+    pub covers: Vec<String>,
+    /// The class of its order of summation.
+    pub order: String,
+    /// What it costs by itself.
+    pub us: f64,
+    /// What the whole plan would cost with it; none if no plan has it.
+    pub plan_us: Option<f64>,
+    /// The rules that led to it.
+    pub why: Vec<String>,
+}
+
+/// Alternatives of a step that the text shows, the best first; the data has all.
+const SHOWN: usize = 8;
+
+/// The report as text.
+pub fn render(report: &Report) -> String {
+    let mut out = String::new();
+    let mut line = |depth: usize, text: String| {
+        let _ = writeln!(out, "{}{text}", "  ".repeat(depth));
+    };
+    line(0, format!("machine {}", report.machine));
+    for note in &report.notes {
+        line(0, format!("note: {note}"));
+    }
+    for f in &report.functions {
+        let end = if f.saturated { "saturated" } else { "not saturated" };
+        let rounds = if f.iterations == 1 { "round" } else { "rounds" };
+        line(
+            0,
+            format!(
+                "fn {}: {} nodes in {} classes, {end} after {} {rounds}",
+                f.name, f.nodes, f.classes, f.iterations
+            ),
+        );
+        for r in &f.regimes {
+            let at: Vec<String> = r.at.iter().map(|(d, x)| format!("{d} = {x}")).collect();
+            let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
+            line(1, format!("{}: {} us{at}", r.guard, short(r.total_us)));
+            for s in &r.steps {
+                if s.kind == "native" {
+                    continue;
+                }
+                let why = if s.why.is_empty() { String::new() } else { format!(", by {}", s.why.join(", ")) };
+                let guess = if s.source == "modelled" { "" } else { ", guessed" };
+                line(
+                    2,
+                    format!(
+                        "{}: {} = {} {} [{}] {} us, {} flops, {} bytes, {}{guess}{why}",
+                        s.value,
+                        s.ty,
+                        s.kind,
+                        s.name,
+                        s.covers.join(" "),
+                        short(s.us),
+                        short(s.flops),
+                        short(s.bytes),
+                        s.order,
+                    ),
+                );
+                for a in s.alternatives.iter().take(SHOWN) {
+                    let why =
+                        if a.why.is_empty() { String::new() } else { format!(", by {}", a.why.join(", ")) };
+                    let whole = a
+                        .plan_us
+                        .map_or_else(|| "in no plan".to_owned(), |t| format!("plan {} us", short(t)));
+                    line(
+                        3,
+                        format!(
+                            "or {}: {} {} [{}] {} us, {whole}, {}{why}",
+                            a.value,
+                            a.kind,
+                            a.name,
+                            a.covers.join(" "),
+                            short(a.us),
+                            a.order
+                        ),
+                    );
+                }
+                if s.alternatives.len() > SHOWN {
+                    line(3, format!("and {} more", s.alternatives.len() - SHOWN));
+                }
+                for r in &s.refused {
+                    line(3, format!("not {r}"));
+                }
+            }
+        }
+        for r in &f.rules {
+            if r.fired > 0 {
+                line(1, format!("{} fired {} times", r.rule, r.fired));
+            }
+            for why in &r.refused {
+                line(1, format!("{} refused: {why}", r.rule));
+            }
+        }
+        for n in &f.notes {
+            line(1, format!("note: {n}"));
+        }
+    }
+    out
+}
+
+/// Three significant digits, whole numbers in full up to a million.
+fn short(x: f64) -> String {
+    if x >= 1e6 {
+        let e = x.log10().floor();
+        return format!("{:.2}e{e}", x / 10f64.powf(e));
+    }
+    let s = if x >= 100.0 {
+        format!("{x:.0}")
+    } else if x >= 10.0 {
+        format!("{x:.1}")
+    } else {
+        format!("{x:.2}")
+    };
+    if s.contains('.') { s.trim_end_matches('0').trim_end_matches('.').to_owned() } else { s }
+}

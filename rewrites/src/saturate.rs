@@ -1,0 +1,244 @@
+//! Equality saturation: the loop, the appliers, and what is remembered about rules that did not fire.
+//!
+//! The loop is our own: it counts work instead of seconds, so that the same input gives the same bytes, and
+//! it never discards matches of a rule that found many; it takes the first ones in the order of classes and
+//! the rest in the next round.
+
+use egg::Id;
+use indexmap::IndexMap;
+use ir::graph::Type;
+use rustc_hash::{FxHashMap, FxHashSet};
+use shape::{Expr, Pred, Sym, Verdict};
+
+use crate::Budget;
+use crate::block::{BlockGraph, Origin, Source};
+use crate::lang::{Kids, OpKey};
+use crate::pattern::{Match, PVal, Pattern, search, solve_dims};
+
+/// How saturation went.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) iterations: usize,
+    /// False if a budget ended it.
+    pub(crate) saturated: bool,
+    pub(crate) notes: Vec<String>,
+    /// By rule and direction: how often it united something.
+    pub(crate) fired: IndexMap<String, usize>,
+    /// By rule: why a structural match was refused.
+    pub(crate) refused: IndexMap<String, Vec<String>>,
+    /// Conditions nothing decides that a regime may decide.
+    pub(crate) guards: Vec<Pred>,
+}
+
+/// A match that was applied: the pattern, the class, what its parameters and dims stand for.
+type Applied = (usize, Id, Vec<Option<Id>>, Vec<Option<Expr>>);
+
+/// Reasons kept for each rule; more of the same kind say nothing new.
+const REASONS: usize = 6;
+
+impl Outcome {
+    fn refuse(&mut self, pattern: &Pattern, why: String) {
+        let list = self.refused.entry(title(pattern)).or_default();
+        if list.len() < REASONS && !list.contains(&why) {
+            list.push(why);
+        }
+    }
+
+    /// Adds what happened in another block of the same function.
+    pub(crate) fn absorb(&mut self, other: Outcome) {
+        self.iterations = self.iterations.max(other.iterations);
+        self.saturated &= other.saturated;
+        for n in other.notes {
+            if !self.notes.contains(&n) {
+                self.notes.push(n);
+            }
+        }
+        for (rule, n) in other.fired {
+            *self.fired.entry(rule).or_default() += n;
+        }
+        for (rule, whys) in other.refused {
+            let list = self.refused.entry(rule).or_default();
+            for why in whys {
+                if list.len() < REASONS && !list.contains(&why) {
+                    list.push(why);
+                }
+            }
+        }
+        for g in other.guards {
+            if !self.guards.contains(&g) {
+                self.guards.push(g);
+            }
+        }
+    }
+}
+
+pub(crate) fn title(p: &Pattern) -> String {
+    Origin::Rule { name: p.name, reverse: p.reverse }.to_string()
+}
+
+/// Applies the rules until nothing changes or a budget is spent.
+pub(crate) fn saturate(
+    source: &Source<'_>,
+    patterns: &[Pattern],
+    budget: &Budget,
+    dims: &[Sym],
+    b: &mut BlockGraph,
+) -> Outcome {
+    let mut out = Outcome { saturated: true, ..Outcome::default() };
+    let mut done: FxHashSet<Applied> = FxHashSet::default();
+    loop {
+        let before = (b.graph.total_size(), b.graph.number_of_classes());
+        let mut found: Vec<(usize, Id, Match)> = Vec::new();
+        let mut cut = false;
+        for (i, pattern) in patterns.iter().enumerate() {
+            let start = found.len();
+            for class in b.class_ids() {
+                let left = budget.matches.saturating_sub(found.len() - start);
+                if left == 0 {
+                    cut = true;
+                    break;
+                }
+                let matches = search(&b.graph, pattern, class, left);
+                found.extend(matches.into_iter().map(|m| (i, class, m)));
+            }
+        }
+        let mut changed = false;
+        for (i, class, m) in found {
+            let pattern = &patterns[i];
+            match ready(source, pattern, &m, class, dims, b, &mut out) {
+                Ok(bound) => {
+                    let values = pattern.dims.iter().map(|d| bound.get(d).cloned()).collect();
+                    if done.insert((i, class, m.params.clone(), values))
+                        && apply(source, pattern, &m, class, &bound, b)
+                    {
+                        *out.fired.entry(title(pattern)).or_default() += 1;
+                        changed = true;
+                    }
+                }
+                Err(why) => out.refuse(pattern, why),
+            }
+            if b.graph.total_size() > budget.nodes {
+                break;
+            }
+        }
+        b.graph.rebuild();
+        out.iterations += 1;
+        if b.graph.total_size() > budget.nodes {
+            out.saturated = false;
+            out.notes.push(format!("stopped growing at {} nodes", budget.nodes));
+            break;
+        }
+        if !changed && (b.graph.total_size(), b.graph.number_of_classes()) == before {
+            if cut {
+                out.saturated = false;
+                out.notes.push(format!("a rule has more than {} matches", budget.matches));
+            }
+            break;
+        }
+        if out.iterations >= budget.iterations {
+            out.saturated = false;
+            out.notes.push(format!("stopped after {} iterations", budget.iterations));
+            break;
+        }
+    }
+    out
+}
+
+/// Everything that must be proved before a match is applied; gives the values of the pattern's dims.
+fn ready(
+    source: &Source<'_>,
+    pattern: &Pattern,
+    m: &Match,
+    class: Id,
+    dims: &[Sym],
+    b: &BlockGraph,
+    out: &mut Outcome,
+) -> Result<FxHashMap<Sym, Expr>, String> {
+    let ctx = &b.graph.analysis;
+    let bound = solve_dims(ctx, &pattern.dims, m)?;
+    let map = |s: Sym| bound.get(&s).cloned();
+    for (i, wanted) in pattern.constant.iter().enumerate() {
+        if *wanted && m.params[i].is_some_and(|c| !b.graph[c].data.constant) {
+            return Err(format!("parameter {} must be constant and is known only while running", i + 1));
+        }
+    }
+    let mut unknown = None;
+    for p in pattern.when.iter().map(|p| p.subst(&map)) {
+        match ctx.prove(&p) {
+            Verdict::Proved => {}
+            Verdict::Refuted => return Err(format!("{p} does not hold")),
+            Verdict::Unknown => {
+                if p.syms().iter().all(|s| dims.contains(s)) && !out.guards.contains(&p) {
+                    out.guards.push(p.clone());
+                }
+                unknown.get_or_insert(p);
+            }
+        }
+    }
+    if let Some(p) = unknown {
+        return Err(format!("{p} is not known here"));
+    }
+    // The types of the other side: each operation's operands fit it, and the whole has the class's type.
+    let ty = |v: PVal| match v {
+        PVal::Param(i) => m.params[i].and_then(|c| b.graph[c].data.types.first().cloned()),
+        PVal::Node(n, r) => pattern.rhs.nodes[n].types.get(r).map(|t| t.subst(&map)),
+    };
+    for node in &pattern.rhs.nodes {
+        let args: Option<Vec<Type>> = node.args.iter().map(|&a| ty(a)).collect();
+        let mut scratch = crate::lang::Table::default();
+        let key = source.key(&node.op, &mut scratch, &node.types, &|e| e.subst(&map));
+        let fits = match (args, key) {
+            (Some(args), Some(key)) => source.fits(ctx, &key, &args),
+            _ => false,
+        };
+        if !fits {
+            return Err("the operands of the other side are not proved to fit".into());
+        }
+    }
+    let (have, want) = (&b.graph[class].data.types, ty(pattern.rhs.root));
+    match (&have[..], want) {
+        ([have], Some(want)) if ctx.same_type(have, &want) => Ok(bound),
+        ([have], Some(want)) => Err(format!("its sides have the types {have} and {want}")),
+        _ => Err("a tuple has no one type".into()),
+    }
+}
+
+/// Adds the other side and unites; true if that was news.
+fn apply(
+    source: &Source<'_>,
+    pattern: &Pattern,
+    m: &Match,
+    class: Id,
+    bound: &FxHashMap<Sym, Expr>,
+    b: &mut BlockGraph,
+) -> bool {
+    let map = |s: Sym| bound.get(&s).cloned();
+    let origin = Origin::Rule { name: pattern.name, reverse: pattern.reverse };
+    let mut made: Vec<Vec<Id>> = Vec::new();
+    let value = |made: &[Vec<Id>], v: PVal| match v {
+        PVal::Param(i) => m.params[i],
+        PVal::Node(n, r) => made.get(n).and_then(|ids| ids.get(r)).copied(),
+    };
+    for node in &pattern.rhs.nodes {
+        let Some(kids) = node.args.iter().map(|&a| value(&made, a)).collect::<Option<Kids>>() else {
+            return false;
+        };
+        let types: Vec<Type> = node.types.iter().map(|t| t.subst(&map)).collect();
+        let table = &mut b.graph.analysis.table;
+        let Some(key) = source.key(&node.op, table, &types, &|e| e.subst(&map)) else { return false };
+        // The callee's own signature says the types as its other callers do.
+        let types = match &key {
+            OpKey::Prim(..) | OpKey::Extern(..) => source.signature(&key).map_or(types, |s| s.1),
+            OpKey::Scalar(_) | OpKey::Cast(_) | OpKey::Const(_) | OpKey::Dim(_) => types,
+        };
+        let n = types.len();
+        let id = b.add_op(key, types, kids, &origin);
+        made.push(if n == 1 {
+            vec![id]
+        } else {
+            (0..n).map(|i| b.graph.add(crate::lang::Ir::Proj(i as u32, [id]))).collect()
+        });
+    }
+    let Some(root) = value(&made, pattern.rhs.root) else { return false };
+    b.graph.union(class, root)
+}

@@ -1,0 +1,264 @@
+//! Calling kernels: operands to the C ABI, the extents compared, the grid walked.
+#![expect(unsafe_code, reason = "this is where native code is called")]
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tensor::abi::{self, Access, Step, StepOp};
+
+use super::error::Trap;
+use super::interp::dims;
+use super::memory::Memory;
+use super::value::Value;
+use super::{Executable, Meter};
+use crate::isa::Reg;
+use crate::program::{Extent, Kernel};
+use crate::threads;
+
+/// The native code of a kernel, or why there is none.
+#[derive(Clone)]
+pub struct KernelCode(Code);
+
+#[derive(Clone)]
+enum Code {
+    Native {
+        entry: abi::Entry,
+        /// Never read: what it holds is the mapping.
+        _keep: Arc<dyn Any + Send + Sync>,
+    },
+    Missing(Arc<str>),
+}
+
+impl KernelCode {
+    /// Code at an address; `keep` is what keeps it mapped.
+    ///
+    /// # Safety
+    /// The code must follow the ABI for the [`Kernel`] it will be attached to: called with buffers of the
+    /// extents the kernel states, it touches nothing else. It must stay valid as long as `keep` lives.
+    pub unsafe fn new(entry: abi::Entry, keep: Arc<dyn Any + Send + Sync>) -> KernelCode {
+        KernelCode(Code::Native { entry, _keep: keep })
+    }
+
+    /// No code: the program runs until it calls the kernel, and ends with the reason.
+    pub fn missing(reason: &str) -> KernelCode {
+        KernelCode(Code::Missing(reason.into()))
+    }
+}
+
+impl std::fmt::Debug for KernelCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Code::Native { entry, .. } => write!(f, "code at {:p}", *entry as *const ()),
+            Code::Missing(reason) => write!(f, "no code: {reason}"),
+        }
+    }
+}
+
+/// A kernel ready to be called.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    code: KernelCode,
+    grid: Extent,
+    scratch: Extent,
+    /// What a block cost lately, in picoseconds.
+    cost: AtomicU64,
+}
+
+impl Prepared {
+    pub(crate) fn new(kernel: &Kernel, code: KernelCode) -> Prepared {
+        let extent = |steps: &[Step]| match steps {
+            [] => Extent::Const(0),
+            [Step::Const(c)] => Extent::Const(*c),
+            [Step::Int(i)] => Extent::Int(*i),
+            _ => Extent::Steps(steps.to_vec()),
+        };
+        Prepared {
+            code,
+            grid: extent(&kernel.abi.grid),
+            scratch: extent(&kernel.abi.scratch),
+            // Unknown: the first call is done on one thread and timed.
+            cost: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Vectors that calls reuse.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    ints: Vec<i64>,
+    bufs: Vec<*mut u8>,
+    steps: Vec<i64>,
+}
+
+// SAFETY: the addresses are written and used within one call.
+unsafe impl Send for Scratch {}
+
+/// The operands of a call and where they are.
+pub(crate) struct Args<'a> {
+    pub(crate) regs: &'a [Reg],
+    pub(crate) ints: &'a [i64],
+    pub(crate) floats: &'a [f64],
+    pub(crate) tensors: &'a [Value],
+}
+
+/// Evaluates steps over integers.
+pub(crate) fn eval(steps: &[Step], ints: &[i64], values: &mut Vec<i64>) -> Result<i64, Trap> {
+    values.clear();
+    for step in steps {
+        let value = match *step {
+            Step::Const(c) => Some(c),
+            Step::Int(i) => ints.get(i as usize).copied(),
+            Step::Bin(op, a, b) => {
+                let (Some(&a), Some(&b)) = (values.get(a as usize), values.get(b as usize)) else {
+                    return Err(Trap::Program("a step reads one that comes later".to_owned()));
+                };
+                match op {
+                    StepOp::Add => a.checked_add(b),
+                    StepOp::Sub => a.checked_sub(b),
+                    StepOp::Mul => a.checked_mul(b),
+                    StepOp::FloorDiv => dims::floor(a, b),
+                    StepOp::CeilDiv => dims::ceil(a, b),
+                    StepOp::Mod => dims::modulo(a, b),
+                    StepOp::Min => Some(a.min(b)),
+                    StepOp::Max => Some(a.max(b)),
+                }
+            }
+        };
+        values.push(value.ok_or_else(|| Trap::Dim("a dim overflows or is divided by zero".to_owned()))?);
+    }
+    Ok(values.last().copied().unwrap_or(0))
+}
+
+fn extent(e: &Extent, ints: &[i64], steps: &mut Vec<i64>) -> Result<i64, Trap> {
+    match e {
+        Extent::Const(c) => Ok(*c),
+        Extent::Int(i) => Ok(ints.get(*i as usize).copied().unwrap_or(0)),
+        Extent::Steps(s) => eval(s, ints, steps),
+    }
+}
+
+/// Calls a kernel.
+pub(crate) fn call(
+    exe: &Executable,
+    index: usize,
+    args: &Args<'_>,
+    memory: &mut Memory,
+    scratch: &mut Scratch,
+    meter: &Meter,
+) -> Result<(), Trap> {
+    let kernel = &exe.program.kernels[index];
+    let prepared = &exe.kernels[index];
+    let Scratch { ints, bufs, steps } = scratch;
+    ints.clear();
+    bufs.clear();
+
+    let (scalars, tensors) = args.regs.split_at(kernel.abi.ints as usize);
+    ints.extend(scalars.iter().map(|reg| match *reg {
+        Reg::I(r) => args.ints[r as usize],
+        Reg::F(r) => args.floats[r as usize].to_bits().cast_signed(),
+        Reg::T(_) => 0,
+    }));
+    for (i, (reg, buf)) in tensors.iter().zip(&kernel.abi.bufs).enumerate() {
+        let Reg::T(r) = *reg else { continue };
+        let value = &args.tensors[r as usize];
+        for (axis, (want, &got)) in kernel.shapes[i].iter().zip(value.shape()).enumerate() {
+            let want = extent(want, ints, steps)?;
+            if want != got {
+                return Err(mismatch(kernel, i, axis, want, got));
+            }
+        }
+        if buf.access != Access::In && !memory.unique(value.slot) {
+            return Err(Trap::Program(format!(
+                "{}: buffer {i} is written while others hold it",
+                kernel.name
+            )));
+        }
+        bufs.push(memory.address(value.slot).0.wrapping_add(value.offset));
+    }
+
+    let entry = match &prepared.code.0 {
+        Code::Native { entry, .. } => *entry,
+        Code::Missing(reason) => {
+            return Err(Trap::Kernel { kernel: kernel.name.clone(), message: reason.to_string() });
+        }
+    };
+    let grid = extent(&prepared.grid, ints, steps)?;
+    if grid <= 0 {
+        return Ok(());
+    }
+    let cost = prepared.cost.load(Ordering::Relaxed);
+    let workers = match (grid, exe.threads.workers()) {
+        (1, _) | (_, 1) => 1,
+        _ => exe.threads.plan(grid, Duration::from_nanos(cost.saturating_mul(grid as u64) / 1000)),
+    };
+    // Each worker's part starts on a line of its own.
+    let bytes = usize::try_from(extent(&prepared.scratch, ints, steps)?).unwrap_or(0);
+    let bytes = bytes.checked_next_multiple_of(64).ok_or(Trap::OutOfMemory(bytes))?;
+    let (working, base) = if bytes == 0 {
+        (None, 0)
+    } else {
+        let all = bytes.checked_mul(workers).ok_or(Trap::OutOfMemory(bytes))?;
+        let slot = memory.alloc(all)?;
+        (Some(slot), memory.address(slot).0.expose_provenance())
+    };
+
+    let answer = if workers == 1 && (grid == 1 || exe.threads.workers() == 1) {
+        // SAFETY: see `invoke`.
+        unsafe { invoke(entry, bufs, ints, base, 0, grid) }
+    } else {
+        let call = Shared { bufs, ints };
+        let started = Instant::now();
+        let answer = exe.threads.run(workers, grid, &|worker, lo, hi| {
+            let call = &call;
+            // SAFETY: see `invoke`; the scratch of each worker is its own.
+            unsafe { invoke(entry, call.bufs, call.ints, base + worker * bytes, lo, hi) }
+        });
+        let spent = started.elapsed().as_nanos() as u64 * 1000 * workers as u64 / grid as u64;
+        prepared.cost.store(if cost == 0 { spent } else { (3 * cost + spent) / 4 }.max(1), Ordering::Relaxed);
+        answer
+    };
+    if let Some(slot) = working {
+        memory.release(slot);
+    }
+    if answer != 0 {
+        return Err(failed(kernel, answer));
+    }
+    meter.watch_if_limited()
+}
+
+/// What all workers of one call read.
+struct Shared<'a> {
+    bufs: &'a [*mut u8],
+    ints: &'a [i64],
+}
+
+// SAFETY: the vectors are only read; what the addresses lead to is the kernel's to share out by block.
+unsafe impl Sync for Shared<'_> {}
+
+/// Calls native code.
+///
+/// # Safety
+/// The extents of `bufs` were compared with what the kernel states, and what it writes is held by no one
+/// else; by the contract of [`KernelCode::new`] it then touches nothing but them and its scratch.
+unsafe fn invoke(entry: abi::Entry, bufs: &[*mut u8], ints: &[i64], scratch: usize, lo: i64, hi: i64) -> i64 {
+    // SAFETY: as above.
+    unsafe { entry(bufs.as_ptr(), ints.as_ptr(), std::ptr::with_exposed_provenance_mut(scratch), lo, hi) }
+}
+
+#[cold]
+fn mismatch(kernel: &Kernel, buf: usize, axis: usize, want: i64, got: i64) -> Trap {
+    Trap::Program(format!("{}: buffer {buf}: axis {axis} is {got}, expected {want}", kernel.name))
+}
+
+#[cold]
+fn failed(kernel: &Kernel, answer: i64) -> Trap {
+    let message = if answer == threads::PANICKED {
+        "it panicked".to_owned()
+    } else {
+        let check = usize::try_from(answer - 1).ok().and_then(|i| kernel.abi.checks.get(i));
+        check.cloned().unwrap_or_else(|| format!("it failed with {answer}"))
+    };
+    Trap::Kernel { kernel: kernel.name.clone(), message }
+}

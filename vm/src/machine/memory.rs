@@ -1,0 +1,334 @@
+//! Memory of a context: blocks from a pooled allocator, and the counted slots that registers hold.
+//!
+//! - A [`Block`] is raw memory, 64-byte aligned, of one of a few sizes for each power of two. Freed blocks are
+//!   kept by size; once a workload has been seen, nothing is asked of the system any more.
+//! - A slot of [`Memory`] is a block or borrowed bytes (arguments, constants) with the number of registers
+//!   that hold it. Counts are plain integers: a context belongs to one thread at a time.
+//!
+//! Invariants: memory is initialised when it comes from the system, so that reading what an earlier run
+//! left is safe; borrowed bytes are never handed out for writing.
+#![expect(unsafe_code, reason = "blocks are raw memory that kernels read and write")]
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+const ALIGN: usize = 64;
+
+/// Raw memory from the system, freed when dropped.
+#[derive(Debug)]
+pub(crate) struct Block {
+    start: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: a block is owned memory without thread affinity.
+unsafe impl Send for Block {}
+// SAFETY: shared references only give the address; who writes through it owns the block.
+unsafe impl Sync for Block {}
+
+impl Block {
+    fn new(size: usize) -> Option<Block> {
+        let layout = Layout::from_size_align(size, ALIGN).ok()?;
+        // SAFETY: sizes of classes are not 0.
+        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).map(|start| Block { start, size })
+    }
+
+    /// The first `len` bytes.
+    pub(crate) fn bytes(&self, len: usize) -> &[u8] {
+        assert!(len <= self.size, "a block is read past its end");
+        // SAFETY: the block has `size` initialised bytes.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
+    }
+
+    /// The first `len` bytes, to be written.
+    pub(crate) fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
+        assert!(len <= self.size, "a block is written past its end");
+        // SAFETY: as in `bytes`, and the block is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), len) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let layout = Layout::from_size_align(self.size, ALIGN).expect("it was allocated with it");
+        // SAFETY: allocated by `new` with this layout.
+        unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) };
+    }
+}
+
+/// Class `c` holds blocks of `(4 + c % 4) / 4 * 64 * 2^(c / 4)` bytes: at most a quarter is wasted.
+fn class(bytes: usize) -> usize {
+    if bytes <= ALIGN {
+        return 0;
+    }
+    let power = (bytes - 1).ilog2() as usize; // 2^power < bytes <= 2^(power + 1)
+    let step = (1usize << power) / 4;
+    (power - 6) * 4 + (bytes - (1 << power)).div_ceil(step)
+}
+
+fn class_size(class: usize) -> usize {
+    let base = ALIGN << (class / 4);
+    base + base / 4 * (class % 4)
+}
+
+const CLASSES: usize = (usize::BITS as usize - 8) * 4;
+
+/// A number that a register keeps for a slot.
+pub(crate) type Handle = u32;
+
+#[derive(Debug)]
+enum Kind {
+    Vacant,
+    Block(Block),
+    Borrowed { start: *const u8, len: usize },
+}
+
+#[derive(Debug)]
+struct Slot {
+    count: u32,
+    kind: Kind,
+}
+
+/// What a failed allocation answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OutOfMemory {
+    pub(crate) bytes: usize,
+}
+
+/// The slots and the free blocks of a context.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    slots: Vec<Slot>,
+    vacant: Vec<Handle>,
+    free: Vec<Vec<Block>>,
+    /// Bytes in blocks that slots hold.
+    live: usize,
+    /// The most `live` was since `reset`.
+    peak: usize,
+    budget: usize,
+    system: u64,
+}
+
+// SAFETY: borrowed addresses are only followed during the run that borrowed them; `reset` clears them.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// Empties all slots and sets the budget of the next run.
+    pub(crate) fn reset(&mut self, budget: usize) {
+        // Popped one by one: the table keeps its own memory for the next run.
+        while let Some(slot) = self.slots.pop() {
+            if let Kind::Block(b) = slot.kind {
+                self.keep(b);
+            }
+        }
+        self.vacant.clear();
+        self.budget = budget;
+        self.peak = self.live;
+    }
+
+    /// Frees every block that no slot holds.
+    pub(crate) fn trim(&mut self) {
+        self.free.clear();
+    }
+
+    /// How many times the system was asked for memory, ever.
+    pub(crate) fn system_allocations(&self) -> u64 {
+        self.system
+    }
+
+    /// The most bytes held at once since the last reset.
+    pub(crate) fn peak(&self) -> usize {
+        self.peak
+    }
+
+    fn insert(&mut self, kind: Kind) -> Handle {
+        let slot = Slot { count: 1, kind };
+        if let Some(h) = self.vacant.pop() {
+            self.slots[h as usize] = slot;
+            return h;
+        }
+        self.slots.push(slot);
+        self.slots.len() as Handle - 1
+    }
+
+    fn block(&mut self, bytes: usize) -> Result<Block, OutOfMemory> {
+        let class = class(bytes);
+        if class >= CLASSES {
+            return Err(OutOfMemory { bytes });
+        }
+        let size = class_size(class);
+        if self.live.saturating_add(size) > self.budget {
+            return Err(OutOfMemory { bytes });
+        }
+        let block = match self.free.get_mut(class).and_then(Vec::pop) {
+            Some(b) => b,
+            None => {
+                self.system += 1;
+                match Block::new(size) {
+                    Some(b) => b,
+                    None => {
+                        // What other sizes keep may be what is lacking.
+                        self.trim();
+                        Block::new(size).ok_or(OutOfMemory { bytes })?
+                    }
+                }
+            }
+        };
+        self.live += size;
+        self.peak = self.peak.max(self.live);
+        Ok(block)
+    }
+
+    /// Takes back a block that a slot held.
+    fn keep(&mut self, block: Block) {
+        self.live = self.live.saturating_sub(block.size);
+        self.recycle(block);
+    }
+
+    /// Adds a block to the free ones.
+    pub(crate) fn recycle(&mut self, block: Block) {
+        let class = class(block.size);
+        if self.free.len() <= class {
+            self.free.resize_with(class + 1, Vec::new);
+        }
+        self.free[class].push(block);
+    }
+
+    /// A new buffer of unspecified elements.
+    pub(crate) fn alloc(&mut self, bytes: usize) -> Result<Handle, OutOfMemory> {
+        let block = self.block(bytes)?;
+        Ok(self.insert(Kind::Block(block)))
+    }
+
+    /// A slot over bytes of someone else.
+    ///
+    /// # Safety
+    /// The bytes must stay as they are until the next `reset`, and at least until the slot is dropped.
+    pub(crate) unsafe fn borrow(&mut self, bytes: &[u8]) -> Handle {
+        self.insert(Kind::Borrowed { start: bytes.as_ptr(), len: bytes.len() })
+    }
+
+    /// A slot over a block from outside.
+    pub(crate) fn adopt(&mut self, block: Block) -> Handle {
+        self.live += block.size;
+        self.peak = self.peak.max(self.live);
+        self.insert(Kind::Block(block))
+    }
+
+    /// One more holder.
+    pub(crate) fn share(&mut self, h: Handle) {
+        self.slots[h as usize].count += 1;
+    }
+
+    /// One holder less.
+    pub(crate) fn release(&mut self, h: Handle) {
+        let slot = &mut self.slots[h as usize];
+        slot.count -= 1;
+        if slot.count == 0 {
+            let kind = std::mem::replace(&mut slot.kind, Kind::Vacant);
+            self.vacant.push(h);
+            if let Kind::Block(b) = kind {
+                self.keep(b);
+            }
+        }
+    }
+
+    /// True if there is one holder, of memory that may be written.
+    pub(crate) fn unique(&self, h: Handle) -> bool {
+        let slot = &self.slots[h as usize];
+        slot.count == 1 && matches!(slot.kind, Kind::Block(_))
+    }
+
+    /// The address and length of a buffer; to be written only where it is [`unique`](Memory::unique).
+    pub(crate) fn address(&self, h: Handle) -> (*mut u8, usize) {
+        match &self.slots[h as usize].kind {
+            Kind::Block(b) => (b.start.as_ptr(), b.size),
+            Kind::Borrowed { start, len } => (start.cast_mut(), *len),
+            Kind::Vacant => (NonNull::<u64>::dangling().as_ptr().cast(), 0),
+        }
+    }
+
+    /// The bytes of a buffer.
+    pub(crate) fn bytes(&self, h: Handle) -> &[u8] {
+        let (start, len) = self.address(h);
+        // SAFETY: a block is initialised and owned; borrowed bytes are valid by the contract of `borrow`.
+        unsafe { std::slice::from_raw_parts(start, len) }
+    }
+
+    /// The bytes of a buffer that has one holder, to be written.
+    pub(crate) fn bytes_mut(&mut self, h: Handle) -> Option<&mut [u8]> {
+        match &mut self.slots[h as usize] {
+            Slot { count: 1, kind: Kind::Block(b) } => {
+                let size = b.size;
+                Some(b.bytes_mut(size))
+            }
+            _ => None,
+        }
+    }
+
+    /// Copies the start of one buffer's rest into a fresh buffer.
+    pub(crate) fn copy(&mut self, from: Handle, offset: usize, to: Handle, len: usize) {
+        let (source, size) = self.address(from);
+        assert!(
+            from != to && offset.checked_add(len).is_some_and(|end| end <= size),
+            "a copy leaves its buffer"
+        );
+        if let Some(target) = self.bytes_mut(to) {
+            // SAFETY: the source has `len` initialised bytes from `offset`; two slots never share memory that one
+            // of them may write.
+            target[..len].copy_from_slice(unsafe { std::slice::from_raw_parts(source.add(offset), len) });
+        }
+    }
+
+    /// Overwrites the peak; for whoever resets between a run and the question.
+    pub(crate) fn set_peak(&mut self, peak: usize) {
+        self.peak = peak;
+    }
+
+    /// Moves a block out of its slot, if it has one holder and starts at its first byte.
+    pub(crate) fn take(&mut self, h: Handle) -> Option<Block> {
+        if !self.unique(h) {
+            return None;
+        }
+        let slot = &mut self.slots[h as usize];
+        let kind = std::mem::replace(&mut slot.kind, Kind::Vacant);
+        slot.count = 0;
+        self.vacant.push(h);
+        if let Kind::Block(b) = kind {
+            self.live = self.live.saturating_sub(b.size);
+            return Some(b);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_size_has_the_smallest_class_that_holds_it() {
+        for bytes in (0..5000).chain([1 << 20, (1 << 20) + 1, 3 << 30]) {
+            let c = class(bytes);
+            assert!(class_size(c) >= bytes, "{bytes} in class {c}");
+            assert!(c == 0 || class_size(c - 1) < bytes, "{bytes} in class {c}");
+            assert_eq!(class(class_size(c)), c);
+        }
+    }
+
+    #[test]
+    fn a_freed_block_is_used_again_and_the_budget_holds() {
+        let mut m = Memory::default();
+        m.reset(1000);
+        let a = m.alloc(500).unwrap();
+        assert_eq!(m.alloc(500).map_err(|e| e.bytes), Err(500));
+        m.release(a);
+        let b = m.alloc(490).unwrap();
+        assert_eq!(m.system_allocations(), 1);
+        assert!(m.unique(b));
+        m.share(b);
+        assert!(m.bytes_mut(b).is_none());
+        m.reset(1000);
+        assert_eq!(m.live, 0);
+    }
+}

@@ -1,0 +1,213 @@
+//! The machine: runs a verified program.
+//!
+//! [`Executable`] is what threads share: program, native code, thread pool; nothing in it changes but a
+//! running estimate of what each kernel's blocks cost. [`Context`] is what one thread has: registers,
+//! frames, memory; all of it is kept from run to run. Start at [`Context::run`]; the loop over
+//! instructions is in `interp`, kernel calls in `kernel`, arguments and results in `bind`.
+//!
+//! Faults of the program are values ([`Error`]); they end the run, and the next run starts afresh.
+
+mod bind;
+mod error;
+mod interp;
+mod kernel;
+mod memory;
+mod tensors;
+mod value;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use tensor::Tensor;
+
+pub(crate) use bind::signature;
+pub use error::{Error, Site};
+pub use kernel::KernelCode;
+pub use value::{Arg, Array};
+
+use crate::program::Program;
+use crate::threads::Pool;
+use crate::verify;
+use error::Trap;
+use interp::Stacks;
+use kernel::Prepared;
+use memory::Memory;
+
+/// A verified program with its native code. Shared by all threads that run it.
+#[derive(Debug)]
+pub struct Executable {
+    program: Program,
+    kernels: Vec<Prepared>,
+    threads: Arc<Pool>,
+}
+
+impl Executable {
+    /// Verifies a program and attaches the code of its kernels, in their order.
+    pub fn new(
+        program: Program,
+        code: Vec<KernelCode>,
+        threads: Arc<Pool>,
+    ) -> Result<Arc<Executable>, Error> {
+        verify::verify(&program)?;
+        if code.len() != program.kernels.len() {
+            return Err(Error::KernelCount { want: program.kernels.len(), got: code.len() });
+        }
+        let kernels = program.kernels.iter().zip(code).map(|(k, c)| Prepared::new(k, c)).collect();
+        Ok(Arc::new(Executable { program, kernels, threads }))
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+}
+
+/// What a run may use up.
+#[derive(Debug, Clone, Default)]
+pub struct Limits {
+    /// Steps: rounds of loops, calls, kernels. None: no end.
+    pub fuel: Option<u64>,
+    /// When it must have ended; looked at between instructions, not inside kernels.
+    pub deadline: Option<Instant>,
+    /// Set by anyone to end the run.
+    pub cancel: Option<Arc<AtomicBool>>,
+    /// Bytes of memory held at once. None: what the system gives.
+    pub memory: Option<usize>,
+}
+
+/// Registers and memory of one thread, for one program.
+#[derive(Debug)]
+pub struct Context {
+    exe: Arc<Executable>,
+    state: State,
+}
+
+/// Everything a run changes.
+#[derive(Debug, Default)]
+struct State {
+    stacks: Stacks,
+    memory: Memory,
+    meter: Meter,
+    scratch: kernel::Scratch,
+}
+
+impl Context {
+    /// A context; it allocates when it is first used.
+    pub fn new(exe: Arc<Executable>) -> Context {
+        Context { exe, state: State::default() }
+    }
+
+    /// What it runs.
+    pub fn executable(&self) -> &Arc<Executable> {
+        &self.exe
+    }
+
+    /// Runs an entry on arguments in the order of its parameters.
+    pub fn run(&mut self, entry: &str, args: &[&Tensor], limits: &Limits) -> Result<Vec<Tensor>, Error> {
+        let index = self.find(entry)?;
+        let results = self.start(index, args.iter().map(|t| Arg::Tensor(t)).collect(), limits);
+        let results = results.and_then(|()| bind::tensors(&self.exe, &mut self.state, index));
+        self.end();
+        results
+    }
+
+    /// As [`run`](Context::run), but arguments may be given away and the results stay in the machine's memory.
+    pub fn run_arrays(
+        &mut self,
+        entry: &str,
+        args: Vec<Arg<'_>>,
+        limits: &Limits,
+    ) -> Result<Vec<Array>, Error> {
+        let index = self.find(entry)?;
+        let results = self.start(index, args, limits);
+        let results = results.and_then(|()| bind::arrays(&self.exe, &mut self.state, index));
+        self.end();
+        results
+    }
+
+    fn find(&self, entry: &str) -> Result<usize, Error> {
+        self.exe.program.entry(entry).ok_or_else(|| Error::NoEntry(entry.to_owned()))
+    }
+
+    fn start(&mut self, entry: usize, args: Vec<Arg<'_>>, limits: &Limits) -> Result<(), Error> {
+        self.state.stacks.clear();
+        self.state.memory.reset(limits.memory.unwrap_or(usize::MAX));
+        self.state.meter = Meter::new(limits);
+        bind::enter(&self.exe, &mut self.state, entry, args)?;
+        interp::run(&self.exe, &mut self.state)
+    }
+
+    /// Leaves nothing behind that points to arguments, which the caller may now free.
+    fn end(&mut self) {
+        self.state.stacks.clear();
+        let peak = self.state.memory.peak();
+        self.state.memory.reset(usize::MAX);
+        self.state.memory.set_peak(peak);
+    }
+
+    /// Gives an array's memory back to be used by later runs.
+    pub fn recycle(&mut self, array: Array) {
+        self.state.memory.recycle(array.block);
+    }
+
+    /// The most bytes of buffers that the last run held at once.
+    pub fn peak(&self) -> usize {
+        self.state.memory.peak()
+    }
+
+    /// How often this context has asked the system for a buffer. Constant once it has seen its workload.
+    pub fn system_allocations(&self) -> u64 {
+        self.state.memory.system_allocations()
+    }
+
+    /// Frees what is kept for later runs.
+    pub fn trim(&mut self) {
+        self.state.memory.trim();
+    }
+}
+
+/// Counts down what a run may use up.
+#[derive(Debug, Default)]
+struct Meter {
+    left: u64,
+    deadline: Option<Instant>,
+    cancel: Option<Arc<AtomicBool>>,
+}
+
+impl Meter {
+    fn new(limits: &Limits) -> Meter {
+        Meter {
+            left: limits.fuel.unwrap_or(u64::MAX),
+            deadline: limits.deadline,
+            cancel: limits.cancel.clone(),
+        }
+    }
+
+    /// One step.
+    #[inline]
+    fn step(&mut self) -> Result<(), Trap> {
+        if self.left == 0 {
+            return Err(Trap::Fuel);
+        }
+        self.left -= 1;
+        // The clock costs more than a step: it is read every 64th.
+        if self.left.is_multiple_of(64) || self.cancel.is_some() { self.watch() } else { Ok(()) }
+    }
+
+    /// Looks where there is something to look at; after a kernel, which may have taken long.
+    fn watch_if_limited(&self) -> Result<(), Trap> {
+        if self.deadline.is_some() || self.cancel.is_some() { self.watch() } else { Ok(()) }
+    }
+
+    /// Looks at the clock and at the flag.
+    fn watch(&self) -> Result<(), Trap> {
+        if self.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed)) {
+            return Err(Trap::Cancelled);
+        }
+        if self.deadline.is_some_and(|d| Instant::now() >= d) {
+            return Err(Trap::Deadline);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! What registers hold, and values that live outside of a run.
+
+use tensor::{DType, Tensor};
+
+use super::error::Trap;
+use super::memory::{Block, Handle};
+use crate::program::MAX_RANK;
+
+/// A tensor register: {buffer, offset, shape}; its dtype is the register's.
+///
+/// Invariant: where it is not empty, the elements of the shape lie inside the buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Value {
+    pub(crate) slot: Handle,
+    rank: u32,
+    /// In bytes.
+    pub(crate) offset: usize,
+    dims: [i64; MAX_RANK],
+}
+
+impl Value {
+    pub(crate) const EMPTY: Value = Value { slot: Handle::MAX, rank: 0, offset: 0, dims: [0; MAX_RANK] };
+
+    pub(crate) fn new(slot: Handle, offset: usize, shape: &[i64]) -> Value {
+        let mut dims = [0; MAX_RANK];
+        dims[..shape.len()].copy_from_slice(shape);
+        Value { slot, rank: shape.len() as u32, offset, dims }
+    }
+
+    pub(crate) fn shape(&self) -> &[i64] {
+        &self.dims[..self.rank as usize]
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slot == Handle::MAX
+    }
+}
+
+/// The number of elements of a shape.
+pub(crate) fn count(shape: &[i64]) -> Result<usize, Trap> {
+    let mut n: usize = 1;
+    let mut none = false;
+    for &d in shape {
+        let d =
+            usize::try_from(d).map_err(|_| Trap::Dim(format!("negative extent {d} in shape {shape:?}")))?;
+        none |= d == 0;
+        n = n
+            .checked_mul(d.max(1))
+            .ok_or_else(|| Trap::Dim(format!("a tensor of shape {shape:?} is too large")))?;
+    }
+    Ok(if none { 0 } else { n })
+}
+
+/// The number of bytes of a tensor.
+pub(crate) fn bytes(dtype: DType, shape: &[i64]) -> Result<usize, Trap> {
+    count(shape)?
+        .checked_mul(dtype.size())
+        .filter(|&b| b <= isize::MAX as usize / 2)
+        .ok_or_else(|| Trap::Dim(format!("a tensor of shape {shape:?} is too large")))
+}
+
+/// A tensor in the machine's own memory, held outside of a run: what a run gave back without copying it,
+/// and what a run may take and update in place. It may go to any context.
+#[derive(Debug)]
+pub struct Array {
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<i64>,
+    pub(crate) block: Block,
+    pub(crate) len: usize,
+}
+
+impl Array {
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The extents.
+    pub fn shape(&self) -> &[i64] {
+        &self.shape
+    }
+
+    /// The elements, row-major.
+    pub fn bytes(&self) -> &[u8] {
+        self.block.bytes(self.len)
+    }
+
+    /// A copy on the host's side.
+    pub fn to_tensor(&self) -> Result<Tensor, tensor::Error> {
+        Tensor::from_bytes(self.dtype, &self.shape, self.bytes())
+    }
+}
+
+/// An argument of a run.
+#[derive(Debug)]
+pub enum Arg<'a> {
+    /// Read in place; copied where the program consumes it.
+    Tensor(&'a Tensor),
+    /// Given away: updated in place where the program consumes it.
+    Array(Array),
+}
+
+impl<'a> From<&'a Tensor> for Arg<'a> {
+    fn from(t: &'a Tensor) -> Arg<'a> {
+        Arg::Tensor(t)
+    }
+}
+
+impl From<Array> for Arg<'_> {
+    fn from(a: Array) -> Self {
+        Arg::Array(a)
+    }
+}

@@ -1,0 +1,288 @@
+//! A compiled program: plain data, verified before it runs, shared by every thread that runs it.
+//!
+//! Nothing in it is native code. A [`Kernel`] says how compiled code is called and what extents its
+//! buffers must have; the code itself is attached when a program becomes an
+//! [`Executable`](crate::Executable), from objects of the file or from a compiler.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tensor::{DType, abi};
+
+use crate::blob::Blob;
+use crate::isa::{Instr, Reg};
+
+/// A program.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Program {
+    /// What can be called from outside.
+    pub entries: Vec<Entry>,
+    /// The functions; entries and calls name them by index.
+    pub functions: Vec<Function>,
+    /// The kernels.
+    pub kernels: Vec<Kernel>,
+    /// The constants.
+    pub constants: Vec<Constant>,
+    /// Messages of checks; `{}` is a hole for a value, `{{` is a brace.
+    pub messages: Vec<String>,
+    /// The source files that [`Place`]s speak of.
+    pub files: Vec<String>,
+}
+
+/// A function.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Function {
+    /// Its name; for messages and listings.
+    pub name: String,
+    /// What it takes: the n-th int is in `i<n>` when it starts, floats and tensors likewise.
+    pub params: Vec<Param>,
+    /// What it gives.
+    pub results: Vec<Type>,
+    /// The number of `i` registers.
+    pub ints: u16,
+    /// The number of `f` registers.
+    pub floats: u16,
+    /// The `t` registers.
+    pub tensors: Vec<TensorType>,
+    /// The instructions; the first is the start.
+    pub code: Vec<Instr>,
+    /// What the [`List`](crate::isa::List)s of the code hold.
+    pub pool: Vec<Reg>,
+    /// Where the code is written, sorted by `pc`; each holds until the next.
+    pub places: Vec<Place>,
+}
+
+/// The type of a value that goes from function to function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Type {
+    /// In an `i` register.
+    Int,
+    /// In an `f` register.
+    Float,
+    /// In a `t` register.
+    Tensor(TensorType),
+}
+
+/// What is known of a tensor register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TensorType {
+    /// The element type.
+    pub dtype: DType,
+    /// The number of axes, at most [`MAX_RANK`].
+    pub rank: u8,
+}
+
+/// The most axes a tensor may have.
+pub const MAX_RANK: usize = 8;
+
+/// A parameter of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Param {
+    /// Its type.
+    pub ty: Type,
+    /// True for a tensor that the call takes from the caller.
+    pub own: bool,
+}
+
+/// A place in the source that code came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Place {
+    /// The first instruction of it.
+    pub pc: u32,
+    /// An index in [`Program::files`].
+    pub file: u32,
+    /// 1-based.
+    pub line: u32,
+    /// 1-based, in characters.
+    pub col: u32,
+    /// The first byte, for whoever has the text.
+    pub lo: u32,
+    /// One past the last byte.
+    pub hi: u32,
+}
+
+/// Compiled code as the machine sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Kernel {
+    /// A name for listings and messages.
+    pub name: String,
+    /// How it is called.
+    pub abi: abi::Kernel,
+    /// Which of its ints are scalars of a float type, passed as the bits of an f64; sorted.
+    pub floats: Vec<u32>,
+    /// The extents of each of its buffers. The machine compares them at every call, so that no
+    /// bytecode can make a kernel leave its buffers.
+    pub shapes: Vec<Vec<Extent>>,
+}
+
+/// An extent as a function of a kernel's ints.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Extent {
+    /// A literal.
+    Const(i64),
+    /// One of the ints.
+    Int(u32),
+    /// Any other expression; the last step is the answer.
+    Steps(Vec<abi::Step>),
+}
+
+/// A constant tensor.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Constant {
+    /// The element type.
+    pub dtype: DType,
+    /// The extents.
+    pub shape: Vec<i64>,
+    /// The elements, row-major, little endian. Kept apart from the metadata in a file.
+    #[serde(skip)]
+    pub bytes: Bytes,
+}
+
+/// A range of a shared, 64-byte aligned block.
+#[derive(Clone, Default)]
+pub struct Bytes {
+    pub(crate) blob: Option<Arc<Blob>>,
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+}
+
+/// A function that can be called from outside, with all that is said of it there.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// The function: it takes one int for each of `dims`, then a register for each of `params`.
+    pub function: u32,
+    /// The dims, in an order in which each can be solved.
+    pub dims: Vec<EntryDim>,
+    /// The arguments, by name or in this order.
+    pub params: Vec<EntryParam>,
+    /// The results.
+    pub results: Vec<EntryResult>,
+}
+
+/// A dim of an entry and how it is found from the arguments' extents.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EntryDim {
+    /// Its name.
+    pub name: String,
+    /// Over the extents of all arguments in order, then the dims before this one; the last step is the answer.
+    pub steps: Vec<abi::Step>,
+}
+
+/// An argument of an entry.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EntryParam {
+    /// Its name.
+    pub name: String,
+    /// The element type.
+    pub dtype: DType,
+    /// The extents that are asked for; none: a scalar.
+    pub shape: Vec<EntryExtent>,
+    /// True if the function consumes it.
+    pub own: bool,
+}
+
+/// An extent of an argument.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EntryExtent {
+    /// As it is written: `4*n`.
+    pub text: String,
+    /// Over the dims of the entry; the last step is the answer.
+    pub steps: Vec<abi::Step>,
+}
+
+/// A result of an entry.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EntryResult {
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// The element type.
+    pub dtype: DType,
+    /// The extents as text.
+    pub shape: Vec<String>,
+}
+
+impl Program {
+    /// The number of an entry.
+    pub fn entry(&self, name: &str) -> Option<usize> {
+        self.entries.iter().position(|e| e.name == name)
+    }
+
+    /// The libraries that its kernels call, each once, in order of appearance.
+    pub fn libraries(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = Vec::new();
+        for l in self.kernels.iter().flat_map(|k| &k.abi.libraries) {
+            if !all.contains(&l.as_str()) {
+                all.push(l);
+            }
+        }
+        all
+    }
+}
+
+impl Function {
+    /// Where an instruction is written.
+    pub fn place(&self, pc: usize) -> Option<&Place> {
+        let after = self.places.partition_point(|p| p.pc as usize <= pc);
+        self.places.get(after.checked_sub(1)?)
+    }
+
+    /// The registers of a list; none if it is out of range.
+    pub fn list(&self, list: crate::isa::List) -> &[Reg] {
+        let start = list.start as usize;
+        self.pool.get(start..start + list.len as usize).unwrap_or_default()
+    }
+}
+
+impl Type {
+    /// A tensor type.
+    pub fn tensor(dtype: DType, rank: usize) -> Type {
+        Type::Tensor(TensorType { dtype, rank: rank as u8 })
+    }
+
+    /// The type of a scalar of a dtype.
+    pub fn scalar(dtype: DType) -> Type {
+        if dtype.is_float() { Type::Float } else { Type::Int }
+    }
+}
+
+impl Constant {
+    /// A constant with a copy of a host tensor's elements.
+    pub fn new(t: &tensor::Tensor) -> Constant {
+        Constant { dtype: t.dtype(), shape: t.shape().to_vec(), bytes: Bytes::copy(t.bytes()) }
+    }
+}
+
+impl Bytes {
+    /// A copy of bytes.
+    pub fn copy(bytes: &[u8]) -> Bytes {
+        Bytes { blob: Some(Arc::new(Blob::copy(bytes))), start: 0, len: bytes.len() }
+    }
+
+    /// A range of a block, if it lies inside.
+    pub fn range(blob: &Arc<Blob>, start: usize, len: usize) -> Option<Bytes> {
+        (start.checked_add(len)? <= blob.bytes().len()).then(|| Bytes {
+            blob: Some(blob.clone()),
+            start,
+            len,
+        })
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.blob.as_ref().map_or(&[], |b| &b.bytes()[self.start..self.start + self.len])
+    }
+}
+
+impl PartialEq for Bytes {
+    fn eq(&self, other: &Bytes) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.len)
+    }
+}

@@ -1,0 +1,264 @@
+//! The threads that walk a kernel's grid.
+//!
+//! [`Pool::run`] hands out half-open ranges of block numbers, in increasing order, to the calling
+//! thread and to the pool's. What a block computes does not depend on the range it came in, so results
+//! do not depend on the number of threads. Between jobs the threads spin for a moment, then sleep. A
+//! pool serves one job at a time; a caller that finds it busy does its job alone.
+#![expect(unsafe_code, reason = "a job is borrowed from the caller's stack by other threads")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A range of blocks, on worker `.0`, from `.1` to before `.2`; the answer is 0 or the number of a failure.
+pub type Work<'a> = dyn Fn(usize, i64, i64) -> i64 + Sync + 'a;
+
+/// Below this much work, waking a thread costs more than it helps.
+const WORTH_SHARING: Duration = Duration::from_micros(10);
+/// How often a thread looks for a job before it sleeps: some 10 µs.
+const SPINS: u32 = 2000;
+/// Ranges a worker gets on average; more even out blocks of different cost.
+const RANGES: i64 = 4;
+
+/// A pool of threads.
+pub struct Pool {
+    shared: Arc<Shared>,
+    /// Held by whoever has a job running.
+    turn: Mutex<()>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+struct Shared {
+    /// Counts jobs; a thread that sees it change looks at `state`.
+    epoch: AtomicU64,
+    state: Mutex<State>,
+    wake: Condvar,
+    done: Condvar,
+}
+
+struct State {
+    job: Option<Job>,
+    /// How many more threads may join the job.
+    places: usize,
+    /// How many threads work on it.
+    working: usize,
+    stop: bool,
+}
+
+/// A job on the caller's stack.
+#[derive(Clone, Copy)]
+struct Job(*const Task<'static>);
+
+// SAFETY: the task is `Sync`, and the caller waits for every thread that joined before it is gone.
+unsafe impl Send for Job {}
+
+struct Task<'a> {
+    work: &'a Work<'a>,
+    grid: i64,
+    range: i64,
+    next: AtomicI64,
+    workers: AtomicUsize,
+    /// The failure in the lowest range: (its start, its number).
+    failed: Mutex<Option<(i64, i64)>>,
+}
+
+impl Task<'_> {
+    fn work_on(&self) {
+        let worker = self.workers.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let lo = self.next.fetch_add(self.range, Ordering::Relaxed);
+            // Ranges are handed out in order: every range below a failed one is being finished by someone.
+            if lo >= self.grid || lock(&self.failed).is_some() {
+                return;
+            }
+            let hi = lo.saturating_add(self.range).min(self.grid);
+            let answer = catch_unwind(AssertUnwindSafe(|| (self.work)(worker, lo, hi))).unwrap_or(PANICKED);
+            if answer != 0 {
+                let mut failed = lock(&self.failed);
+                if failed.is_none_or(|(at, _)| lo < at) {
+                    *failed = Some((lo, answer));
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// What [`Pool::run`] answers where the work panicked.
+pub const PANICKED: i64 = i64::MIN;
+
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pool {
+    /// A pool in which a job has at most `workers` threads, the caller's among them. Where the system
+    /// gives fewer, there are fewer.
+    pub fn new(workers: usize) -> Arc<Pool> {
+        let shared = Arc::new(Shared {
+            epoch: AtomicU64::new(0),
+            state: Mutex::new(State { job: None, places: 0, working: 0, stop: false }),
+            wake: Condvar::new(),
+            done: Condvar::new(),
+        });
+        let threads = (1..workers)
+            .map_while(|i| {
+                let shared = shared.clone();
+                std::thread::Builder::new().name(format!("tenon-{i}")).spawn(move || shared.serve()).ok()
+            })
+            .collect();
+        Arc::new(Pool { shared, turn: Mutex::new(()), threads })
+    }
+
+    /// A pool of `TENON_THREADS` workers, or as many as the machine has cores.
+    pub fn from_env() -> Arc<Pool> {
+        let said =
+            std::env::var("TENON_THREADS").ok().and_then(|v| v.parse().ok()).filter(|&n: &usize| n > 0);
+        Pool::new(said.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)))
+    }
+
+    /// The most workers a job can have.
+    pub fn workers(&self) -> usize {
+        self.threads.len() + 1
+    }
+
+    /// How many workers are worth having for `grid` blocks that one thread would do in `work`.
+    pub fn plan(&self, grid: i64, work: Duration) -> usize {
+        if grid <= 1 || work < WORTH_SHARING {
+            return 1;
+        }
+        self.workers().min(usize::try_from(grid).unwrap_or(usize::MAX))
+    }
+
+    /// Does the blocks `0..grid` on at most `workers` threads. Answers 0, or the failure of the lowest range that failed.
+    pub fn run(&self, workers: usize, grid: i64, work: &Work<'_>) -> i64 {
+        let workers = workers.min(self.workers());
+        let turn = if workers > 1 { self.turn.try_lock().ok() } else { None };
+        if grid <= 0 {
+            return 0;
+        }
+        let Some(_turn) = turn else {
+            return catch_unwind(AssertUnwindSafe(|| work(0, 0, grid))).unwrap_or(PANICKED);
+        };
+        let task = Task {
+            work,
+            grid,
+            range: (grid / (workers as i64).saturating_mul(RANGES)).max(1),
+            next: AtomicI64::new(0),
+            workers: AtomicUsize::new(0),
+            failed: Mutex::new(None),
+        };
+        {
+            let mut state = lock(&self.shared.state);
+            // The lifetime is erased here; the block below restores it.
+            state.job = Some(Job((&raw const task).cast()));
+            state.places = workers - 1;
+            self.shared.epoch.fetch_add(1, Ordering::Release);
+        }
+        self.shared.wake.notify_all();
+        task.work_on();
+        {
+            // No one may join any more, and everyone who did must have left: then the task may go.
+            let mut state = lock(&self.shared.state);
+            state.job = None;
+            while state.working > 0 {
+                state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        lock(&task.failed).map_or(0, |(_, answer)| answer)
+    }
+}
+
+impl Shared {
+    fn serve(&self) {
+        let mut seen = 0;
+        loop {
+            for _ in 0..SPINS {
+                if self.epoch.load(Ordering::Acquire) != seen {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+            let job = {
+                let mut state = lock(&self.state);
+                while !state.stop && self.epoch.load(Ordering::Acquire) == seen {
+                    state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+                if state.stop {
+                    return;
+                }
+                seen = self.epoch.load(Ordering::Acquire);
+                let Some(job) = state.job.filter(|_| state.places > 0) else { continue };
+                state.places -= 1;
+                state.working += 1;
+                job
+            };
+            // SAFETY: `run` keeps the task alive until `working` is 0 again, and this thread was counted
+            // while the job was still published.
+            unsafe { &*job.0 }.work_on();
+            let mut state = lock(&self.state);
+            state.working -= 1;
+            if state.working == 0 {
+                self.done.notify_one();
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a pool of {} workers", self.workers())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        lock(&self.shared.state).stop = true;
+        self.shared.wake.notify_all();
+        for t in self.threads.drain(..) {
+            let _ = t.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    #[test]
+    fn every_block_is_done_once_whatever_the_number_of_threads() {
+        for workers in [1, 2, 3, 8] {
+            let pool = Pool::new(workers);
+            for grid in [0, 1, 2, 7, 100, 1000] {
+                let done: Vec<AtomicU32> = (0..grid).map(|_| AtomicU32::new(0)).collect();
+                let answer = pool.run(workers, grid, &|worker, lo, hi| {
+                    assert!(worker < workers);
+                    for i in lo..hi {
+                        done[i as usize].fetch_add(1, Ordering::Relaxed);
+                    }
+                    0
+                });
+                assert_eq!(answer, 0);
+                assert!(done.iter().all(|d| d.load(Ordering::Relaxed) == 1), "{grid} blocks on {workers}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_lowest_failure_is_answered() {
+        let pool = Pool::new(4);
+        for _ in 0..200 {
+            let first = |lo: i64, hi: i64| (lo..hi).find(|i| i % 10 == 7).map_or(0, |i| i + 1);
+            assert_eq!(pool.run(4, 64, &|_, lo, hi| first(lo, hi)), 8);
+        }
+    }
+
+    #[test]
+    fn a_panic_is_an_answer_and_poisons_nothing() {
+        let pool = Pool::new(2);
+        assert_eq!(pool.run(2, 8, &|_, _, _| panic!("on purpose")), PANICKED);
+        assert_eq!(pool.run(2, 8, &|_, _, _| 0), 0);
+    }
+}

@@ -1,0 +1,264 @@
+//! The `.tnx` file: a compiled program as it is kept.
+//!
+//! ```text
+//! magic "TENONX\r\n" | version u32 | sections u32 | table | crc32 of all before it u32 | sections
+//! table row: kind u32 | crc32 of the bytes u32 | start u64 | length u64
+//! ```
+//!
+//! All numbers are little endian; every section starts at a multiple of 64. Sections of a kind that a
+//! reader does not know are skipped, so that later versions can add to the file; a new version number means
+//! that it must not be read by older readers.
+//!
+//! - *program* (1): bytecode and metadata, by postcard; needed, always verified by checksum and then by
+//!   [`verify`](crate::verify).
+//! - *constants* (2): the elements of the program's constants, each at a multiple of 64; used in place.
+//! - *loops* (3): the text of the kernels as primitives, from which a compiler makes their code again.
+//! - *native* (4, any number): objects for one kind of CPU. A cache: who reads the file decides whether they
+//!   are trusted, and they are of no use on another CPU.
+//!
+//! Reading believes nothing: sizes are compared with the file before anything is allocated.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::blob::Blob;
+use crate::program::{Bytes, Program};
+
+const MAGIC: &[u8; 8] = b"TENONX\r\n";
+/// The version this crate writes, and the only one it reads.
+pub const VERSION: u32 = 1;
+const ALIGN: usize = 64;
+const HEADER: usize = 16;
+const ROW: usize = 24;
+/// A file has a few sections; a table longer than this is not one of ours.
+const MAX_SECTIONS: usize = 1024;
+
+const PROGRAM: u32 = 1;
+const CONSTANTS: u32 = 2;
+const LOOPS: u32 = 3;
+const NATIVE: u32 = 4;
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be read or written.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It is no compiled program.
+    #[error("not a compiled program: {0}")]
+    NotTnx(&'static str),
+    /// It is of another version.
+    #[error("the file has version {found}, this program reads version {VERSION}")]
+    Version {
+        /// Its version.
+        found: u32,
+    },
+    /// It is damaged.
+    #[error("the file is damaged: {0}")]
+    Damaged(String),
+}
+
+/// What a file holds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Package {
+    /// Bytecode, metadata, constants.
+    pub program: Program,
+    /// The text of the kernels' primitives.
+    pub loops: String,
+    /// Native code, by kind of CPU.
+    pub natives: Vec<Native>,
+}
+
+/// Native code of all kernels for one kind of CPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Native {
+    /// Which CPUs can run it.
+    pub target: Target,
+    /// Relocatable objects.
+    pub objects: Vec<Vec<u8>>,
+}
+
+/// A kind of CPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// `x86_64`
+    pub arch: String,
+    /// The CPU the code was made for, for display.
+    pub cpu: String,
+    /// Features the code may use, by LLVM's names: `avx512f`.
+    pub features: Vec<String>,
+}
+
+impl Target {
+    /// Whether a CPU of this architecture that has `features` can run it.
+    pub fn runs_on(&self, arch: &str, features: &[String]) -> bool {
+        self.arch == arch && self.features.iter().all(|f| features.contains(f))
+    }
+}
+
+/// A constant's place in its section.
+#[derive(Serialize, Deserialize)]
+struct Place {
+    start: u64,
+    len: u64,
+}
+
+#[derive(Serialize)]
+struct HeadRef<'a>(&'a Program, &'a [Place]);
+
+#[derive(Deserialize)]
+struct Head(Program, Vec<Place>);
+
+/// A package as the bytes of a file. The same package gives the same bytes.
+pub fn encode(package: &Package) -> Result<Vec<u8>, Error> {
+    let fail = |e: postcard::Error| Error::Damaged(e.to_string());
+    let mut constants = Vec::new();
+    let mut places = Vec::new();
+    for c in &package.program.constants {
+        constants.resize(constants.len().next_multiple_of(ALIGN), 0);
+        places.push(Place { start: constants.len() as u64, len: c.bytes.bytes().len() as u64 });
+        constants.extend_from_slice(c.bytes.bytes());
+    }
+    let mut sections: Vec<(u32, Vec<u8>)> = vec![
+        (PROGRAM, postcard::to_stdvec(&HeadRef(&package.program, &places)).map_err(fail)?),
+        (CONSTANTS, constants),
+        (LOOPS, package.loops.clone().into_bytes()),
+    ];
+    for native in &package.natives {
+        sections.push((NATIVE, postcard::to_stdvec(native).map_err(fail)?));
+    }
+
+    let mut out = Vec::new();
+    out.extend_from_slice(MAGIC);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&(sections.len() as u32).to_le_bytes());
+    let mut at = (HEADER + sections.len() * ROW + 4).next_multiple_of(ALIGN);
+    for (kind, bytes) in &sections {
+        out.extend_from_slice(&kind.to_le_bytes());
+        out.extend_from_slice(&crc32fast::hash(bytes).to_le_bytes());
+        out.extend_from_slice(&(at as u64).to_le_bytes());
+        out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        at = (at + bytes.len()).next_multiple_of(ALIGN);
+    }
+    out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
+    for (_, bytes) in &sections {
+        out.resize(out.len().next_multiple_of(ALIGN), 0);
+        out.extend_from_slice(bytes);
+    }
+    Ok(out)
+}
+
+/// Reads a package; constants stay where they are in `file`.
+pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
+    let bytes = file.bytes();
+    let damaged = |what: &str| Error::Damaged(what.to_owned());
+    if bytes.get(..8) != Some(MAGIC) {
+        return Err(Error::NotTnx(if MAGIC.starts_with(&bytes[..bytes.len().min(8)]) {
+            "it is cut off"
+        } else {
+            "it does not begin like one"
+        }));
+    }
+    let u32_at = |at: usize| bytes.get(at..).and_then(|b| b.first_chunk()).map(|b| u32::from_le_bytes(*b));
+    let u64_at = |at: usize| bytes.get(at..).and_then(|b| b.first_chunk()).map(|b| u64::from_le_bytes(*b));
+    let cut = || damaged("it is cut off in the table of sections");
+    let version = u32_at(8).ok_or_else(cut)?;
+    if version != VERSION {
+        return Err(Error::Version { found: version });
+    }
+    let count = u32_at(12).ok_or_else(cut)? as usize;
+    if count > MAX_SECTIONS {
+        return Err(damaged("the table of sections is too long"));
+    }
+    let table = HEADER + count * ROW;
+    let sum = u32_at(table).ok_or_else(cut)?;
+    if crc32fast::hash(&bytes[..table]) != sum {
+        return Err(damaged("the table of sections has another checksum"));
+    }
+
+    let mut package = Package::default();
+    let mut head = None;
+    let mut constants = None;
+    for row in 0..count {
+        let at = HEADER + row * ROW;
+        let (Some(kind), Some(sum), Some(start), Some(len)) =
+            (u32_at(at), u32_at(at + 4), u64_at(at + 8), u64_at(at + 16))
+        else {
+            return Err(cut());
+        };
+        let name = match kind {
+            PROGRAM => "program",
+            CONSTANTS => "constants",
+            LOOPS => "loops",
+            NATIVE => "native",
+            _ => continue,
+        };
+        let range = usize::try_from(start).ok().zip(usize::try_from(len).ok());
+        let range = range.and_then(|(start, len)| Some(start..start.checked_add(len)?));
+        let content = range.clone().and_then(|r| bytes.get(r));
+        let (Some(content), Some(range)) = (content, range) else {
+            return Err(Error::Damaged(format!("it is cut off in section `{name}`")));
+        };
+        if crc32fast::hash(content) != sum {
+            return Err(Error::Damaged(format!("section `{name}` has another checksum")));
+        }
+        let fail = |e: postcard::Error| Error::Damaged(format!("section `{name}`: {e}"));
+        match kind {
+            PROGRAM => head = Some(postcard::from_bytes::<Head>(content).map_err(fail)?),
+            CONSTANTS => constants = Some(range),
+            LOOPS => {
+                let text = std::str::from_utf8(content).map_err(|_| damaged("section `loops` is no text"))?;
+                package.loops = text.to_owned();
+            }
+            _ => package.natives.push(postcard::from_bytes(content).map_err(fail)?),
+        }
+    }
+    let Head(program, places) = head.ok_or_else(|| damaged("it has no section `program`"))?;
+    package.program = program;
+    if places.len() != package.program.constants.len() {
+        return Err(damaged("not every constant has a place"));
+    }
+    let range = constants.unwrap_or(0..0);
+    for (constant, place) in package.program.constants.iter_mut().zip(places) {
+        let inside = usize::try_from(place.start).ok().zip(usize::try_from(place.len).ok()).and_then(
+            |(start, len)| {
+                let end = start.checked_add(len)?;
+                (end <= range.len() && start.is_multiple_of(ALIGN)).then_some((range.start + start, len))
+            },
+        );
+        let (start, len) = inside.ok_or_else(|| damaged("a constant is outside of its section"))?;
+        constant.bytes =
+            Bytes::range(file, start, len).ok_or_else(|| damaged("a constant is outside of the file"))?;
+    }
+    Ok(package)
+}
+
+/// Maps a file and reads it.
+pub fn open(path: &Path) -> Result<Package, Error> {
+    decode(&Arc::new(Blob::map(path)?))
+}
+
+/// Writes a file so that at every moment there is either the old one or the new one: to a temporary file
+/// beside it, flushed to the disk, then renamed.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let name =
+        path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a file name"))?;
+    let mut temporary = name.to_owned();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(temporary);
+    let written = (|| {
+        let mut file = fs::File::create(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    })();
+    if written.is_err() {
+        // What is left is of no use; that it cannot be removed would not add to the first error.
+        let _ = fs::remove_file(&temporary);
+    }
+    Ok(written?)
+}

@@ -1,0 +1,125 @@
+//! `.tnx` files: whole, cut off, damaged.
+
+use std::sync::Arc;
+
+use tensor::Tensor;
+use vm::blob::Blob;
+use vm::tnx::{self, Error, Native, Package, Target};
+use vm::{Constant, Context, Limits};
+
+use crate::build::*;
+use crate::programs::{chain, x};
+
+fn package() -> Package {
+    let (mut program, _) = chain();
+    program.constants = vec![
+        Constant::new(&Tensor::from_f32(&[3], &[1.0, 2.0, 3.0]).unwrap()),
+        Constant::new(&Tensor::from_i64(&[2, 1], &[7, 8]).unwrap()),
+        Constant::new(&Tensor::zeros(F32, &[0]).unwrap()),
+    ];
+    let target = Target { arch: "x86_64".into(), cpu: "znver5".into(), features: vec!["avx512f".into()] };
+    Package {
+        program,
+        loops: "prim add_one<n>(x: f32[n]) -> y: f32[n] {}".to_owned(),
+        natives: vec![Native { target, objects: vec![vec![1, 2, 3], vec![]] }],
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Package, Error> {
+    tnx::decode(&Arc::new(Blob::copy(bytes)))
+}
+
+#[test]
+fn a_package_reads_back_and_runs_with_code_attached() {
+    let bytes = tnx::encode(&package()).unwrap();
+    assert_eq!(bytes, tnx::encode(&package()).unwrap());
+    let read = decode(&bytes).unwrap();
+    assert_eq!(read, package());
+    for c in &read.program.constants {
+        assert_eq!(c.bytes.bytes().as_ptr().addr() % 64, 0);
+    }
+    let mut context = Context::new(executable(read.program, chain().1));
+    assert_eq!(context.run("main", &[&x(2)], &Limits::default()).unwrap()[0].as_f32().unwrap(), [2.0, 4.0]);
+}
+
+#[test]
+fn a_file_is_replaced_at_once_and_read_by_mapping() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tnx");
+    std::fs::write(&path, "old").unwrap();
+    tnx::write(&path, &tnx::encode(&package()).unwrap()).unwrap();
+    assert_eq!(tnx::open(&path).unwrap(), package());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert!(matches!(tnx::write(&folder.path().join("none/a.tnx"), b""), Err(Error::Io(_))));
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(tnx::open(&path).unwrap_err().to_string(), "not a compiled program: it is cut off");
+}
+
+#[test]
+fn every_truncation_and_every_flipped_bit_is_an_error() {
+    let bytes = tnx::encode(&package()).unwrap();
+    for len in 0..bytes.len() {
+        assert!(decode(&bytes[..len]).is_err(), "cut at {len}");
+    }
+    assert_eq!(decode(&bytes[..4]).unwrap_err().to_string(), "not a compiled program: it is cut off");
+    assert_eq!(
+        decode(b"#!/bin/sh").unwrap_err().to_string(),
+        "not a compiled program: it does not begin like one"
+    );
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << bit;
+            // Bytes between sections are filling: nothing reads them.
+            if let Ok(read) = decode(&damaged) {
+                assert_eq!(read, package(), "byte {at}");
+            }
+        }
+    }
+    let mut newer = bytes.clone();
+    newer[8] = 9;
+    assert_eq!(
+        decode(&newer).unwrap_err().to_string(),
+        "the file has version 9, this program reads version 1"
+    );
+}
+
+#[test]
+fn a_forged_table_with_right_checksums_is_refused() {
+    // Sizes and places that lie, each with the checksum of the table made right again.
+    let bytes = tnx::encode(&package()).unwrap();
+    let count = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    let table = 16 + count * 24;
+    for row in 0..count {
+        for (field, value) in [(8, u64::MAX), (8, 1 << 62), (16, u64::MAX), (16, 1 << 40), (16, 0)] {
+            let mut forged = bytes.clone();
+            let at = 16 + row * 24 + field;
+            forged[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            let sum = crc32(&forged[..table]);
+            forged[table..table + 4].copy_from_slice(&sum.to_le_bytes());
+            assert!(decode(&forged).is_err(), "row {row} field {field}");
+        }
+    }
+    // A section of an unknown kind is skipped.
+    let mut unknown = bytes.clone();
+    let last = 16 + (count - 1) * 24;
+    unknown[last..last + 4].copy_from_slice(&99u32.to_le_bytes());
+    let sum = crc32(&unknown[..table]);
+    unknown[table..table + 4].copy_from_slice(&sum.to_le_bytes());
+    assert!(decode(&unknown).unwrap().natives.is_empty());
+}
+
+/// CRC-32 (IEEE), bit by bit.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, &b| {
+        (0..8).fold(crc ^ u32::from(b), |c, _| if c & 1 == 1 { (c >> 1) ^ 0xedb8_8320 } else { c >> 1 })
+    })
+}
+
+#[test]
+fn a_target_runs_where_every_feature_is() {
+    let target = Target { arch: "x86_64".into(), cpu: String::new(), features: vec!["avx2".into()] };
+    assert!(target.runs_on("x86_64", &["fma".into(), "avx2".into()]));
+    assert!(!target.runs_on("x86_64", &["fma".into()]));
+    assert!(!target.runs_on("aarch64", &["avx2".into()]));
+}

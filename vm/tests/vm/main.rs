@@ -1,0 +1,8 @@
+//! The runtime's tests, in one binary.
+#![expect(clippy::disallowed_methods, reason = "the tests write files and set deadlines")]
+
+mod build;
+mod files;
+mod natives;
+mod programs;
+mod verifier;

@@ -1,0 +1,358 @@
+//! What the verifier refuses, and that nothing it accepts does harm.
+
+use tensor::abi::{Access, Step};
+use tensor::{DType, Tensor};
+use vm::isa::{
+    Axis, ConstId, F, Float, FuncId, I, Instr, Int, KernelId, Kind, Label, List, MessageId, Operand, Reg, T,
+};
+use vm::scalar::{Compare, FloatBinary, FloatUnary, IntBinary, IntUnary};
+use vm::threads::Pool;
+use vm::verify::verify;
+use vm::{Constant, Context, Executable, Extent, KernelCode, Limits, Program, Type, asm};
+
+use crate::build::*;
+use crate::programs::{chain, x};
+
+/// What the verifier says of a function `main(int, f32[1 axis]) -> f32[1 axis]` with this code.
+fn says(text: &str) -> String {
+    let (mut program, _) = chain();
+    let tensors = [t(F32, 1), t(F32, 1), t(F32, 0), t(I64, 1), t(F32, 2)];
+    let main = function("main", &[Type::Int, tensor(F32, 1)], &[], &[tensor(F32, 1)], (3, 2, &tensors), text);
+    let taker = function("taker", &[tensor(F32, 1)], &[0], &[], (0, 0, &[t(F32, 1)]), "ret []");
+    program.functions = vec![main, taker];
+    program.messages = vec!["no".to_owned()];
+    program.constants = vec![Constant::new(&Tensor::zeros(F32, &[2]).unwrap())];
+    verify(&program).map_or_else(|e| e.to_string(), |()| "fine".to_owned())
+}
+
+#[test]
+fn each_wrong_program_is_refused_for_its_reason() {
+    let table = [
+        ("ret [t0]", "fine"),
+        ("int.const i1, 1", "main at 0: int.const: the code runs past its end"),
+        ("int.const i9, 1\nret [t0]", "main at 0: int.const: no register i9"),
+        ("float.const f9, 1\nret [t0]", "main at 0: float.const: no register f9"),
+        ("move t9, t0\nret [t0]", "main at 0: move: no register t9"),
+        ("ret [t1]", "main at 0: ret: t1 is read where it may be empty"),
+        ("ret [t0 t0]", "main at 0: ret: 2 values for 1 results"),
+        ("ret [i0]", "main at 0: ret: result 0 has another type"),
+        ("int.move i1, i2\nret [t0]", "main at 0: int.move: i2 is read where it may be empty"),
+        ("float.move f1, f0\nret [t0]", "main at 0: float.move: f0 is read where it may be empty"),
+        ("release t0\nret [t0]", "main at 1: ret: t0 is read where it may be empty"),
+        ("own t1, t0\nret [t0]", "main at 1: ret: t0 is read where it may be empty"),
+        ("call fn1, [t0]\nret [t0]", "main at 1: ret: t0 is read where it may be empty"),
+        ("call fn1, [i0]\nret [t0]", "main at 0: call: argument 0 of taker has another type"),
+        ("call fn1, []\nret [t0]", "main at 0: call: 0 operands for 1 of taker"),
+        ("call fn2, []\nret [t0]", "main at 0: call: no function 2"),
+        (
+            "jump.if i0, a\nint.const i1, 1\na:\nint.move i2, i1\nret [t0]",
+            "main at 2: int.move: i1 is read where it may be empty",
+        ),
+        ("jump.if i0, a\nrelease t0\na:\nret [t0]", "main at 2: ret: t0 is read where it may be empty"),
+        ("a:\njump a", "main at 0: jump: jumps back to 0, which is not fuel"),
+        ("a:\nfuel\nrelease t0\njump a", "main at 1: release: t0 is read where it may be empty"),
+        ("int.bin i1, add, f32, i0, i0\nret [t0]", "main at 0: int.bin: f32 is no integer dtype"),
+        ("float.const f0, 1\nround f0, f0, i8\nret [t0]", "main at 1: round: i8 is no float dtype"),
+        ("dim i1, t0, 1\nret [t0]", "main at 0: dim: axis 1 of rank 1"),
+        ("alloc t1, [i0 i0]\nret [t1]", "main at 0: alloc: 2 extents for rank 1"),
+        ("alloc t1, [t0]\nret [t1]", "main at 0: alloc: an extent is no int"),
+        ("view t3, t0, [i0]\nret [t0]", "main at 0: view: dtypes differ"),
+        ("move t4, t0\nret [t0]", "main at 0: move: types differ"),
+        ("const t4, c0\nret [t0]", "main at 0: const: types differ"),
+        ("const t1, c1\nret [t0]", "main at 0: const: no constant 1"),
+        ("float.load f0, t0\nret [t0]", "main at 0: float.load: the tensor is no scalar"),
+        ("alloc t2, []\nint.load i1, t2\nret [t0]", "main at 1: int.load: f32 is no integer dtype"),
+        ("kernel k0, [i0 t0]\nret [t0]", "main at 0: kernel: 2 operands for 3 of add_one"),
+        (
+            "kernel k0, [i0 t0 t0]\nret [t0]",
+            "main at 0: kernel: buffer 1 of add_one is written and given twice",
+        ),
+        (
+            "float.const f0, 1\nkernel k0, [f0 t0 t0]\nret [t0]",
+            "main at 1: kernel: int 0 of add_one has another type",
+        ),
+        (
+            "alloc t3, [i0]\nkernel k0, [i0 t3 t0]\nret [t0]",
+            "main at 1: kernel: buffer 0 of add_one has another type",
+        ),
+        ("kernel k2, []\nret [t0]", "main at 0: kernel: no kernel 2"),
+        ("check i0, m1, []\nret [t0]", "main at 0: check: no message 1"),
+        ("check i0, m0, [t0]\nret [t0]", "main at 0: check: a tensor cannot be shown in a message"),
+        ("stream 1\nret [t0]", "main at 0: stream: reserved"),
+    ];
+    for (text, want) in table {
+        assert_eq!(says(text), want, "{text}");
+    }
+}
+
+#[test]
+fn headers_kernels_constants_and_entries_are_checked() {
+    let check = |change: &dyn Fn(&mut Program)| {
+        let (mut program, _) = chain();
+        program.constants = vec![Constant::new(&Tensor::zeros(F32, &[2]).unwrap())];
+        change(&mut program);
+        verify(&program).map_or_else(|e| e.to_string(), |()| "fine".to_owned())
+    };
+    assert_eq!(check(&|_| {}), "fine");
+    assert_eq!(check(&|p| p.functions[0].code.clear()), "main: no code");
+    assert_eq!(check(&|p| p.functions[0].ints = 0), "main: there are more parameters than registers");
+    assert_eq!(check(&|p| p.functions[0].tensors[1].rank = 9), "main: a register of rank 9 is over 8");
+    assert_eq!(
+        check(&|p| p.functions[0].tensors.clear()),
+        "main: parameter tensor 0 and its register differ"
+    );
+    assert_eq!(check(&|p| p.constants[0].shape = vec![3]), "constant 0: 8 bytes for f32 [3]");
+    assert_eq!(check(&|p| p.constants[0].shape = vec![-1]), "constant 0: 8 bytes for f32 [-1]");
+    assert_eq!(check(&|p| p.kernels[0].shapes.truncate(1)), "kernel add_one: 1 shapes for 2 buffers");
+    assert_eq!(
+        check(&|p| p.kernels[0].shapes[0] = vec![Extent::Int(1)]),
+        "kernel add_one: an extent is int 1 of 1"
+    );
+    assert_eq!(
+        check(&|p| p.kernels[0].abi.grid = vec![Step::Int(7)]),
+        "kernel add_one: step 0 reads what does not exist"
+    );
+    assert_eq!(check(&|p| p.kernels[0].floats = vec![5]), "kernel add_one: the list of float ints is wrong");
+    assert_eq!(check(&|p| p.entries[0].function = 4), "entry main: its function does not exist");
+    assert_eq!(check(&|p| p.entries[0].dims.clear()), "entry main: main takes other parameters");
+    assert_eq!(check(&|p| p.entries[0].results.clear()), "entry main: main gives other results");
+    assert_eq!(
+        check(&|p| p.entries[0].dims[0].steps = vec![Step::Int(1)]),
+        "entry main: step 0 reads what does not exist"
+    );
+}
+
+#[test]
+fn code_as_text_reads_back() {
+    for program in seeds() {
+        for f in &program.0.functions {
+            let text = asm::function(&program.0, f);
+            let (code, pool) = asm::parse(&text).unwrap();
+            let again = vm::Function { code, pool, ..f.clone() };
+            assert_eq!(asm::function(&program.0, &again), text);
+        }
+    }
+    let all = "int.const i0, -5\nfloat.const f0, 0x7ff8000000000001\nfloat.const f1, inf\nfloat.un f1, exp, f0\n\
+               jump.cmp le, i0, i0, L5\nL5:\nret []";
+    assert_eq!(asm::parse(all).unwrap().0.len(), 6);
+    assert_eq!(asm::parse("ret [] x").unwrap_err().to_string(), "line 1: `[] x` is no List");
+    assert_eq!(asm::parse("\nwhat i0").unwrap_err().to_string(), "line 2: `what` is no instruction");
+}
+
+/// Programs to mutate: (program, code, what to call `main` with).
+fn seeds() -> Vec<(Program, Vec<KernelCode>, Vec<Tensor>)> {
+    let (program, code) = chain();
+    let mut all = vec![(program, code, vec![x(5)])];
+
+    // A loop that calls a kernel, a function that takes its argument, views, checks, scalars.
+    let (k0, c0) = add_one();
+    let (k1, c1) = double();
+    let main = "int.const i1, 0\nint.const i2, 1\nmove t1, t0\nround:\nfuel\njump.cmp ge, i1, i0, done\n\
+        alloc t2, [i0]\nkernel k0, [i0 t1 t2]\nown t1, t2\nkernel k1, [i0 t1]\ncall fn1, [t1 i1 t1 f0]\n\
+        check i0, m0, [i0 f0]\ndim.add i1, i1, i2\njump round\ndone:\nint.const i1, 1\nview t3, t1, [i0 i1]\n\
+        dim i2, t3, 0\ndim.mul i2, i2, i1\nview t1, t3, [i2]\nint.const i1, 0\nslice t1, t1, i1, [i2]\nret [t1 i2]";
+    let helper = "to.float f0, i0, f64\nfloat.const f1, 0.5\nfloat.bin f0, max, f0, f1\nround f0, f0, f32\n\
+        alloc t1, []\nfloat.store t1, f0\nfloat.load f1, t1\nfloat.cmp i1, lt, f0, f1\njump.not i1, on\nfail m0, []\n\
+        on:\nconst t2, c0\nown t2, t2\nrelease t2\nret [t0 f1]";
+    let functions = vec![
+        function(
+            "main",
+            &[Type::Int, tensor(F32, 1)],
+            &[],
+            &[tensor(F32, 1), Type::Int],
+            (3, 1, &[t(F32, 1), t(F32, 1), t(F32, 1), t(F32, 2)]),
+            main,
+        ),
+        function(
+            "helper",
+            &[tensor(F32, 1), Type::Int],
+            &[0],
+            &[tensor(F32, 1), Type::Float],
+            (2, 2, &[t(F32, 1), t(F32, 0), t(F32, 1)]),
+            helper,
+        ),
+    ];
+    let program = Program {
+        entries: vec![entry(&[("x", F32, &["n"])], &[(F32, 1), (I64, 0)])],
+        functions,
+        kernels: vec![k0, k1],
+        constants: vec![Constant::new(&Tensor::zeros(F32, &[3]).unwrap())],
+        messages: vec!["n is {}, v is {}".to_owned()],
+        files: Vec::new(),
+    };
+    all.push((program, vec![c0, c1], vec![x(3)]));
+    all
+}
+
+#[test]
+fn the_second_seed_runs() {
+    let (program, code, args) = seeds().remove(1);
+    let args: Vec<&Tensor> = args.iter().collect();
+    let out = Context::new(executable(program, code)).run("main", &args, &Limits::default()).unwrap();
+    assert_eq!(out[0].as_f32().unwrap(), [14.0, 22.0, 30.0]);
+    assert_eq!(out[1].get_i64(0), 3);
+}
+
+/// Marsaglia's xorshift: the tests need no more.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % n.max(1)
+    }
+
+    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+
+    fn reg(&mut self) -> Reg {
+        let n = self.below(5) as u16;
+        self.pick(&[Reg::I(n), Reg::F(n), Reg::T(n)])
+    }
+
+    fn operand(&mut self, kind: Kind) -> Operand {
+        let small = self.below(6) as u16;
+        let dtypes: Vec<DType> = DType::all().collect();
+        match kind {
+            Kind::I => Operand::I(I(small)),
+            Kind::F => Operand::F(F(small)),
+            Kind::T => Operand::T(T(small)),
+            Kind::Int => {
+                let n = [small as i64, -1, i64::MAX, i64::MIN, 1 << 40];
+                Operand::Int(Int(self.pick(&n)))
+            }
+            Kind::Float => Operand::Float(Float(self.pick(&[0.0, -1.5, f64::NAN, f64::INFINITY]).to_bits())),
+            Kind::Label => Operand::Label(Label(self.below(25) as u32)),
+            Kind::Message => Operand::Message(MessageId(small.into())),
+            Kind::Const => Operand::Const(ConstId(small.into())),
+            Kind::Kernel => Operand::Kernel(KernelId(small.into())),
+            Kind::Func => Operand::Func(FuncId(small.into())),
+            Kind::Axis => Operand::Axis(Axis(small as u8)),
+            Kind::List => Operand::List(List { start: self.below(30) as u32, len: self.below(5) as u16 }),
+            Kind::DType => Operand::DType(self.pick(&dtypes)),
+            Kind::IntUnary => Operand::IntUnary(self.pick(IntUnary::ALL)),
+            Kind::IntBinary => Operand::IntBinary(self.pick(IntBinary::ALL)),
+            Kind::FloatUnary => Operand::FloatUnary(self.pick(FloatUnary::ALL)),
+            Kind::FloatBinary => Operand::FloatBinary(self.pick(FloatBinary::ALL)),
+            Kind::Compare => Operand::Compare(self.pick(Compare::ALL)),
+        }
+    }
+
+    /// An instruction of the table with random operands.
+    fn instr(&mut self) -> Instr {
+        let (mnemonic, ..) = self.pick(Instr::TABLE);
+        let built = Instr::build(mnemonic, &mut |kind| Ok::<_, ()>(self.operand(kind)));
+        built.unwrap().unwrap()
+    }
+
+    /// The same instruction with one operand changed.
+    fn change(&mut self, instr: Instr) -> Instr {
+        let mut operands = Vec::new();
+        instr.operands(&mut |_, o| operands.push(o));
+        let (change, mut i) = (self.below(operands.len()), 0);
+        let built = Instr::build(instr.mnemonic(), &mut |kind| {
+            i += 1;
+            Ok::<_, ()>(if i - 1 == change { self.operand(kind) } else { operands[i - 1] })
+        });
+        built.unwrap().unwrap()
+    }
+
+    fn steps(&mut self, steps: &mut Vec<Step>) {
+        let n = self.below(4) as u32;
+        let step = self.pick(&[Step::Int(n), Step::Const(i64::from(n) - 1), Step::Const(i64::MAX)]);
+        if self.below(3) == 0 {
+            steps.push(step);
+        } else if let Some(last) = steps.last_mut() {
+            *last = step;
+        }
+    }
+
+    fn mutate(&mut self, p: &mut Program) {
+        let function = self.below(p.functions.len());
+        let f = &mut p.functions[function];
+        let pc = self.below(f.code.len());
+        match self.below(16) {
+            0..=3 => f.code[pc] = self.change(f.code[pc]),
+            4 | 5 => f.code[pc] = self.instr(),
+            6 => f.code.insert(pc, self.instr()),
+            7 => {
+                f.code.remove(pc);
+            }
+            8 => {
+                let other = self.below(f.code.len());
+                f.code.swap(pc, other);
+            }
+            9 | 10 => {
+                let at = self.below(f.pool.len());
+                if let Some(r) = f.pool.get_mut(at) {
+                    *r = self.reg();
+                }
+            }
+            11 => {
+                f.ints = self.below(5) as u16;
+                f.floats = self.below(4) as u16;
+            }
+            12 => {
+                let at = self.below(f.tensors.len());
+                f.tensors[at] = t(self.pick(&[F32, I64]), self.below(10) as u8);
+            }
+            13 => {
+                let k = self.below(p.kernels.len());
+                let k = &mut p.kernels[k];
+                match self.below(3) {
+                    0 => k.abi.bufs[0].rank = self.below(4) as u8,
+                    1 => k.abi.ints = self.below(4) as u32,
+                    // A kernel that claims to read what it writes is beyond what a verifier can know; the other way is refused.
+                    _ => k.abi.bufs[0].access = Access::InOut,
+                }
+            }
+            14 => {
+                let e = &mut p.entries[0];
+                match self.below(3) {
+                    0 => self.steps(&mut e.dims[0].steps),
+                    1 => self.steps(&mut e.params[0].shape[0].steps),
+                    _ => e.function = self.below(3) as u32,
+                }
+            }
+            _ => {
+                let param = self.below(f.params.len());
+                if let Some(q) = f.params.get_mut(param) {
+                    q.own = !q.own;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_mutants_are_refused_or_run_safely() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let pool = Pool::new(1);
+    let (mut refused, mut ended, mut failed) = (0, 0, 0);
+    for round in 0..10_000 {
+        let all = seeds();
+        let (mut program, code, args) = all.into_iter().nth(round % 2).unwrap();
+        for _ in 0..1 + random.below(2) {
+            if program.functions.iter().any(|f| f.code.is_empty()) {
+                break;
+            }
+            random.mutate(&mut program);
+        }
+        match Executable::new(program, code, pool.clone()) {
+            Err(_) => refused += 1,
+            Ok(exe) => {
+                let limits = Limits { fuel: Some(200), memory: Some(1 << 20), ..Limits::default() };
+                let args: Vec<&Tensor> = args.iter().collect();
+                match Context::new(exe).run("main", &args, &limits) {
+                    Ok(_) => ended += 1,
+                    Err(_) => failed += 1,
+                }
+            }
+        }
+    }
+    println!("{refused} refused, {ended} ran, {failed} ended with an error");
+    assert!(refused > 1000 && ended > 500 && failed > 200, "{refused} refused, {ended} ran, {failed} failed");
+}
