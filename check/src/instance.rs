@@ -180,7 +180,7 @@ impl<'a> Checker<'a> {
         let plain = key.is_plain();
         self.instances.funcs.insert(key.clone(), None);
         let (env, dims) = self.inside(&def.sig, bound);
-        let Some(func) = self.func_head(def, item, &env, dims) else { return None };
+        let func = self.func_head(def, item, &env, dims)?;
         let id = FuncId(self.module.funcs.len() as u32);
         let name = match (plain, self.module.find(def.sig.name.name.name())) {
             (true, None) => func.name.clone(),

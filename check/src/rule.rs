@@ -1,5 +1,7 @@
 //! Rules and library bindings.
 
+use std::collections::btree_map::Entry;
+
 use ir::ast::{ExprKind, ExternDef, GenericKind, Mode, RuleDef, TypeKind};
 use ir::diag::Diagnostic;
 use ir::graph::{Block, Func, Op};
@@ -134,8 +136,8 @@ impl<'a> Checker<'a> {
             for a in args {
                 let ir::ast::IndexArg::Expr(e) = a else { continue };
                 for n in names_in(e) {
-                    if !env.dims.contains_key(&n) {
-                        env.dims.insert(n, Dim::sym(n));
+                    if let Entry::Vacant(free) = env.dims.entry(n) {
+                        free.insert(Dim::sym(n));
                         env.facts.assume_dim(n);
                         dims.push(n);
                     }

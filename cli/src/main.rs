@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 done; 1 the user's program or data is at fault; 2 wrong usage; never 101.
 
+#![expect(clippy::disallowed_methods, reason = "the command line reads files, tells time and starts threads")]
+
 mod args;
 mod commands;
 mod output;

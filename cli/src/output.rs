@@ -59,14 +59,17 @@ const LISTED: usize = 1 << 16;
 pub(crate) fn tensor(name: &str, t: &Tensor) -> Value {
     let mut v = json!({ "name": name, "dtype": t.dtype().name(), "shape": t.shape() });
     if t.len() <= LISTED {
-        let element = |i: usize| match t.dtype() {
-            // JSON has no NaN and no infinity: they are texts.
-            d if d.is_float() => {
+        let element = |i: usize| {
+            let d = t.dtype();
+            if d == tensor::DType::Bool {
+                json!(t.get_i64(i) != 0)
+            } else if d.is_int() {
+                json!(t.get_i64(i))
+            } else {
+                // JSON has no NaN and no infinity: they are texts.
                 let x = t.get_f64(i);
                 if x.is_finite() { json!(x) } else { json!(x.to_string()) }
             }
-            tensor::DType::Bool => json!(t.get_i64(i) != 0),
-            _ => json!(t.get_i64(i)),
         };
         v["data"] = (0..t.len()).map(element).collect();
     }

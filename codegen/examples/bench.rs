@@ -143,6 +143,12 @@ fn main() {
         let text = match what.as_str() {
             "--asm" => compiler.asm_text(&prim),
             "--llvm" => compiler.llvm_text(&prim),
+            "--object" => {
+                let object = compiler.compile_prim(&prim).map(|c| c.object.clone());
+                object.map(|o| {
+                    std::fs::write(format!("{name}.o"), o).map_or_else(|e| e.to_string(), |()| String::new())
+                })
+            }
             _ => compiler.schedule_text(&prim),
         };
         return println!("{}", text.expect("compiles"));

@@ -1,6 +1,6 @@
 //! The functions of f32 against double precision: over bit patterns of the whole range, and where it is hard.
 //!
-//! `TENON_SOAK=1` goes through all 2^32 inputs of each function of one argument.
+//! `TENON_SOAK=1` goes through all 2^32 inputs of each function of one argument, on the host's own target.
 #![allow(
     unsafe_code,
     clippy::disallowed_methods,
@@ -155,7 +155,7 @@ const ALL: [Intrinsic; 8] = [
 #[test]
 fn functions_of_f32_are_within_two_units_in_the_last_place() {
     let soak = std::env::var_os("TENON_SOAK").is_some();
-    for target in targets() {
+    for target in targets().into_iter().take(if soak { 1 } else { usize::MAX }) {
         for f in ALL {
             let worst = measure(f, &target, if soak && f.arity() == 1 { 1 } else { 8191 });
             println!(

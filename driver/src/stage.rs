@@ -61,7 +61,7 @@ pub fn show(
                 compiler.schedule_text(prim).map(|s| format!("{}\n{}", text.trim_end(), comment(&s)))
             }
             Stage::Llvm => compiler.llvm_text(prim),
-            _ => compiler.asm_text(prim),
+            Stage::Asm | Stage::Ast | Stage::Ir | Stage::Plan | Stage::Bytecode => compiler.asm_text(prim),
         };
         out.push_str(&text.map_err(|e| Failure::data(e.to_string()))?);
         out.push('\n');
@@ -103,7 +103,17 @@ pub(crate) fn reachable(module: &Module, entries: &[FuncId]) -> Reach {
                 reach.prims.insert(*p);
             }
             Op::Call(f, _) => work.push(*f),
-            _ => {}
+            Op::Const(_)
+            | Op::Dim(_)
+            | Op::Scalar(_)
+            | Op::Cast
+            | Op::Extern(..)
+            | Op::If(..)
+            | Op::While { .. }
+            | Op::Switch(_)
+            | Op::BindDim(..)
+            | Op::Check(..)
+            | Op::Assert(_) => {}
         });
     }
     reach
@@ -118,10 +128,7 @@ pub fn plan_text(plan: &Module) -> String {
     plan.rules.iter().flat_map(|r| [&r.lhs, &r.rhs]).for_each(|f| used.prims.extend(prims_of(f)));
     let names: BTreeSet<&str> = used.prims.iter().map(|id| plan.prim(*id).name.as_str()).collect();
     let mut file = ir::raise::module(&plan);
-    file.items.retain(|i| match &i.kind {
-        ItemKind::Prim(d) => names.contains(d.sig.name.name.name()),
-        _ => true,
-    });
+    file.items.retain(|i| !matches!(&i.kind, ItemKind::Prim(d) if !names.contains(d.sig.name.name.name())));
     parser::print(&file)
 }
 

@@ -21,6 +21,8 @@ struct Value {
     name: String,
     dims: Vec<&'static str>,
     bound: f64,
+    /// True where it is memory of its own: an `if` may pass on what is only borrowed.
+    owned: bool,
 }
 
 /// A program and the arguments it is run with.
@@ -53,7 +55,8 @@ impl Maker {
         let name = format!("v{}", self.count);
         self.count += 1;
         self.lines.push(format!("    let {name} = {text}"));
-        self.values.push(Value { name, dims, bound });
+        let owned = !text.starts_with("if ");
+        self.values.push(Value { name, dims, bound, owned });
     }
 
     /// Adds one operation, if the one drawn fits.
@@ -141,8 +144,12 @@ impl Maker {
 
 /// The program of a seed.
 pub fn program(seed: u64) -> Program {
-    let value =
-        |name: &str, dims: &[&'static str]| Value { name: name.to_owned(), dims: dims.to_vec(), bound: 4.0 };
+    let value = |name: &str, dims: &[&'static str]| Value {
+        name: name.to_owned(),
+        dims: dims.to_vec(),
+        bound: 4.0,
+        owned: false,
+    };
     let values = vec![
         value("a", &["n", "m"]),
         value("b", &["n", "m"]),
@@ -157,7 +164,7 @@ pub fn program(seed: u64) -> Program {
     }
     if maker.pick(3) == 0 {
         // An owned value, updated in place; what was read of it before must not change.
-        if let Some(a) = maker.any(|v| v.dims == ["n", "m"] && v.name.starts_with('v')) {
+        if let Some(a) = maker.any(|v| v.dims == ["n", "m"] && v.owned) {
             maker.lines.push(format!("    let before = relu({})", a.name));
             maker.lines.push(format!("    let after = bump({})", a.name));
             maker.values.retain(|v| v.name != a.name);

@@ -176,14 +176,15 @@ impl Combine {
 
     /// The value of an empty reduction: 0, 1, the largest, the smallest, true, false.
     pub fn identity(self, dtype: DType) -> Literal {
-        let extreme = |largest: bool| match dtype {
-            d if d.is_float() => Literal::Float(if largest { f64::INFINITY } else { f64::NEG_INFINITY }),
-            DType::U8 => Literal::Int(if largest { 255 } else { 0 }),
-            d => {
-                let bits = d.size() as u32 * 8;
-                let top = if bits == 64 { i64::MAX } else { (1i64 << (bits - 1)) - 1 };
-                Literal::Int(if largest { top } else { -top - 1 })
+        let extreme = |largest: bool| {
+            if dtype.is_float() {
+                return Literal::Float(if largest { f64::INFINITY } else { f64::NEG_INFINITY });
             }
+            if dtype == DType::U8 {
+                return Literal::Int(if largest { 255 } else { 0 });
+            }
+            let top = i64::MAX >> (64 - 8 * dtype.size());
+            Literal::Int(if largest { top } else { -top - 1 })
         };
         let number = |i: i64| if dtype.is_float() { Literal::Float(i as f64) } else { Literal::Int(i) };
         match self {

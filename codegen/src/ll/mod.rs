@@ -2,8 +2,8 @@
 //!
 //! In: values; out: values. An operation takes scalars or vectors, and spreads a scalar where the other
 //! operand is a vector, so that the arithmetic of the language and the mathematical functions are written
-//! once for both; memory and branches are in `effects`. inkwell fails only where the builder has no position or the operands do not fit each
-//! other: both are faults of this crate, so they panic here and nowhere else.
+//! once for both; memory and branches are in `effects`. inkwell fails only where the builder has no position
+//! or the operands do not fit each other: both are faults of this crate, so they panic here and nowhere else.
 
 mod effects;
 
