@@ -133,6 +133,76 @@ fn covers(regions: &[Region], shape: &[Dim], facts: &Facts) -> bool {
     })
 }
 
+/// True for an output that is accumulated into and never replaced: it begins at its combiner's identity.
+pub(crate) fn is_only_combined(prim: &Prim, buf: BufId) -> bool {
+    let mut replaced = false;
+    for s in &prim.body {
+        s.walk(&mut |s| replaced |= matches!(s, Stmt::Store { buf: b, combine: None, .. } if *b == buf));
+    }
+    !replaced && prim.outs.contains(&buf) && !prim.in_place(buf)
+}
+
+/// The outputs of which something may be read before it is written.
+pub(crate) fn read_early(prim: &Prim) -> Vec<BufId> {
+    let early = |&&buf: &&BufId| {
+        if prim.in_place(buf) {
+            return false;
+        }
+        // Statement by statement: behind those that write all of it, everything may be read.
+        for (i, s) in prim.body.iter().enumerate() {
+            let regions = written(prim, &prim.body[..i], buf, &prim.facts);
+            if covers(&regions, &prim.buf(buf).shape, &prim.facts) {
+                return false;
+            }
+            if reads_early(prim, std::slice::from_ref(s), buf, &mut Vec::new()) {
+                return true;
+            }
+        }
+        false
+    };
+    prim.outs.iter().filter(early).copied().collect()
+}
+
+/// True if statements read an element of `buf` that is not among those they are sure to have written.
+/// `known`: elements written so far, in this iteration of the loops around.
+fn reads_early(prim: &Prim, stmts: &[Stmt], buf: BufId, known: &mut Vec<Region>) -> bool {
+    let is_known = |index: &[Scalar], known: &[Region]| {
+        let at = point(prim, index);
+        at.iter().all(Option::is_some) && known.contains(&at)
+    };
+    for s in stmts {
+        let mut early = false;
+        for scalar in s.scalars() {
+            scalar.walk(&mut |x| {
+                if let ScalarKind::Load { buf: b, index, .. } = &x.kind {
+                    early |= *b == buf && !is_known(index, known);
+                }
+            });
+        }
+        if let Stmt::Store { buf: b, index, combine: Some(_), .. } = s {
+            early |= *b == buf && !is_known(index, known);
+        }
+        if early {
+            return true;
+        }
+        match s {
+            Stmt::Store { buf: b, index, combine: None, .. } if *b == buf => known.push(point(prim, index)),
+            Stmt::For { body, .. } | Stmt::While(_, body) => {
+                if reads_early(prim, body, buf, &mut known.clone()) {
+                    return true;
+                }
+            }
+            Stmt::If(_, a, b) => {
+                if [a, b].into_iter().any(|s| reads_early(prim, s, buf, &mut known.clone())) {
+                    return true;
+                }
+            }
+            Stmt::Store { .. } | Stmt::Set(..) | Stmt::Alloc(_) => {}
+        }
+    }
+    false
+}
+
 impl Checker<'_> {
     /// Refuses a primitive that leaves elements of an output unwritten.
     pub(crate) fn coverage(&mut self, prim: &Prim, def: &PrimDef) -> Maybe<()> {

@@ -15,7 +15,7 @@ use shape::{Expr as Dim, Pred, Sym, Verdict};
 use tensor::DType;
 
 use crate::env::Env;
-use crate::graph::{Body, Lit, Value};
+use crate::graph::{Body, Value};
 use crate::{Checker, Maybe};
 
 /// A given argument.
@@ -270,14 +270,19 @@ impl<'a> Checker<'a> {
     }
 
     fn element_types(&mut self, body: &Body, b: &mut Binder<'_, 'a>, slots: &[Option<Actual>]) -> Maybe<()> {
-        let mut literals: Vec<(Sym, Lit)> = Vec::new();
+        let mut literals: Vec<(Sym, DType)> = Vec::new();
         for (p, slot) in b.sig.params.iter().zip(slots) {
             let Some(a) = slot.as_ref().filter(|_| p.mode != Mode::Const) else { continue };
             let Some(TypeKind::Named { name, .. }) = p.ty.as_ref().map(|t| &t.kind) else { continue };
             let Some(g) = b.sig.generics.iter().find(|g| g.name.name == name.name) else { continue };
             let got = match &a.value {
                 Value::Lit(lit) => {
-                    literals.push((g.name.name, *lit));
+                    literals.push((g.name.name, lit.natural()));
+                    continue;
+                }
+                // An integer literal takes the type of its neighbours, as a float one does.
+                Value::Dim(d) if d.as_int().is_some() => {
+                    literals.push((g.name.name, DType::I64));
                     continue;
                 }
                 value => match self.value_type(body, value, a.span) {
@@ -301,9 +306,8 @@ impl<'a> Checker<'a> {
             b.env.dtypes.insert(g.name.name, got);
             b.origins.insert(g.name.name, Origin { span: a.span, what: String::new() });
         }
-        for (name, lit) in literals {
+        for (name, natural) in literals {
             let g = b.sig.generics.iter().find(|g| g.name.name == name).expect("found above");
-            let natural = lit.natural();
             let known = *b.env.dtypes.entry(name).or_insert(natural);
             if !allows(g, known) {
                 return self.fail(dtype_refused(b.callee, known, g, b.span));

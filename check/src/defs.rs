@@ -51,6 +51,11 @@ impl<'a> Defs<'a> {
         self.library.get(&name).or_else(|| self.by_name.get(&name)).copied()
     }
 
+    /// True for a definition of the library, as opposed to one of the program under the same name.
+    pub(crate) fn is_library(&self, def: Def<'a>) -> bool {
+        self.library.get(&def.sig().name.name).is_some_and(|d| std::ptr::eq(d.sig(), def.sig()))
+    }
+
     /// A guess at what a misspelt name meant.
     pub(crate) fn guess<'b>(&'b self, name: Sym, near: impl Iterator<Item = &'b str>) -> Option<String> {
         let mut names: Vec<&str> = self.by_name.keys().chain(self.library.keys()).map(|s| s.name()).collect();

@@ -997,7 +997,9 @@ impl<'a> Checker<'a> {
         span: Span,
     ) -> Maybe<Value> {
         let sig = def.sig();
-        if matches!(def, Def::Prim(_))
+        let ours = self.defs.is_library(def);
+        if ours
+            && matches!(def, Def::Prim(_))
             && let Some(op) = Intrinsic::named(sig.name.name.name())
             && args.iter().all(|a| a.name.is_none())
             && args.len() == op.arity()
@@ -1134,6 +1136,7 @@ impl<'a> Checker<'a> {
         let mut facts = Vec::new();
         let known = body.env.preds(cond, &mut facts).is_ok();
         let before = body.consumed.clone();
+        let outside = body.dims.clone();
         let branch = |c: &mut Self, body: &mut Body, block: Option<&ast::Block>, facts: &[Pred]| {
             let saved = (body.env.clone(), body.scopes.clone());
             facts.iter().for_each(|f| body.env.facts.assume(f.clone()));
@@ -1156,19 +1159,19 @@ impl<'a> Checker<'a> {
         // Given away in either branch is given away.
         body.consumed.extend(after_a);
         let (val, a, b) = (val?, a?, b?);
-        let mut types = Vec::new();
+        let mut merge = Merge { outside, types: vec![], opens: vec![] };
         let value = match (&a, &b) {
             (Value::Unit, Value::Unit) => Value::Unit,
             (Value::Unit, _) | (_, Value::Unit) => Value::Unit,
-            _ => self.merge(body, &a, &b, (&mut a_block, &mut b_block), &mut types, span)?,
+            _ => self.merge(body, &a, &b, (&mut a_block, &mut b_block), &mut merge, span)?,
         };
         let mut merged = Vec::new();
         for (x, y) in a_vars.iter().zip(&b_vars) {
-            merged.push(self.merge(body, x, y, (&mut a_block, &mut b_block), &mut types, span)?);
+            merged.push(self.merge(body, x, y, (&mut a_block, &mut b_block), &mut merge, span)?);
         }
         let passed: Vec<Vec<ValId>> =
             a_block.results.iter().zip(&b_block.results).map(|(x, y)| vec![*x, *y]).collect();
-        let results = body.push_all(Op::If(a_block, b_block), vec![val], types, vec![], span);
+        let results = body.push_all(Op::If(a_block, b_block), vec![val], merge.types, merge.opens, span);
         body.aliases.extend(results.iter().copied().zip(passed));
         for (name, v) in vars.iter().zip(merged) {
             let scope = body.scopes.iter_mut().rev().find(|s| s.contains_key(name)).expect("found above");
@@ -1184,7 +1187,7 @@ impl<'a> Checker<'a> {
         a: &Value,
         b: &Value,
         blocks: (&mut Block, &mut Block),
-        types: &mut Vec<Type>,
+        merge: &mut Merge,
         span: Span,
     ) -> Maybe<Value> {
         if let (Value::Tuple(x), Value::Tuple(y)) = (a, b)
@@ -1192,7 +1195,7 @@ impl<'a> Checker<'a> {
         {
             let mut parts = Vec::new();
             for (x, y) in x.iter().zip(y) {
-                parts.push(self.merge(body, x, y, (&mut *blocks.0, &mut *blocks.1), types, span)?);
+                parts.push(self.merge(body, x, y, (&mut *blocks.0, &mut *blocks.1), merge, span)?);
             }
             return Some(Value::Tuple(parts));
         }
@@ -1213,12 +1216,27 @@ impl<'a> Checker<'a> {
             let text = format!("the branches have different types: `{tx}` and `{ty}`");
             return self.fail(Diagnostic::error("E0309", span, text));
         }
-        self.same_type(body, &tx, &ty, span, "the branches of this `if`")?;
+        // An extent that only a branch knows is opened anew by the `if`; the others must be one.
+        let mut fixed = (tx.clone(), ty.clone());
+        let mut shape = Vec::new();
+        for (axis, (p, q)) in tx.shape.iter().zip(&ty.shape).enumerate() {
+            let inner = [p, q].into_iter().flat_map(Dim::syms).find(|s| !merge.outside.contains(s));
+            match inner {
+                Some(near) => {
+                    let sym = body.fresh_dim(near);
+                    merge.opens.push(sym);
+                    shape.push(Dim::sym(sym));
+                    (fixed.0.shape[axis], fixed.1.shape[axis]) = (Dim::int(0), Dim::int(0));
+                }
+                None => shape.push(p.clone()),
+            }
+        }
+        self.same_type(body, &fixed.0, &fixed.1, span, "the branches of this `if`")?;
         blocks.0.results.push(x);
         blocks.1.results.push(y);
-        types.push(tx);
+        merge.types.push(Type { dtype: tx.dtype, shape });
         // A position now, the value once the node stands.
-        Some(Value::Val(ValId(types.len() as u32 - 1)))
+        Some(Value::Val(ValId(merge.types.len() as u32 - 1)))
     }
 
     /// `for i in a..b { }` is a `while` that counts.
@@ -1399,6 +1417,14 @@ fn nameless(name: &str, span: Span) -> Func {
         plan: false,
         span,
     }
+}
+
+/// The results of an `if` in the making.
+struct Merge {
+    /// Dims known around it.
+    outside: BTreeSet<Sym>,
+    types: Vec<Type>,
+    opens: Vec<Sym>,
 }
 
 /// An argument without a name.

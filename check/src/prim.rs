@@ -99,6 +99,22 @@ impl Body {
         Scalar { kind: ScalarKind::Var(id), dtype: self.prim.var(id).dtype }
     }
 
+    /// Puts loops in front that store a value everywhere in a buffer.
+    fn initialize(&mut self, buf: BufId, value: Scalar) {
+        let shape = self.prim.buf(buf).shape.clone();
+        let vars: Vec<VarId> = shape.iter().map(|_| self.variable(Sym::new("z"), DType::I64)).collect();
+        let index = vars.iter().map(|v| self.var(*v)).collect();
+        let store = Stmt::Store { buf, index, checked: false, combine: None, value, span: self.prim.span };
+        let nest = vars.iter().zip(shape).rev().fold(store, |inner, (&var, extent)| Stmt::For {
+            var,
+            lo: Scalar::int(0),
+            hi: Scalar::dim(extent),
+            mark: Mark::Serial,
+            body: vec![inner],
+        });
+        self.prim.body.insert(0, nest);
+    }
+
     /// The expression as a dim, if no variable in it changes.
     fn steady(&self, s: &Scalar) -> Option<Dim> {
         self.prim.as_dim(s).filter(|d| d.syms().into_iter().all(|s| !self.mutable.contains(&s)))
@@ -171,49 +187,22 @@ impl<'a> Checker<'a> {
         }
         let stmts = self.prim_block(&mut b, &def.body);
         b.prim.body = stmts?;
-        self.initialize(&mut b);
-        crate::access::mark_loops(&mut b.prim);
-        self.coverage(&b.prim, def)?;
-        Some(b.prim)
-    }
-
-    /// Accumulated outputs begin at the identity of their combiner.
-    fn initialize(&mut self, b: &mut Body) {
-        let mut stored = BTreeSet::new();
-        for s in &b.prim.body {
-            s.walk(&mut |s| {
-                if let Stmt::Store { buf, combine: None, .. } = s {
-                    stored.insert(*buf);
-                }
-            });
-        }
         let starts = std::mem::take(&mut b.starts);
-        let mut init = Vec::new();
         for (buf, combine) in starts {
-            if stored.contains(&buf) || b.prim.in_place(buf) || !b.prim.outs.contains(&buf) {
-                continue;
+            if crate::access::is_only_combined(&b.prim, buf) {
+                let dtype = b.prim.buf(buf).dtype;
+                b.initialize(buf, Scalar::constant(combine.identity(dtype), dtype));
             }
-            let shape = b.prim.buf(buf).shape.clone();
-            let dtype = b.prim.buf(buf).dtype;
-            let vars: Vec<VarId> = shape.iter().map(|_| b.variable(Sym::new("z"), DType::I64)).collect();
-            let store = Stmt::Store {
-                buf,
-                index: vars.iter().map(|v| b.var(*v)).collect(),
-                checked: false,
-                combine: None,
-                value: Scalar::constant(combine.identity(dtype), dtype),
-                span: b.prim.span,
-            };
-            let nest = vars.iter().zip(shape).rev().fold(store, |inner, (&var, extent)| Stmt::For {
-                var,
-                lo: Scalar::int(0),
-                hi: Scalar::dim(extent),
-                mark: Mark::Serial,
-                body: vec![inner],
-            });
-            init.push(nest);
         }
-        b.prim.body.splice(0..0, init);
+        self.coverage(&b.prim, def)?;
+        // What is read of an output before it is written is zero, in every engine.
+        for buf in crate::access::read_early(&b.prim) {
+            let dtype = b.prim.buf(buf).dtype;
+            let zero = if dtype.is_float() { Literal::Float(0.0) } else { Literal::Int(0) };
+            b.initialize(buf, Scalar::constant(zero, dtype));
+        }
+        crate::access::mark_loops(&mut b.prim);
+        Some(b.prim)
     }
 
     fn prim_block(&mut self, b: &mut Body, block: &ast::Block) -> Maybe<Vec<Stmt>> {

@@ -136,8 +136,8 @@ pub(crate) enum Command {
         #[arg(long)]
         trust_native: bool,
         /// Threads
-        #[arg(long)]
-        threads: Option<usize>,
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+        threads: Option<u16>,
     },
     /// Show a program at a stage of the compiler
     #[command(after_help = "Example: tenon dis examples/01_mlp.tn --stage loops")]
@@ -209,8 +209,8 @@ pub(crate) struct Compile {
     #[arg(long, value_name = "NAME")]
     pub(crate) target_cpu: Option<String>,
     /// Threads
-    #[arg(long)]
-    pub(crate) threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -20,6 +20,18 @@ use crate::output;
 type Done = Result<ExitCode, (SourceMap, Failure)>;
 
 pub(crate) fn run(cli: Cli) -> ExitCode {
+    let json = match &cli.command {
+        Command::Run { call, .. } | Command::Bench { call, .. } | Command::Exec { call, .. } => call.json,
+        Command::Opt { json, .. } | Command::Rules { json, .. } => *json,
+        // `check` answers for itself; the others have no `--json`.
+        Command::Check { .. }
+        | Command::Fmt { .. }
+        | Command::Test { .. }
+        | Command::Build { .. }
+        | Command::Dis { .. }
+        | Command::Repl { .. }
+        | Command::Explain { .. } => false,
+    };
     let done = match cli.command {
         Command::Check { files, json, verbose } => check(&files, json, verbose),
         Command::Fmt { files, check } => fmt(&files, check),
@@ -36,7 +48,12 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Repl { file } => crate::repl::start(file.as_deref()),
         Command::Explain { code } => explain(&code),
     };
-    done.unwrap_or_else(|(sources, failure)| output::fail(&failure, &sources))
+    done.unwrap_or_else(|(sources, failure)| {
+        if json {
+            output::print_json(&json!({ "diagnostics": output::failure(&failure, &sources) }));
+        }
+        output::fail(&failure, &sources)
+    })
 }
 
 /// Options as the flags say.
@@ -58,8 +75,8 @@ fn options(c: &Compile) -> Result<Options, Failure> {
     Ok(o)
 }
 
-fn pool(threads: Option<usize>) -> Arc<Pool> {
-    threads.map_or_else(Pool::from_env, Pool::new)
+fn pool(threads: Option<u16>) -> Arc<Pool> {
+    threads.map_or_else(Pool::from_env, |n| Pool::new(n.into()))
 }
 
 fn limits(call: &Call) -> Limits {
@@ -68,6 +85,17 @@ fn limits(call: &Call) -> Limits {
         deadline: deadline.and_then(|s| Instant::now().checked_add(Duration::from_secs_f64(s.min(1e9)))),
         memory: call.memory_limit,
         ..Limits::default()
+    }
+}
+
+/// The interpreter reads no clock: at its deadline the process ends.
+fn watch(deadline: Option<f64>) {
+    if let Some(seconds) = deadline.filter(|s| s.is_finite() && *s >= 0.0) {
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs_f64(seconds.min(1e9)));
+            eprintln!("error[E0602]: the deadline of {seconds} s has passed");
+            std::process::exit(1);
+        });
     }
 }
 
@@ -181,13 +209,17 @@ fn run_file(file: &Path, call: &Call, compile: &Compile, engine: EngineArg, plan
         let options = options(compile)?;
         let args = data::arguments(&name, &data::wanted(front.module.func(entry)), &call.input)?;
         let results = match engine {
-            EngineArg::Interp => engine::interpret(&front, &front.module, entry, args)?,
+            EngineArg::Interp => {
+                watch(call.deadline);
+                engine::interpret(&front, &front.module, entry, args)?
+            }
             EngineArg::Vm => {
                 let compilation = pipeline::compile(&front, &[entry], &options)?;
                 if plan {
                     let mut report = compilation.report.clone();
                     report.functions.retain(|f| f.name == name);
-                    output::print(&rewrites::render(&report));
+                    // Not on stdout: that is for the results.
+                    eprint!("{}", rewrites::render(&report));
                 }
                 let exe = engine::load(&compilation, pool(compile.threads))?;
                 engine::execute(&exe, &name, &args, &limits(call), &front.sources)?
@@ -312,7 +344,10 @@ fn build(file: &Path, out: &Path, entry: Option<&str>, compile: &Compile) -> Don
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
         let options = options(compile)?;
-        let entries = stage::entries(&mut front, entry)?;
+        let entries = match entry {
+            Some(_) => stage::entries(&mut front, entry)?,
+            None => stage::everything(&mut front),
+        };
         let compilation = pipeline::compile(&front, &entries, &options)?;
         let package = pipeline::package(compilation, &options.target);
         let bytes = vm::tnx::encode(&package).map_err(|e| Failure::data(e.to_string()))?;
@@ -324,7 +359,7 @@ fn build(file: &Path, out: &Path, entry: Option<&str>, compile: &Compile) -> Don
     go().map_err(|f| (sources, f))
 }
 
-fn exec(file: &Path, call: &Call, trust: bool, threads: Option<usize>) -> Done {
+fn exec(file: &Path, call: &Call, trust: bool, threads: Option<u16>) -> Done {
     let go = || -> Result<ExitCode, Failure> {
         let package = vm::tnx::open(file).map_err(|e| Failure::data(format!("{}: {e}", file.display())))?;
         let entry = kernels::entry(&package.program, call.entry.as_deref())?;

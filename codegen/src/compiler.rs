@@ -2,8 +2,8 @@
 //!
 //! In: primitives and library bindings, from any number of threads. Out: [`Compiled`] kernels. Equal
 //! primitives are compiled once, whoever asks first; the others wait for it. The key is the text of the
-//! primitive with that of the target, which hold all that the code depends on; each compilation has an LLVM context of its own, so
-//! nothing is shared but the cache.
+//! primitive with that of the target, which hold all that the code depends on; each compilation has an LLVM
+//! context of its own, so nothing is shared but the cache.
 
 use dashmap::DashMap;
 use inkwell::context::Context;

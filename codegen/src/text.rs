@@ -80,6 +80,9 @@ fn block(prim: &Prim, stmts: &[Stmt], depth: usize, out: &mut String) {
 
 fn place_text(prim: &Prim, buf: ir::loops::BufId, index: &[Scalar], checked: bool) -> String {
     let mark = if checked { "?" } else { "" };
+    if index.is_empty() {
+        return prim.buf(buf).name.to_string();
+    }
     format!("{}{mark}[{}]", prim.buf(buf).name, list(prim, index))
 }
 

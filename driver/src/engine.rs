@@ -31,8 +31,17 @@ fn named(names: impl Iterator<Item = Option<String>>, tensors: Vec<Tensor>) -> N
 
 /// Runs a function of a module in the interpreter.
 pub fn interpret(front: &Front, module: &Module, entry: FuncId, args: Vec<Tensor>) -> Result<Named, Failure> {
-    let results =
-        interp::Interp::new(module).run(entry, args).map_err(|e| interp_failure(&e, &front.sources))?;
+    // The oracle recurses over calls and blocks: its depth is bounded by a limit, and the stack is made for it.
+    const DEPTH: u32 = 20_000;
+    const STACK: usize = 1 << 30;
+    let limits = interp::Limits { depth: DEPTH, ..interp::Limits::default() };
+    let run = || interp::Interp::with_limits(module, limits).run(entry, args);
+    let results = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run);
+        thread.map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let results = results.map_err(|e| Failure::data(format!("cannot start a thread: {e}")))?;
+    let results = results.map_err(|e| interp_failure(&e, &front.sources))?;
     let names = module.func(entry).results.iter().map(|n| n.map(|s| s.name().to_owned()));
     Ok(named(names, results))
 }

@@ -28,6 +28,9 @@ pub(crate) fn find(module: &mut Module, name: Option<&str>) -> Result<FuncId, Fa
     if let Some(prim) = prim {
         return Ok(wrap(module, prim));
     }
+    // Instances of the library's definitions are there too, and are no answer to a misspelt name.
+    let file =
+        module.funcs.first().map_or_else(|| module.prims.first().map(|p| p.span.file), |f| Some(f.span.file));
     let mut known: Vec<&str> = module
         .funcs
         .iter()
@@ -35,7 +38,7 @@ pub(crate) fn find(module: &mut Module, name: Option<&str>) -> Result<FuncId, Fa
         .filter(|(i, _)| !tests.contains(&FuncId(*i as u32)))
         .map(|(_, f)| f.name.as_str())
         .collect();
-    known.extend(module.prims.iter().map(|p| p.name.as_str()));
+    known.extend(module.prims.iter().filter(|p| Some(p.span.file) == file).map(|p| p.name.as_str()));
     let text = match name {
         None => "the file has no function to run".to_owned(),
         Some(name) => match ir::diag::nearest(name, known.iter().copied()) {
@@ -47,7 +50,7 @@ pub(crate) fn find(module: &mut Module, name: Option<&str>) -> Result<FuncId, Fa
 }
 
 /// A function that calls a primitive with its own parameters.
-fn wrap(module: &mut Module, prim: PrimId) -> FuncId {
+pub(crate) fn wrap(module: &mut Module, prim: PrimId) -> FuncId {
     let p = module.prim(prim).clone();
     let ty = |id: &BufId| Type { dtype: p.buf(*id).dtype, shape: p.buf(*id).shape.clone() };
     let mut func = Func {

@@ -78,10 +78,38 @@ pub fn entries(front: &mut Front, name: Option<&str>) -> Result<Vec<FuncId>, Fai
     if let Some(name) = name {
         return Ok(vec![pipeline::entry(front, Some(name))?]);
     }
-    let tests: Vec<FuncId> = front.module.tests.iter().map(|t| t.func).collect();
-    let all: Vec<FuncId> =
-        (0..front.module.funcs.len() as u32).map(FuncId).filter(|id| !tests.contains(id)).collect();
+    let all = functions(&front.module);
     if all.is_empty() { Ok(vec![pipeline::entry(front, None)?]) } else { Ok(all) }
+}
+
+/// The functions that can be called from outside: not tests, and every dim is told by the parameters.
+fn functions(module: &Module) -> Vec<FuncId> {
+    let tests: Vec<FuncId> = module.tests.iter().map(|t| t.func).collect();
+    let all = (0..module.funcs.len() as u32).map(FuncId).filter(|id| !tests.contains(id));
+    all.filter(|id| is_callable(module.func(*id))).collect()
+}
+
+fn is_callable(func: &ir::graph::Func) -> bool {
+    let extents = || func.body.params.iter().flat_map(|v| &func.ty(*v).shape);
+    func.dims.iter().all(|d| extents().any(|e| e.syms().contains(d)))
+}
+
+/// Every function and primitive of the program's own files that can be called from outside.
+pub fn everything(front: &mut Front) -> Vec<FuncId> {
+    let mut entries = functions(&front.module);
+    let own = |file| front.files.iter().any(|f| f.source == file);
+    let prims: Vec<PrimId> = (0..front.module.prims.len() as u32)
+        .map(PrimId)
+        .filter(|id| own(front.module.prim(*id).span.file))
+        .filter(|id| front.module.find(&front.module.prim(*id).name).is_none())
+        .collect();
+    for id in prims {
+        let func = crate::entry::wrap(&mut front.module, id);
+        if is_callable(front.module.func(func)) {
+            entries.push(func);
+        }
+    }
+    entries
 }
 
 /// What some functions use, themselves included.
