@@ -31,7 +31,10 @@ fn interactive(session: &mut Session) -> Result<ExitCode, (SourceMap, Failure)> 
     loop {
         let prompt = if text.is_empty() { "tenon> " } else { "     | " };
         match editor.readline(prompt) {
-            Ok(line) => text.push_str(&line),
+            Ok(line) => {
+                give_up(session, &mut text, &line);
+                text.push_str(&line);
+            }
             Err(ReadlineError::Interrupted) => {
                 text.clear();
                 continue;
@@ -62,6 +65,7 @@ fn script(session: &mut Session) -> Result<ExitCode, (SourceMap, Failure)> {
     let mut failed = false;
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
+        failed |= give_up(session, &mut text, &line);
         text.push_str(&line);
         if Session::is_open(&text) {
             text.push('\n');
@@ -82,6 +86,18 @@ fn script(session: &mut Session) -> Result<ExitCode, (SourceMap, Failure)> {
         failed |= !say(session, answer);
     }
     Ok(ExitCode::from(u8::from(failed)))
+}
+
+/// A command ends what was left open before it; true if there was something.
+fn give_up(session: &mut Session, text: &mut String, line: &str) -> bool {
+    if text.is_empty() || !line.trim_start().starts_with(':') {
+        return false;
+    }
+    let open = std::mem::take(text);
+    if let Some(answer) = session.line(&open) {
+        say(session, answer);
+    }
+    true
 }
 
 fn say(session: &Session, answer: Result<String, Failure>) -> bool {

@@ -152,8 +152,8 @@ impl<'a> Memory<'a> {
         match self {
             Memory::F64(s) => s.set(i, x),
             Memory::F32(s) => s.set(i, x as f32),
-            Memory::F16(s) => s.set(i, f16::from_f64(x)),
-            Memory::Bf16(s) => s.set(i, bf16::from_f64(x)),
+            Memory::F16(s) => s.set(i, tensor::f16_from(x)),
+            Memory::Bf16(s) => s.set(i, tensor::bf16_from(x)),
             Memory::I64(_) | Memory::I32(_) | Memory::I16(_) | Memory::I8(_) | Memory::U8(..) => None,
         }
     }

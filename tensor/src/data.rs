@@ -277,8 +277,8 @@ impl Tensor {
         match self.dtype {
             DType::F64 => self.slice_mut::<f64>()[i] = x,
             DType::F32 => self.slice_mut::<f32>()[i] = x as f32,
-            DType::F16 => self.slice_mut::<f16>()[i] = f16::from_f64(x),
-            DType::Bf16 => self.slice_mut::<bf16>()[i] = bf16::from_f64(x),
+            DType::F16 => self.slice_mut::<f16>()[i] = crate::f16_from(x),
+            DType::Bf16 => self.slice_mut::<bf16>()[i] = crate::bf16_from(x),
             DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 | DType::Bool => {
                 self.set_i64(i, x as i64)
             }

@@ -86,8 +86,8 @@ impl DType {
     pub fn round(self, x: f64) -> f64 {
         match self {
             F32 => f64::from(x as f32),
-            F16 => half::f16::from_f64(x).to_f64(),
-            Bf16 => half::bf16::from_f64(x).to_f64(),
+            F16 => f16_from(x).to_f64(),
+            Bf16 => bf16_from(x).to_f64(),
             F64 | I64 | I32 | I16 | I8 | U8 | Bool => x,
         }
     }
@@ -105,6 +105,28 @@ impl DType {
     }
 }
 
+/// A double rounded once to f16: to nearest, ties to even.
+pub fn f16_from(x: f64) -> half::f16 {
+    half::f16::from_f32(to_odd(x))
+}
+
+/// A double rounded once to bf16: to nearest, ties to even.
+pub fn bf16_from(x: f64) -> half::bf16 {
+    half::bf16::from_f32(to_odd(x))
+}
+
+/// A double rounded to an f32 so that a second rounding, to a much shorter type, is as if it were the only
+/// one: where the f32 is not exact, it is the neighbour whose last bit is 1.
+fn to_odd(x: f64) -> f32 {
+    let near = x as f32;
+    let bits = near.to_bits();
+    if f64::from(near) == x || x.is_nan() || bits & 1 == 1 {
+        return near;
+    }
+    // The bits of a float grow with its magnitude.
+    f32::from_bits(if f64::from(near).abs() > x.abs() { bits - 1 } else { bits + 1 })
+}
+
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -116,5 +138,30 @@ impl FromStr for DType {
 
     fn from_str(s: &str) -> Result<DType, ()> {
         TABLE.iter().find(|row| row.1 == s).map(|row| row.0).ok_or(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_rounded_once() {
+        // Just above the middle between two f16s: by way of an f32 it would be a tie, and go down to 1.
+        assert_eq!(f16_from(1.0 + 2f64.powi(-11) + 2f64.powi(-40)).to_f64(), 1.0 + 2f64.powi(-10));
+        assert_eq!(f16_from(1.0 + 2f64.powi(-11)).to_f64(), 1.0);
+        assert_eq!(bf16_from(1.0 + 2f64.powi(-8) + 2f64.powi(-40)).to_f64(), 1.0 + 2f64.powi(-7));
+        assert_eq!(f16_from(-(1.0 + 2f64.powi(-11) + 2f64.powi(-40))).to_f64(), -1.0 - 2f64.powi(-10));
+        assert_eq!(f16_from(1e300), half::f16::INFINITY);
+        assert_eq!(f16_from(-0.0).to_f64().to_bits(), (-0.0f64).to_bits());
+        assert!(f16_from(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn every_half_survives() {
+        for bits in 0..=u16::MAX {
+            let h = half::f16::from_bits(bits);
+            assert!(h.is_nan() || f16_from(h.to_f64()) == h, "{bits:#x}");
+        }
     }
 }

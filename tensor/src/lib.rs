@@ -15,6 +15,6 @@ mod print;
 pub mod safetensors;
 
 pub use data::{Error, MAX_RANK, Tensor, View, ViewMut};
-pub use dtype::DType;
+pub use dtype::{DType, bf16_from, f16_from};
 /// The 16-bit floats of [`View`].
 pub use half;

@@ -135,8 +135,8 @@ pub(crate) fn store_float(dtype: DType, value: &Value, x: f64, memory: &mut Memo
     match dtype {
         DType::F64 => store(value, memory, &x.to_le_bytes()),
         DType::F32 => store(value, memory, &(x as f32).to_le_bytes()),
-        DType::F16 => store(value, memory, &f16::from_f64(x).to_le_bytes()),
-        DType::Bf16 => store(value, memory, &bf16::from_f64(x).to_le_bytes()),
+        DType::F16 => store(value, memory, &tensor::f16_from(x).to_le_bytes()),
+        DType::Bf16 => store(value, memory, &tensor::bf16_from(x).to_le_bytes()),
         DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 | DType::Bool => {
             store_int(dtype, value, x as i64, memory)
         }
