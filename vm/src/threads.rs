@@ -68,8 +68,9 @@ impl Task<'_> {
         let worker = self.workers.fetch_add(1, Ordering::Relaxed);
         loop {
             let lo = self.next.fetch_add(self.range, Ordering::Relaxed);
-            // Ranges are handed out in order: every range below a failed one is being finished by someone.
-            if lo >= self.grid || lock(&self.failed).is_some() {
+            // Ranges are handed out in order, and one below a failed one is done all the same: it may fail too,
+            // and then it is the answer.
+            if lo >= self.grid || lock(&self.failed).is_some_and(|(at, _)| at < lo) {
                 return;
             }
             let hi = lo.saturating_add(self.range).min(self.grid);
