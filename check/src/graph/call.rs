@@ -1,0 +1,276 @@
+//! Calls: operators, definitions of every kind, conversions.
+//!
+//! On scalars an operator is an instruction; otherwise a call binds the callee's generics and becomes an
+//! operation of an instance.
+
+use std::collections::BTreeMap;
+
+use ir::Intrinsic;
+use ir::ast::{self, Arg, Expr, ExprKind, IndexArg};
+use ir::diag::Diagnostic;
+use ir::graph::{Op, Type, ValId};
+use ir::source::Span;
+use shape::{Expr as Dim, Sym};
+use tensor::DType;
+
+use super::{Body, Lit, Value};
+use crate::bind::Actual;
+use crate::defs::Def;
+use crate::instance::dims_of;
+use crate::{Checker, Maybe};
+
+impl<'a> Checker<'a> {
+    /// A call of a name with arguments as written.
+    pub(super) fn call(
+        &mut self,
+        body: &mut Body,
+        name: Sym,
+        at: Span,
+        dims: &[IndexArg],
+        args: &[Arg],
+        span: Span,
+    ) -> Maybe<Value> {
+        if let Some(d) = body.env.dtype(name).filter(|_| dims.is_empty()) {
+            return self.cast(body, d, args, span);
+        }
+        let Some(def) = self.defs.get(name) else {
+            let local = body.find(name).is_some();
+            // The arguments have errors of their own to tell.
+            for a in args {
+                self.expr(body, &a.value);
+            }
+            if local {
+                return self.fail(Diagnostic::error("E0307", at, format!("`{name}` is not a function")));
+            }
+            return self.unknown(body, name, at);
+        };
+        // An attribute is no value: it is evaluated when it is bound.
+        let sig = def.sig();
+        let is_const = |i: usize, a: &Arg| {
+            let p = match a.name {
+                Some(n) => sig.params.iter().find(|p| p.name.name == n.name),
+                None => sig.params.get(i),
+            };
+            p.is_some_and(|p| p.mode == ast::Mode::Const)
+        };
+        let mut actuals: Maybe<Vec<Actual>> = Some(Vec::new());
+        for (i, a) in args.iter().enumerate() {
+            let actual = if is_const(i, a) {
+                Some(Actual {
+                    name: a.name,
+                    value: Value::Unit,
+                    expr: Some(a.value.clone()),
+                    span: a.value.span,
+                })
+            } else {
+                let value = self.expr(body, &a.value);
+                value.map(|value| Actual { name: a.name, value, expr: None, span: a.value.span })
+            };
+            actuals = match (actuals, actual) {
+                (Some(mut list), Some(a)) => {
+                    list.push(a);
+                    Some(list)
+                }
+                _ => None,
+            };
+        }
+        self.call_def(body, def, dims, actuals?, span)
+    }
+
+    /// A call of an operator of the library.
+    pub(super) fn call_named(
+        &mut self,
+        body: &mut Body,
+        name: Sym,
+        at: Span,
+        dims: &[IndexArg],
+        args: Vec<Actual>,
+        span: Span,
+    ) -> Maybe<Value> {
+        // On scalars an operator is an instruction, not a kernel.
+        if let Some(op) = Intrinsic::named(name.name())
+            && let Some(value) = self.scalar_op(body, op, &args, span)
+        {
+            return value;
+        }
+        let Some(def) = self.defs.operator(name) else { return self.unknown(body, name, at) };
+        self.call_def(body, def, dims, args, span)
+    }
+
+    /// The operation if all arguments are scalars; the inner answer is none where they do not fit.
+    fn scalar_op(
+        &mut self,
+        body: &mut Body,
+        op: Intrinsic,
+        args: &[Actual],
+        span: Span,
+    ) -> Option<Maybe<Value>> {
+        let mut dtype = None;
+        for a in args {
+            match &a.value {
+                Value::Val(v) if body.func.ty(*v).shape.is_empty() => {
+                    let d = body.func.ty(*v).dtype;
+                    if !(op == Intrinsic::Select && dtype.is_none() && d == DType::Bool) {
+                        dtype = dtype.or(Some(d));
+                    }
+                }
+                Value::Dim(_) | Value::Lit(_) => {}
+                Value::Val(_) | Value::Tuple(_) | Value::Unit => return None,
+            }
+        }
+        let natural = |a: &Actual| if let Value::Lit(l) = &a.value { l.natural() } else { DType::I64 };
+        // Dims stay integers beside floats, literals follow.
+        let floats = args.iter().any(|a| matches!(a.value, Value::Lit(Lit::Float(_))));
+        let dtype = dtype
+            .unwrap_or_else(|| if floats { DType::F32 } else { args.first().map_or(DType::I64, natural) });
+        let mut vals = Vec::new();
+        for (i, a) in args.iter().enumerate() {
+            let want = if op == Intrinsic::Select && i == 0 { DType::Bool } else { dtype };
+            match self.materialize(body, &a.value, want, a.span) {
+                Some(v) => vals.push(v),
+                None => return Some(None),
+            }
+        }
+        let types: Vec<DType> = vals.iter().map(|v| body.func.ty(*v).dtype).collect();
+        Some(match op.result(&types) {
+            Ok(d) => Some(Value::Val(body.push(Op::Scalar(op), vals, Type::scalar(d), span))),
+            Err(text) => self.fail(Diagnostic::error("E0303", span, text)),
+        })
+    }
+
+    pub(super) fn call_def(
+        &mut self,
+        body: &mut Body,
+        def: Def<'a>,
+        dims: &[IndexArg],
+        args: Vec<Actual>,
+        span: Span,
+    ) -> Maybe<Value> {
+        let sig = def.sig();
+        let ours = self.defs.is_library(def);
+        if ours
+            && matches!(def, Def::Prim(_))
+            && let Some(op) = Intrinsic::named(sig.name.name.name())
+            && args.iter().all(|a| a.name.is_none())
+            && args.len() == op.arity()
+            && let Some(value) = self.scalar_op(body, op, &args, span)
+        {
+            return value;
+        }
+        let said = self.diagnostics.len();
+        let value = self.instantiate(body, def, dims, args, span);
+        if value.is_none() {
+            self.blame(said, span);
+        }
+        value
+    }
+
+    /// What is wrong inside a definition of another file is wrong because of the call.
+    fn blame(&mut self, said: usize, call: Span) {
+        for d in &mut self.diagnostics[said..] {
+            if d.span().file != call.file {
+                d.labels.insert(0, ir::diag::Label { span: call, text: "in this call".to_owned() });
+            }
+        }
+    }
+
+    fn instantiate(
+        &mut self,
+        body: &mut Body,
+        def: Def<'a>,
+        dims: &[IndexArg],
+        args: Vec<Actual>,
+        span: Span,
+    ) -> Maybe<Value> {
+        let sig = def.sig();
+        let bound = self.bind(body, sig, dims, args, span)?;
+        let dims = dims_of(sig, &bound.env);
+        match def {
+            Def::Prim(def) => {
+                let id = self.prim_instance(def, &bound.env)?;
+                let prim = self.module.prim(id);
+                let map: BTreeMap<Sym, Dim> = prim.dims.iter().copied().zip(dims.iter().cloned()).collect();
+                let ty = |b: &ir::loops::BufId| {
+                    let b = prim.buf(*b);
+                    Type { dtype: b.dtype, shape: b.shape.clone() }.subst(&|s| map.get(&s).cloned())
+                };
+                let types = prim.outs.iter().map(ty).collect();
+                Some(tuple(body.push_all(Op::Prim(id, dims), bound.args, types, vec![], span)))
+            }
+            Def::Extern(def) => {
+                let id = self.extern_instance(def)?;
+                let ext = self.module.extern_(id);
+                let map: BTreeMap<Sym, Dim> = ext.dims.iter().copied().zip(dims.iter().cloned()).collect();
+                let ty = |b: &ir::loops::BufId| {
+                    let b = &ext.bufs[b.0 as usize];
+                    Type { dtype: b.dtype, shape: b.shape.clone() }.subst(&|s| map.get(&s).cloned())
+                };
+                let types = ext.outs.iter().map(ty).collect();
+                Some(tuple(body.push_all(Op::Extern(id, dims), bound.args, types, vec![], span)))
+            }
+            Def::Fn(def, item) => {
+                let id = self.func_instance(def, item, &bound.env)?;
+                let callee = self.module.func(id).clone();
+                let mut map: BTreeMap<Sym, Dim> =
+                    callee.dims.iter().copied().zip(dims.iter().cloned()).collect();
+                let mut opens = Vec::new();
+                for (sym, _) in &callee.exists {
+                    let fresh = body.fresh_dim(*sym);
+                    map.insert(*sym, Dim::sym(fresh));
+                    opens.push(fresh);
+                }
+                for fact in callee.exists.iter().flat_map(|e| &e.1) {
+                    body.env.facts.assume(fact.subst(&|s| map.get(&s).cloned()));
+                }
+                let types = callee.result_types.iter().map(|t| t.subst(&|s| map.get(&s).cloned())).collect();
+                Some(tuple(body.push_all(Op::Call(id, dims), bound.args, types, opens, span)))
+            }
+        }
+    }
+
+    /// `f32(x)`
+    pub(super) fn cast(&mut self, body: &mut Body, dtype: DType, args: &[Arg], span: Span) -> Maybe<Value> {
+        let [arg] = args else {
+            return self.fail(Diagnostic::error(
+                "E0304",
+                span,
+                format!("{dtype}: takes 1 argument, got {}", args.len()),
+            ));
+        };
+        let value = self.expr(body, &arg.value)?;
+        let val = match &value {
+            Value::Lit(Lit::Float(_)) if dtype.is_float() => {
+                return self.materialize(body, &value, dtype, span).map(Value::Val);
+            }
+            Value::Dim(d) if d.as_int().is_some() => {
+                return self.materialize(body, &value, dtype, span).map(Value::Val);
+            }
+            Value::Lit(l) => self.materialize(body, &value, l.natural(), span)?,
+            value => self.materialize(body, value, DType::I64, span)?,
+        };
+        let ty = body.func.ty(val).clone();
+        if ty.dtype == dtype {
+            return Some(Value::Val(val));
+        }
+        if ty.shape.is_empty() {
+            return Some(Value::Val(body.push(Op::Cast, vec![val], Type::scalar(dtype), span)));
+        }
+        let name = Expr { kind: ExprKind::Name(Sym::new(dtype.name())), span };
+        let Some(def) = self.defs.operator(Sym::new("cast")) else {
+            return self.unknown(body, Sym::new("cast"), span);
+        };
+        self.call_def(body, def, &[IndexArg::Expr(name)], vec![given(Value::Val(val), arg.value.span)], span)
+    }
+}
+
+/// An argument without a name.
+pub(super) fn given(value: Value, span: Span) -> Actual {
+    Actual { name: None, value, expr: None, span }
+}
+
+fn tuple(vals: Vec<ValId>) -> Value {
+    match vals.as_slice() {
+        [v] => Value::Val(*v),
+        _ => Value::Tuple(vals.into_iter().map(Value::Val).collect()),
+    }
+}
