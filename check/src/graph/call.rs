@@ -9,6 +9,7 @@ use ir::Intrinsic;
 use ir::ast::{self, Arg, Expr, ExprKind, IndexArg};
 use ir::diag::Diagnostic;
 use ir::graph::{Op, Type, ValId};
+use ir::loops::{Buf, BufId};
 use ir::source::Span;
 use shape::{Expr as Dim, Sym};
 use tensor::DType;
@@ -189,23 +190,13 @@ impl<'a> Checker<'a> {
             Def::Prim(def) => {
                 let id = self.prim_instance(def, &bound.env)?;
                 let prim = self.module.prim(id);
-                let map: BTreeMap<Sym, Dim> = prim.dims.iter().copied().zip(dims.iter().cloned()).collect();
-                let ty = |b: &ir::loops::BufId| {
-                    let b = prim.buf(*b);
-                    Type { dtype: b.dtype, shape: b.shape.clone() }.subst(&|s| map.get(&s).cloned())
-                };
-                let types = prim.outs.iter().map(ty).collect();
+                let types = output_types(&prim.dims, &dims, &prim.bufs, &prim.outs);
                 Some(tuple(body.push_all(Op::Prim(id, dims), bound.args, types, vec![], span)))
             }
             Def::Extern(def) => {
                 let id = self.extern_instance(def)?;
                 let ext = self.module.extern_(id);
-                let map: BTreeMap<Sym, Dim> = ext.dims.iter().copied().zip(dims.iter().cloned()).collect();
-                let ty = |b: &ir::loops::BufId| {
-                    let b = &ext.bufs[b.0 as usize];
-                    Type { dtype: b.dtype, shape: b.shape.clone() }.subst(&|s| map.get(&s).cloned())
-                };
-                let types = ext.outs.iter().map(ty).collect();
+                let types = output_types(&ext.dims, &dims, &ext.bufs, &ext.outs);
                 Some(tuple(body.push_all(Op::Extern(id, dims), bound.args, types, vec![], span)))
             }
             Def::Fn(def, item) => {
@@ -261,6 +252,13 @@ impl<'a> Checker<'a> {
         };
         self.call_def(body, def, &[IndexArg::Expr(name)], vec![given(Value::Val(val), arg.value.span)], span)
     }
+}
+
+/// The types of a callee's outputs where its dims are what a call gives.
+fn output_types(syms: &[Sym], dims: &[Dim], bufs: &[Buf], outs: &[BufId]) -> Vec<Type> {
+    let given = |s: Sym| syms.iter().position(|x| *x == s).map(|i| dims[i].clone());
+    let ty = |b: &Buf| Type { dtype: b.dtype, shape: b.shape.clone() }.subst(&given);
+    outs.iter().map(|o| ty(&bufs[o.0 as usize])).collect()
 }
 
 /// An argument without a name.

@@ -1,0 +1,310 @@
+//! Scalar expressions of primitives.
+
+use std::collections::BTreeMap;
+
+use ir::ast::{self, Arg, BinaryOp, Expr, ExprKind, Ident, IndexArg, UnaryOp};
+use ir::diag::Diagnostic;
+use ir::loops::{Scalar, ScalarKind};
+use ir::source::Span;
+use ir::{Class, Combine, Intrinsic, Literal};
+use tensor::DType;
+
+use super::{Body, Local};
+use crate::env::Const;
+use crate::{Checker, Maybe};
+
+impl<'a> Checker<'a> {
+    /// A scalar expression. `want` types literals; the caller compares the type it gets.
+    pub(crate) fn scalar(&mut self, b: &mut Body, e: &Expr, want: Option<DType>) -> Maybe<Scalar> {
+        match &e.kind {
+            ExprKind::Int(i) => Some(match want {
+                Some(d) if d.is_float() => Scalar::constant(Literal::Float(*i as f64), d),
+                Some(d) if d.is_int() && d.wrap(*i) == *i => Scalar::constant(Literal::Int(*i), d),
+                _ => Scalar::int(*i),
+            }),
+            ExprKind::Float(x, _) => {
+                let d = want.filter(|d| d.is_float()).unwrap_or(DType::F32);
+                Some(Scalar::constant(Literal::Float(*x), d))
+            }
+            ExprKind::Bool(x) => Some(Scalar::constant(Literal::Int(i64::from(*x)), DType::Bool)),
+            ExprKind::Paren(e) => self.scalar(b, e, want),
+            ExprKind::Name(name) => match b.find(*name) {
+                Some(Local::Var(v)) => Some(b.var(v)),
+                Some(Local::Buf(buf)) => {
+                    let (index, checked) = self.index(b, buf, &[], e.span)?;
+                    let dtype = b.prim.buf(buf).dtype;
+                    Some(Scalar { kind: ScalarKind::Load { buf, index, checked, span: e.span }, dtype })
+                }
+                Some(Local::Pack(_)) => {
+                    let d = Diagnostic::error("E0307", e.span, format!("`{name}` is a pack of indices"));
+                    self.fail(d.help(format!("spread it: `x[..{name}]`")))
+                }
+                Some(Local::Broken) => None,
+                None => match (b.env.dims.get(name), b.env.consts.get(name)) {
+                    (Some(d), _) => Some(Scalar::dim(d.clone())),
+                    (None, Some(Const::Int(i))) => {
+                        self.scalar(b, &Expr { kind: ExprKind::Int(*i), span: e.span }.clone(), want)
+                    }
+                    (None, Some(Const::Bool(x))) => {
+                        Some(Scalar::constant(Literal::Int(i64::from(*x)), DType::Bool))
+                    }
+                    _ => self.unknown_scalar(b, *name, e.span),
+                },
+            },
+            ExprKind::Unary(op, a) => {
+                let op = if *op == UnaryOp::Neg { Intrinsic::Neg } else { Intrinsic::Not };
+                let a = self.scalar(b, a, want)?;
+                self.operation(op, vec![a], e.span)
+            }
+            ExprKind::Binary(..) => self.scalar_chain(b, e, want),
+            ExprKind::Index(base, args) => match &base.kind {
+                ExprKind::Name(name) => match b.find(*name) {
+                    Some(Local::Buf(buf)) => {
+                        let (index, checked) = self.index(b, buf, args, e.span)?;
+                        let dtype = b.prim.buf(buf).dtype;
+                        Some(Scalar { kind: ScalarKind::Load { buf, index, checked, span: e.span }, dtype })
+                    }
+                    Some(Local::Pack(_)) => match args.as_slice() {
+                        [IndexArg::Expr(k)] => {
+                            let list = self.index_pack(b, base)?;
+                            match b.env.axis(k, list.len()) {
+                                Ok(k) => Some(list[k].clone()),
+                                Err(d) => self.fail(*d),
+                            }
+                        }
+                        _ => self.fail(Diagnostic::error(
+                            "E0403",
+                            e.span,
+                            "one axis of a pack is taken: `i[0]`",
+                        )),
+                    },
+                    Some(Local::Broken) => None,
+                    Some(Local::Var(_)) => self.fail(Diagnostic::error(
+                        "E0403",
+                        e.span,
+                        format!("`{name}` is a scalar and has no elements"),
+                    )),
+                    None if b.env.packs.contains_key(name) => self.scalar_dim(b, e),
+                    None => self.unknown_scalar(b, *name, base.span),
+                },
+                _ => self.scalar_dim(b, e),
+            },
+            ExprKind::Field(..) => self.scalar_dim(b, e),
+            ExprKind::Call(f, args) => self.scalar_call(b, f, args, want, e),
+            ExprKind::Reduce(name, binders, body) => self.reduce(b, *name, binders, body, want),
+            ExprKind::If(..) => {
+                let d = Diagnostic::error("E0405", e.span, "`if` is a statement in a primitive");
+                self.fail(d.help("choose between two values with `select(condition, a, b)`"))
+            }
+            ExprKind::Str(_)
+            | ExprKind::Tuple(_)
+            | ExprKind::Array(_)
+            | ExprKind::Block(_)
+            | ExprKind::Lambda(..) => {
+                self.fail(Diagnostic::error("E0405", e.span, "not a scalar expression"))
+            }
+            ExprKind::Error => None,
+        }
+    }
+
+    fn scalar_dim(&mut self, b: &Body, e: &Expr) -> Maybe<Scalar> {
+        match b.env.dim(e) {
+            Ok(d) => Some(Scalar::dim(d)),
+            Err(d) => self.fail(*d),
+        }
+    }
+
+    /// A chain of operators along its left spine, which may be thousands of operators long.
+    fn scalar_chain(&mut self, b: &mut Body, e: &Expr, want: Option<DType>) -> Maybe<Scalar> {
+        let mut spine = Vec::new();
+        let mut left = e;
+        while let ExprKind::Binary(op, x, y) = &left.kind {
+            spine.push((*op, &**y, left.span));
+            left = x;
+        }
+        let compares =
+            |op: BinaryOp| Intrinsic::named(op.callee()).is_some_and(|i| i.class() == Class::Compare);
+        let chain_want = if spine.iter().any(|s| compares(s.0)) { None } else { want };
+        spine.reverse();
+        // A literal at the left takes the type of the first operand that has one, which is checked once.
+        let mut ready: Option<(usize, Scalar)> = None;
+        if is_literal(left)
+            && let Some(at) = spine.iter().position(|s| !is_literal(s.1))
+        {
+            ready = Some((at, self.scalar(b, spine[at].1, chain_want)?));
+        }
+        let typed = ready.as_ref().map(|r| r.1.dtype).or(chain_want);
+        let mut value = self.scalar(b, left, typed)?;
+        for (i, (op, right, span)) in spine.into_iter().enumerate() {
+            let right = match ready.take_if(|r| r.0 == i) {
+                Some((_, s)) => s,
+                None => self.scalar(b, right, Some(value.dtype))?,
+            };
+            let Some(op) = Intrinsic::named(op.callee()) else {
+                let d = Diagnostic::error("E0405", span, format!("`{}` works on whole tensors", op.token()));
+                return self.fail(d.help("write the sum: `sum(k in n) a[i, k] * b[k, j]`"));
+            };
+            value = self.operation(op, vec![value, right], span)?;
+            // Arithmetic of dims alone stays a dim, evaluated once.
+            if let Some(d) =
+                b.prim.as_dim(&value).filter(|d| d.syms().into_iter().all(|s| b.prim.dims.contains(&s)))
+            {
+                value = Scalar::dim(d);
+            }
+        }
+        Some(value)
+    }
+
+    fn operation(&mut self, op: Intrinsic, args: Vec<Scalar>, span: Span) -> Maybe<Scalar> {
+        let types: Vec<DType> = args.iter().map(|a| a.dtype).collect();
+        match op.result(&types) {
+            Ok(dtype) => Some(Scalar { kind: ScalarKind::Op(op, args), dtype }),
+            Err(text) => {
+                let d = Diagnostic::error("E0303", span, text);
+                self.fail(d.help("convert one side: `f32(..)`, `i64(..)`"))
+            }
+        }
+    }
+
+    fn scalar_call(
+        &mut self,
+        b: &mut Body,
+        f: &Expr,
+        args: &[Arg],
+        want: Option<DType>,
+        e: &Expr,
+    ) -> Maybe<Scalar> {
+        let ExprKind::Name(name) = &f.kind else {
+            return match &f.kind {
+                ExprKind::Field(base, m) if m.name.name() == "linear" => self.linear(b, base, args, e.span),
+                _ => self.fail(Diagnostic::error(
+                    "E0405",
+                    f.span,
+                    "only a scalar function can be called in a primitive",
+                )),
+            };
+        };
+        if let Some(d) = b.env.dtype(*name) {
+            let [arg] = args else {
+                return self.fail(Diagnostic::error(
+                    "E0304",
+                    e.span,
+                    format!("{name}: takes 1 argument, got {}", args.len()),
+                ));
+            };
+            let s = self.scalar(b, &arg.value, is_literal(&arg.value).then_some(d))?;
+            return Some(if s.dtype == d {
+                s
+            } else {
+                Scalar { kind: ScalarKind::Cast(Box::new(s)), dtype: d }
+            });
+        }
+        if name.name() == "ceil_div" {
+            return self.scalar_dim(b, e);
+        }
+        let Some(op) = Intrinsic::named(name.name()) else {
+            if self.defs.get(*name).is_some() {
+                let d = Diagnostic::error("E0405", f.span, format!("`{name}` works on whole tensors"));
+                return self.fail(d.help("a primitive is made of loops over scalars"));
+            }
+            // The arguments have errors of their own to tell.
+            for a in args {
+                self.scalar(b, &a.value, want);
+            }
+            let d = Diagnostic::error("E0406", f.span, format!("unknown scalar function `{name}`"));
+            let near = ir::diag::nearest(name.name(), Intrinsic::ALL.iter().map(|i| i.name()));
+            return self.fail(match near {
+                Some(n) => d.help(format!("did you mean `{n}`?")),
+                None => d,
+            });
+        };
+        if args.len() != op.arity() {
+            let text = format!("{name}: takes {} arguments, got {}", op.arity(), args.len());
+            return self.fail(Diagnostic::error("E0304", e.span, text));
+        }
+        let first = usize::from(op.class() == Class::Select);
+        let want = if op.class() == Class::Compare { None } else { want };
+        // The first argument that is not a literal types the others.
+        let typed = (first..args.len()).find(|&i| !is_literal(&args[i].value));
+        let mut ready = match typed {
+            Some(i) => Some(self.scalar(b, &args[i].value, want)?),
+            None => None,
+        };
+        let want = ready.as_ref().map(|s| s.dtype).or(want);
+        let mut scalars = Vec::new();
+        for (i, a) in args.iter().enumerate() {
+            let want = if i < first { Some(DType::Bool) } else { want };
+            scalars.push(match ready.take_if(|_| typed == Some(i)) {
+                Some(s) => s,
+                None => self.scalar(b, &a.value, want)?,
+            });
+        }
+        self.operation(op, scalars, e.span)
+    }
+
+    /// `i.linear(s)`: the position of an index in row-major order.
+    fn linear(&mut self, b: &mut Body, base: &Expr, args: &[Arg], span: Span) -> Maybe<Scalar> {
+        let index = self.index_pack(b, base)?;
+        let dims = match args {
+            [a] => match b.env.pack(&a.value) {
+                Ok(dims) if dims.len() == index.len() => dims,
+                Ok(_) => {
+                    return self.fail(Diagnostic::error(
+                        "E0403",
+                        span,
+                        "the index and the shape differ in rank",
+                    ));
+                }
+                Err(d) => return self.fail(*d),
+            },
+            _ => return self.fail(Diagnostic::error("E0304", span, "linear: takes the shape")),
+        };
+        let op = |op, a, c| Scalar { kind: ScalarKind::Op(op, vec![a, c]), dtype: DType::I64 };
+        Some(
+            index.into_iter().zip(dims).fold(Scalar::int(0), |at, (i, d)| {
+                op(Intrinsic::Add, op(Intrinsic::Mul, at, Scalar::dim(d)), i)
+            }),
+        )
+    }
+
+    fn reduce(
+        &mut self,
+        b: &mut Body,
+        name: Ident,
+        binders: &[ast::Binder],
+        body: &Expr,
+        want: Option<DType>,
+    ) -> Maybe<Scalar> {
+        let Some(combine) = Combine::reduction(name.name.name()) else {
+            let d = Diagnostic::error("E0406", name.span, format!("unknown reduction `{}`", name.name));
+            let names: Vec<&str> = Combine::TABLE.iter().map(|r| r.1).collect();
+            return self.fail(d.help(format!("the reductions are {}", names.join(", "))));
+        };
+        let facts = b.env.facts.clone();
+        b.scopes.push(BTreeMap::new());
+        let loops: Vec<_> = binders.iter().map(|x| self.binder(b, x)).collect();
+        let value = self.scalar(b, body, want);
+        b.scopes.pop();
+        b.env.facts = facts;
+        let (loops, value) = (loops.into_iter().collect::<Maybe<Vec<_>>>()?, value?);
+        let logic = matches!(combine, Combine::And | Combine::Or);
+        if logic != (value.dtype == DType::Bool) {
+            let want = if logic { DType::Bool } else { DType::F32 };
+            return self.differ(body.span, want, value.dtype);
+        }
+        Some(loops.into_iter().flatten().rev().fold(value, |body, (var, lo, hi)| {
+            let dtype = body.dtype;
+            let (lo, hi, body) = (Box::new(lo), Box::new(hi), Box::new(body));
+            Scalar { kind: ScalarKind::Reduce { combine, var, lo, hi, body }, dtype }
+        }))
+    }
+}
+
+/// A number whose type is decided by its neighbour.
+fn is_literal(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Int(_) | ExprKind::Float(..) => true,
+        ExprKind::Paren(e) | ExprKind::Unary(UnaryOp::Neg, e) => is_literal(e),
+        _ => false,
+    }
+}
