@@ -135,7 +135,8 @@ impl<'c> Ll<'c> {
 
     /// A conversion between any two types: floats round, floats to integers truncate and saturate, integers wrap.
     pub(crate) fn cast(&self, from: DType, to: DType, v: V<'c>) -> V<'c> {
-        if from == to {
+        // A half is computed in f32, so a cast to its own type is a rounding.
+        if from == to && !matches!(to, DType::F16 | DType::Bf16) {
             return v;
         }
         match (from.is_float(), to.is_float()) {

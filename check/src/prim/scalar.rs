@@ -193,7 +193,9 @@ impl<'a> Checker<'a> {
                 ));
             };
             let s = self.scalar(b, &arg.value, is_literal(&arg.value).then_some(d))?;
-            return Some(if s.dtype == d {
+            // What was computed is rounded by a cast to its own type; what was read is rounded already.
+            let rounds = d.is_float() && matches!(s.kind, ScalarKind::Op(..) | ScalarKind::Reduce { .. });
+            return Some(if s.dtype == d && !rounds {
                 s
             } else {
                 Scalar { kind: ScalarKind::Cast(Box::new(s)), dtype: d }
