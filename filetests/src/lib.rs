@@ -14,6 +14,7 @@
 //! | `@run ENTRY x=..` | results of the interpreter, the machine, and the machine without rewrites, which must agree |
 //! | `@fails ENTRY x=..` | the failure, which every engine must report |
 //! | `@test` | the file's own tests |
+//! | `@ref` | the cases of `filetests/data/FILE.safetensors`, which other libraries computed (`scripts/refdata`) |
 //!
 //! Data of integers (`randint`, `arange`) must agree bit for bit, random reals within a bound.
 
@@ -21,6 +22,7 @@
 
 mod agree;
 pub mod random;
+mod reference;
 mod stages;
 
 use std::fmt::Write as _;

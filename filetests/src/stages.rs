@@ -1,13 +1,18 @@
 //! What each directive runs.
 
+use std::path::Path;
+
 use driver::engine::{self, Named};
 use driver::stage::Stage;
 use driver::{Failure, Front, Options, data, pipeline, stage};
+use ir::FuncId;
 use ir::source::SourceMap;
+use tensor::Tensor;
 use vm::Limits;
 use vm::threads::Pool;
 
 use crate::agree::differ;
+use crate::reference::{self, Bound};
 use crate::{Case, Directive};
 
 /// The name a program has in messages, whatever folder it is in.
@@ -30,12 +35,13 @@ pub(crate) fn run(case: &Case, d: &Directive) -> Result<String, String> {
         "loops" => Stage::Loops,
         "bytecode" => Stage::Bytecode,
         "llvm" => Stage::Llvm,
-        "opt" | "run" | "fails" | "test" => {
+        "opt" | "run" | "fails" | "test" | "ref" => {
             let front = front(case).map_err(|(s, f)| f.render(&s, false))?;
             return match d.stage.as_str() {
                 "opt" => opt(front, d),
                 "test" => tests(&front),
                 "run" => results(front, d),
+                "ref" => references(front, case),
                 _ => failures(front, d),
             };
         }
@@ -105,54 +111,52 @@ fn tests(front: &Front) -> Result<String, String> {
 /// An entry's results, or its failure, in one engine.
 type Outcome = (&'static str, Result<Named, Failure>);
 
-/// An entry compiled once for each way of compiling, to be run on any data.
+/// A program compiled once for each way of compiling, some of its functions to be run on any data.
 struct Engines<'f> {
     front: &'f Front,
-    entry: ir::FuncId,
     plan: ir::Module,
     machines: Vec<(&'static str, std::sync::Arc<vm::Executable>)>,
 }
 
 impl<'f> Engines<'f> {
-    fn new(front: &'f mut Front, name: &str) -> Result<Engines<'f>, String> {
-        let shown = |f: Failure, front: &Front| f.render(&front.sources, false);
-        let entry = pipeline::entry(front, Some(name)).map_err(|f| shown(f, front))?;
+    fn new(front: &'f Front, entries: &[FuncId]) -> Result<Engines<'f>, String> {
+        let shown = |f: Failure| f.render(&front.sources, false);
         let mut machines = Vec::new();
         let mut plan = None;
         for (label, rewrites) in [("vm", true), ("vm --no-rewrites", false)] {
             let options = Options { rewrites, ..Options::default() };
-            let compilation = pipeline::compile(front, &[entry], &options).map_err(|f| shown(f, front))?;
-            machines
-                .push((label, engine::load(&compilation, Pool::from_env()).map_err(|f| shown(f, front))?));
+            let compilation = pipeline::compile(front, entries, &options).map_err(shown)?;
+            machines.push((label, engine::load(&compilation, Pool::from_env()).map_err(shown)?));
             plan.get_or_insert(compilation.plan);
         }
-        Ok(Engines { front, entry, plan: plan.unwrap_or_default(), machines })
+        Ok(Engines { front, plan: plan.unwrap_or_default(), machines })
+    }
+
+    /// Makes an entry's arguments from their texts.
+    fn arguments(&self, entry: FuncId, given: &[String]) -> Result<Vec<Tensor>, String> {
+        let func = self.front.module.func(entry);
+        let args = data::arguments(&func.name, &data::wanted(func), given);
+        args.map_err(|f| f.render(&self.front.sources, false))
     }
 
     /// Runs on some data everywhere; the oracle first. The plan is a program of its own, which the oracle can run too.
-    fn run(&self, given: &[String]) -> Result<Vec<Outcome>, String> {
-        let func = self.front.module.func(self.entry);
-        let args = data::arguments(&func.name, &data::wanted(func), given);
-        let args = args.map_err(|f| f.render(&self.front.sources, false))?;
-        let mut out = vec![
-            ("interp", engine::interpret(self.front, &self.front.module, self.entry, args.clone())),
-            ("interp on the plan", engine::interpret(self.front, &self.plan, self.entry, args.clone())),
-        ];
+    fn run(&self, entry: FuncId, args: &[Tensor]) -> Vec<Outcome> {
+        let name = &self.front.module.func(entry).name;
+        let interpret = |module| engine::interpret(self.front, module, entry, args.to_vec());
+        let mut out =
+            vec![("interp", interpret(&self.front.module)), ("interp on the plan", interpret(&self.plan))];
         for (label, exe) in &self.machines {
-            out.push((
-                label,
-                engine::execute(exe, &func.name, &args, &Limits::default(), &self.front.sources),
-            ));
+            out.push((label, engine::execute(exe, name, args, &Limits::default(), &self.front.sources)));
         }
-        Ok(out)
+        out
     }
 
     /// Results that every engine agrees on.
-    fn results(&self, given: &[String]) -> Result<Named, String> {
+    fn results(&self, entry: FuncId, given: &[String]) -> Result<Named, String> {
         let exact =
             !given.iter().any(|a| a.contains("randn") || a.contains("=rand[") || a.contains("random"));
         let mut first: Option<Named> = None;
-        for (engine, result) in self.run(given)? {
+        for (engine, result) in self.run(entry, &self.arguments(entry, given)?) {
             let results =
                 result.map_err(|f| format!("{engine}: {}", f.render(&self.front.sources, false)))?;
             let Some(want) = &first else {
@@ -169,25 +173,65 @@ impl<'f> Engines<'f> {
     }
 }
 
+fn find(front: &mut Front, name: &str) -> Result<FuncId, String> {
+    pipeline::entry(front, Some(name)).map_err(|f| f.render(&front.sources, false))
+}
+
 fn results(mut front: Front, d: &Directive) -> Result<String, String> {
     let (name, given) = d.args.split_first().ok_or("@run ENTRY x=..")?;
-    let results = Engines::new(&mut front, name)?.results(given)?;
+    let entry = find(&mut front, name)?;
+    let results = Engines::new(&front, &[entry])?.results(entry, given)?;
     Ok(results.iter().map(|(n, t)| format!("{n}: {t}\n")).collect())
 }
 
 fn failures(mut front: Front, d: &Directive) -> Result<String, String> {
     let (name, given) = d.args.split_first().ok_or("@fails ENTRY x=..")?;
-    let sources = front.sources.clone();
+    let entry = find(&mut front, name)?;
+    let engines = Engines::new(&front, &[entry])?;
     let mut shown: Option<String> = None;
-    for (engine, result) in Engines::new(&mut front, name)?.run(given)? {
+    for (engine, result) in engines.run(entry, &engines.arguments(entry, given)?) {
         match (result, &shown) {
             (Ok(_), _) => return Err(format!("{engine} gives a result")),
             // The engines say it in words of their own; the oracle's are kept.
-            (Err(f), None) => shown = Some(f.render(&sources, false)),
+            (Err(f), None) => shown = Some(f.render(&front.sources, false)),
             (Err(_), Some(_)) => {}
         }
     }
     Ok(shown.unwrap_or_default())
+}
+
+/// Every entry that the file's reference data is for, in every engine. Says how many cases each has.
+fn references(mut front: Front, case: &Case) -> Result<String, String> {
+    let stem = case.path.file_stem().unwrap_or_default();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(stem).with_extension("safetensors");
+    let entries = reference::read(&data)?;
+    let ids = entries.keys().map(|name| find(&mut front, name)).collect::<Result<Vec<_>, _>>()?;
+    let engines = Engines::new(&front, &ids)?;
+    let (mut shown, mut wrong) = (String::new(), String::new());
+    for ((name, entry), &id) in entries.iter().zip(&ids) {
+        let Bound { rtol, atol } = entry.bound;
+        let bound =
+            if rtol + atol == 0.0 { "exact".to_owned() } else { format!("rtol {rtol:e}, atol {atol:e}") };
+        shown.push_str(&format!("{name}: {} cases, {bound}\n", entry.runs.len()));
+        for (number, run) in entry.runs.iter().enumerate() {
+            for (engine, result) in engines.run(id, &run.args) {
+                let text = match result {
+                    Ok(results) if results.len() != run.expected.len() => {
+                        Some(format!("{} results are expected, got {}", run.expected.len(), results.len()))
+                    }
+                    Ok(results) => run.expected.iter().zip(&results).find_map(|(want, (out, got))| {
+                        reference::differ(want, got, entry.bound)
+                            .map(|t| format!("result {out}: {t}\n{want}\n{got}"))
+                    }),
+                    Err(f) => Some(f.render(&front.sources, false)),
+                };
+                if let Some(text) = text {
+                    wrong.push_str(&format!("{name}, case {number}, {engine}: {text}\n"));
+                }
+            }
+        }
+    }
+    if wrong.is_empty() { Ok(shown) } else { Err(wrong) }
 }
 
 /// Runs a program's entry on several data, everywhere.
@@ -195,9 +239,10 @@ pub(crate) fn agree(name: &str, text: &str, runs: &[Vec<String>]) -> Result<(), 
     let mut sources = pipeline::sources();
     let id = sources.add(NAME, text);
     let mut front = pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false))?;
-    let engines = Engines::new(&mut front, name)?;
+    let entry = find(&mut front, name)?;
+    let engines = Engines::new(&front, &[entry])?;
     for given in runs {
-        engines.results(given).map_err(|e| format!("{}: {e}", given.join(" ")))?;
+        engines.results(entry, given).map_err(|e| format!("{}: {e}", given.join(" ")))?;
     }
     Ok(())
 }

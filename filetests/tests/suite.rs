@@ -19,4 +19,4 @@ macro_rules! folders {
     )*};
 }
 
-folders! { parse check plan lower emit run std }
+folders! { parse check plan lower emit run std reference }
