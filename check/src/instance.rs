@@ -129,8 +129,14 @@ impl<'a> Checker<'a> {
             self.later(ty.span, "tuples, arrays and functions as parts of this type");
             return None;
         };
-        let dtype = match env.dtype(name.name) {
-            Some(d) if args.is_empty() => d,
+        let dtype = match (env.dtype(name.name), args.as_slice()) {
+            (Some(d), []) => d,
+            // `wide<T>`: what sums of values of type `T` are kept in.
+            (None, [TypeExpr { kind: TypeKind::Named { name: of, args, dims: None }, .. }])
+                if name.name.name() == "wide" && args.is_empty() && env.dtype(of.name).is_some() =>
+            {
+                env.dtype(of.name).map_or(DType::F32, DType::wide)
+            }
             _ => {
                 let names: Vec<&str> = DType::all().map(DType::name).collect();
                 let near = env.dtypes.keys().map(|s| s.name()).chain(names.iter().copied());

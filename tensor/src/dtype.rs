@@ -81,6 +81,14 @@ impl DType {
         matches!(self, I64 | I32 | I16 | I8 | U8)
     }
 
+    /// What values of this type are summed in: f32 for the half types, the type itself for the others.
+    pub fn wide(self) -> DType {
+        match self {
+            F16 | Bf16 => F32,
+            F64 | F32 | I64 | I32 | I16 | I8 | U8 | Bool => self,
+        }
+    }
+
     /// Rounds a double to this float type and back: the observable rounding of a store.
     /// Other types are returned unchanged.
     pub fn round(self, x: f64) -> f64 {

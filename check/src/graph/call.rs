@@ -32,7 +32,10 @@ impl<'a> Checker<'a> {
         span: Span,
     ) -> Maybe<Value> {
         if let Some(d) = body.env.dtype(name).filter(|_| dims.is_empty()) {
-            return self.cast(body, d, args, span);
+            return self.cast(body, Some(d), args, span);
+        }
+        if name.name() == "wide" && dims.is_empty() && body.find(name).is_none() && self.defs.get(name).is_none() {
+            return self.cast(body, None, args, span);
         }
         let Some(def) = self.defs.get(name) else {
             let local = body.find(name).is_some();
@@ -219,16 +222,27 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// `f32(x)`
-    pub(super) fn cast(&mut self, body: &mut Body, dtype: DType, args: &[Arg], span: Span) -> Maybe<Value> {
+    /// `f32(x)`; without a type `wide(x)`, which gives the type that sums of such values are kept in.
+    pub(super) fn cast(
+        &mut self,
+        body: &mut Body,
+        to: Option<DType>,
+        args: &[Arg],
+        span: Span,
+    ) -> Maybe<Value> {
         let [arg] = args else {
+            let name = to.map_or("wide", DType::name);
             return self.fail(Diagnostic::error(
                 "E0304",
                 span,
-                format!("{dtype}: takes 1 argument, got {}", args.len()),
+                format!("{name}: takes 1 argument, got {}", args.len()),
             ));
         };
         let value = self.expr(body, &arg.value)?;
+        let dtype = match to {
+            Some(d) => d,
+            None => self.value_type(body, &value, arg.value.span)?.dtype.wide(),
+        };
         let val = match &value {
             Value::Lit(Lit::Float(_)) if dtype.is_float() => {
                 return self.materialize(body, &value, dtype, span).map(Value::Val);

@@ -176,6 +176,9 @@ impl<'a> Checker<'a> {
     ) -> Maybe<Scalar> {
         let ExprKind::Name(name) = &f.kind else {
             return match &f.kind {
+                ExprKind::Index(base, of) if matches!(&base.kind, ExprKind::Name(n) if n.name() == "wide") => {
+                    self.widened(b, of, args, e)
+                }
                 ExprKind::Field(base, m) if m.name.name() == "linear" => self.linear(b, base, args, e.span),
                 _ => self.fail(Diagnostic::error(
                     "E0405",
@@ -201,8 +204,10 @@ impl<'a> Checker<'a> {
                 Scalar { kind: ScalarKind::Cast(Box::new(s)), dtype: d }
             });
         }
-        if name.name() == "ceil_div" {
-            return self.scalar_dim(b, e);
+        match name.name() {
+            "ceil_div" => return self.scalar_dim(b, e),
+            "wide" => return self.widened(b, &[], args, e),
+            _ => {}
         }
         let Some(op) = Intrinsic::named(name.name()) else {
             if self.defs.get(*name).is_some() {
@@ -242,6 +247,25 @@ impl<'a> Checker<'a> {
             });
         }
         self.operation(op, scalars, e.span)
+    }
+
+    /// `wide(x)`: in the type that sums of values like it are kept in; `wide[T](x)`: like those of `T`.
+    fn widened(&mut self, b: &mut Body, of: &[IndexArg], args: &[Arg], e: &Expr) -> Maybe<Scalar> {
+        let like = match of {
+            [] => None,
+            [IndexArg::Expr(Expr { kind: ExprKind::Name(n), .. })] if b.env.dtype(*n).is_some() => b.env.dtype(*n),
+            _ => {
+                let d = Diagnostic::error("E0306", e.span, "brackets after `wide` give one element type");
+                return self.fail(d.help("`wide[T](x)`"));
+            }
+        };
+        let [arg] = args else {
+            let text = format!("wide: takes 1 argument, got {}", args.len());
+            return self.fail(Diagnostic::error("E0304", e.span, text));
+        };
+        let s = self.scalar(b, &arg.value, like.filter(|_| is_literal(&arg.value)).map(DType::wide))?;
+        let dtype = like.unwrap_or(s.dtype).wide();
+        Some(if s.dtype == dtype { s } else { Scalar { kind: ScalarKind::Cast(Box::new(s)), dtype } })
     }
 
     /// `i.linear(s)`: the position of an index in row-major order.
