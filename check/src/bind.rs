@@ -712,7 +712,7 @@ fn ast_text(e: &Expr) -> String {
 impl Checker<'_> {
     pub(crate) fn param_dtype(&mut self, env: &Env, p: &ir::ast::Param) -> Maybe<DType> {
         match p.ty.as_ref().map(|t| &t.kind) {
-            Some(TypeKind::Named { name, .. }) => match env.dtype(name.name) {
+            Some(TypeKind::Named { name, args, .. }) => match env.element(name.name, args) {
                 Some(d) => Some(d),
                 None => {
                     self.fail(Diagnostic::error("E0306", name.span, format!("unknown type `{}`", name.name)))

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use ir::ast::{BinaryOp, Expr, ExprKind, IndexArg, UnaryOp};
+use ir::ast::{BinaryOp, Expr, ExprKind, IndexArg, TypeExpr, TypeKind, UnaryOp};
 use ir::diag::Diagnostic;
 use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
@@ -41,6 +41,20 @@ impl Env {
     /// The dtype of a name: a type or a generic.
     pub(crate) fn dtype(&self, name: Sym) -> Option<DType> {
         self.dtypes.get(&name).copied().or_else(|| name.name().parse().ok())
+    }
+
+    /// The dtype that a type's name and arguments say: `f32`, `T`, `wide<T>`, which is what sums of values of
+    /// type `T` are kept in.
+    pub(crate) fn element(&self, name: Sym, args: &[TypeExpr]) -> Option<DType> {
+        match args {
+            [] => self.dtype(name),
+            [TypeExpr { kind: TypeKind::Named { name: of, args, dims: None }, .. }]
+                if name.name() == "wide" =>
+            {
+                self.element(of.name, args).map(DType::wide)
+            }
+            _ => None,
+        }
     }
 
     /// A dim expression of the text.

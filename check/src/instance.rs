@@ -129,15 +129,9 @@ impl<'a> Checker<'a> {
             self.later(ty.span, "tuples, arrays and functions as parts of this type");
             return None;
         };
-        let dtype = match (env.dtype(name.name), args.as_slice()) {
-            (Some(d), []) => d,
-            // `wide<T>`: what sums of values of type `T` are kept in.
-            (None, [TypeExpr { kind: TypeKind::Named { name: of, args, dims: None }, .. }])
-                if name.name.name() == "wide" && args.is_empty() && env.dtype(of.name).is_some() =>
-            {
-                env.dtype(of.name).map_or(DType::F32, DType::wide)
-            }
-            _ => {
+        let dtype = match env.element(name.name, args) {
+            Some(d) => d,
+            None => {
                 let names: Vec<&str> = DType::all().map(DType::name).collect();
                 let near = env.dtypes.keys().map(|s| s.name()).chain(names.iter().copied());
                 let d = Diagnostic::error("E0306", name.span, format!("unknown type `{}`", name.name));

@@ -34,7 +34,11 @@ impl<'a> Checker<'a> {
         if let Some(d) = body.env.dtype(name).filter(|_| dims.is_empty()) {
             return self.cast(body, Some(d), args, span);
         }
-        if name.name() == "wide" && dims.is_empty() && body.find(name).is_none() && self.defs.get(name).is_none() {
+        if name.name() == "wide"
+            && dims.is_empty()
+            && body.find(name).is_none()
+            && self.defs.get(name).is_none()
+        {
             return self.cast(body, None, args, span);
         }
         let Some(def) = self.defs.get(name) else {

@@ -253,7 +253,9 @@ impl<'a> Checker<'a> {
     fn widened(&mut self, b: &mut Body, of: &[IndexArg], args: &[Arg], e: &Expr) -> Maybe<Scalar> {
         let like = match of {
             [] => None,
-            [IndexArg::Expr(Expr { kind: ExprKind::Name(n), .. })] if b.env.dtype(*n).is_some() => b.env.dtype(*n),
+            [IndexArg::Expr(Expr { kind: ExprKind::Name(n), .. })] if b.env.dtype(*n).is_some() => {
+                b.env.dtype(*n)
+            }
             _ => {
                 let d = Diagnostic::error("E0306", e.span, "brackets after `wide` give one element type");
                 return self.fail(d.help("`wide[T](x)`"));
