@@ -1,5 +1,6 @@
 //! Bodies of primitives: statements and scalar expressions to loops.
 
+mod choose;
 mod scalar;
 
 use std::cell::RefCell;
@@ -9,7 +10,7 @@ use ir::ast::{self, AssignOp, Expr, ExprKind, Ident, IndexArg, Mode, PrimDef, St
 use ir::diag::Diagnostic;
 use ir::loops::{Buf, BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
 use ir::source::Span;
-use ir::{Combine, Intrinsic, Literal};
+use ir::{Combine, Literal};
 use shape::{Expr as Dim, Pred, Sym, Verdict};
 use tensor::DType;
 
@@ -20,6 +21,8 @@ use crate::{Checker, Maybe};
 enum Local {
     Buf(BufId),
     Var(VarId),
+    /// What a `let` inside a branch of a scalar `if` stands for.
+    Value(Scalar),
     /// The variables of `for ..i in ..s`.
     Pack(Vec<VarId>),
     /// Something whose definition failed.
@@ -129,29 +132,6 @@ impl Body {
         if let Some(hi) = self.steady(hi) {
             self.env.facts.assume(Pred::Lt(v, hi));
         }
-    }
-
-    /// What a condition says about dims and variables that do not change; true if it says only that.
-    fn assume_condition(&mut self, c: &Scalar) -> Option<Pred> {
-        let ScalarKind::Op(op, args) = &c.kind else { return None };
-        if *op == Intrinsic::And {
-            args.iter().for_each(|a| {
-                self.assume_condition(a);
-            });
-            return None;
-        }
-        let make: fn(Dim, Dim) -> Pred = match op {
-            Intrinsic::Lt => Pred::Lt,
-            Intrinsic::Le => Pred::Le,
-            Intrinsic::Eq => Pred::Eq,
-            Intrinsic::Ne => Pred::Ne,
-            Intrinsic::Gt => |a, b| Pred::Lt(b, a),
-            Intrinsic::Ge => |a, b| Pred::Le(b, a),
-            _ => return None,
-        };
-        let pred = make(self.steady(&args[0])?, self.steady(&args[1])?);
-        self.env.facts.assume(pred.clone());
-        Some(pred)
     }
 }
 
@@ -282,7 +262,7 @@ impl<'a> Checker<'a> {
                 let cond = self.scalar(b, cond, Some(DType::Bool))?;
                 self.bool(&cond, stmt.span)?;
                 let facts = b.env.facts.clone();
-                b.assume_condition(&cond);
+                b.assume_condition(&cond, true);
                 let inner = self.prim_block(b, block);
                 b.env.facts = facts;
                 out.push(Stmt::While(cond, inner?));
@@ -291,12 +271,10 @@ impl<'a> Checker<'a> {
                 let cond = self.scalar(b, cond, Some(DType::Bool))?;
                 self.bool(&cond, *span)?;
                 let facts = b.env.facts.clone();
-                let pred = b.assume_condition(&cond);
+                b.assume_condition(&cond, true);
                 let then = self.prim_block(b, then);
                 b.env.facts = facts.clone();
-                if let Some(p) = pred {
-                    b.env.facts.assume(p.negate());
-                }
+                b.assume_condition(&cond, false);
                 let otherwise = match otherwise {
                     Some(block) => self.prim_block(b, block),
                     None => Some(vec![]),
@@ -528,6 +506,10 @@ impl<'a> Checker<'a> {
             let text = format!("`{name}` has {} axes, and {} indices are given", shape.len(), index.len());
             return self.fail(Diagnostic::error("E0403", span, text));
         }
+        if b.env.facts.is_contradictory() {
+            // Where nothing runs, nothing is accessed.
+            return Some((index, false));
+        }
         let mut checked = false;
         for (axis, (i, extent)) in index.iter().zip(&shape).enumerate() {
             let Some(d) = b.prim.as_dim(i) else {
@@ -563,7 +545,7 @@ impl<'a> Checker<'a> {
             .flat_map(|s| s.iter())
             .filter_map(|(n, l)| match l {
                 Local::Pack(vars) => Some((*n, vars.iter().map(|v| Some(b.var(*v))).collect())),
-                Local::Buf(_) | Local::Var(_) | Local::Broken => None,
+                Local::Buf(_) | Local::Var(_) | Local::Value(_) | Local::Broken => None,
             })
             .collect();
         let state = RefCell::new((self, b));

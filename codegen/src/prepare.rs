@@ -93,6 +93,7 @@ impl Own {
             ScalarKind::Load { index: args, .. } | ScalarKind::Op(_, args) => {
                 args.iter_mut().for_each(|a| self.scalar(a, renames));
             }
+            ScalarKind::Choose(parts) => parts.iter_mut().for_each(|a| self.scalar(a, renames)),
             ScalarKind::Cast(a) => self.scalar(a, renames),
             ScalarKind::Reduce { var, lo, hi, body, .. } => {
                 self.scalar(lo, renames);
@@ -207,6 +208,8 @@ impl Hoist<'_> {
         match &mut s.kind {
             ScalarKind::Op(_, args) => args.iter_mut().for_each(|a| self.scalar(a)),
             ScalarKind::Cast(a) => self.scalar(a),
+            // What a branch holds runs only where the branch is taken.
+            ScalarKind::Choose(parts) => self.scalar(&mut parts[0]),
             ScalarKind::Const(_)
             | ScalarKind::Var(_)
             | ScalarKind::Dim(_)
@@ -228,6 +231,7 @@ impl Hoist<'_> {
                 ScalarKind::Const(_)
                 | ScalarKind::Op(..)
                 | ScalarKind::Cast(_)
+                | ScalarKind::Choose(_)
                 | ScalarKind::Reduce { .. } => true,
             };
         });

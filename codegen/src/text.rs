@@ -136,6 +136,10 @@ pub(crate) fn scalar_text(prim: &Prim, s: &Scalar) -> String {
                 _ => format!("{}({})", op.name(), list(prim, args)),
             }
         }
+        ScalarKind::Choose(parts) => {
+            let [c, a, b] = parts.each_ref().map(|s| scalar_text(prim, s));
+            format!("(if {c} {{ {a} }} else {{ {b} }})")
+        }
         ScalarKind::Cast(a) => format!("{}({} as {})", s.dtype, scalar_text(prim, a), a.dtype),
         ScalarKind::Reduce { combine, var, lo, hi, body } => {
             let (v, lo, hi) = (prim.var(*var).name, scalar_text(prim, lo), scalar_text(prim, hi));

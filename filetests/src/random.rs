@@ -25,6 +25,31 @@ struct Value {
     owned: bool,
 }
 
+/// The primitives of every program.
+const PRIMS: &str = "\
+prim bump<n, m>(own x: f32[n, m]) -> x {
+    for i in n, j in m { x[i, j] = x[i, j] + 1 }
+}
+
+prim moved<n, m>(x: f32[n, m], const down: i64, const right: i64) -> y: f32[n, m] {
+    for i in n, j in m {
+        y[i, j] = if i >= down && i - down < n && !(j < right || j - right >= m) {
+            x[i - down, j - right]
+        } else if i == j { 2.0 } else { -1.0 }
+    }
+}
+
+prim window<n, m>(x: f32[n, m], const reach: i64) -> y: f32[n, m] {
+    for i in n, j in m {
+        y[i, j] = sum(a in 2 * reach + 1, b in 2 * reach + 1)
+            if i + a >= reach && i + a < n + reach && j + b >= reach && j + b < m + reach {
+                let from = i + a - reach
+                x[from, j + b - reach]
+            } else { 0.0 }
+    }
+}
+";
+
 /// A program and the arguments it is run with.
 #[derive(Debug, Clone)]
 pub struct Program {
@@ -63,7 +88,7 @@ impl Maker {
     fn step(&mut self) {
         let Some(a) = self.any(|_| true) else { return };
         let extent = |d: &str| d.parse::<f64>().unwrap_or(WIDEST);
-        match self.pick(12) {
+        match self.pick(14) {
             0 => self.push(a.dims, a.bound, format!("relu({})", a.name)),
             1 => self.push(a.dims, a.bound, format!("-{}", a.name)),
             2 => self.push(a.dims, a.bound, format!("abs({})", a.name)),
@@ -122,6 +147,21 @@ impl Maker {
                 let text = format!("if n <= {limit} {{ {} + {} }} else {{ {} }}", a.name, b.name, a.name);
                 if a.bound + b.bound < EXACT {
                     self.push(a.dims, a.bound + b.bound, text);
+                }
+            }
+            11 => {
+                // Elements that exist only behind a condition: from elsewhere, or from nowhere.
+                if a.dims == ["n", "m"] {
+                    let (down, right) = (self.pick(7) as i64 - 3, self.pick(7) as i64 - 3);
+                    self.push(a.dims, a.bound, format!("moved({}, down={down}, right={right})", a.name));
+                }
+            }
+            12 => {
+                if a.dims == ["n", "m"] {
+                    let (reach, bound) = (self.pick(3), a.bound * 25.0);
+                    if bound < EXACT {
+                        self.push(a.dims, bound, format!("window({}, reach={reach})", a.name));
+                    }
                 }
             }
             _ => {
@@ -186,9 +226,7 @@ pub fn program(seed: u64) -> Program {
         let _ = writeln!(text, "{line}");
     }
     let _ = writeln!(text, "    ({})\n}}\n", names.join(", "));
-    text.push_str(
-        "prim bump<n, m>(own x: f32[n, m]) -> x {\n    for i in n, j in m { x[i, j] = x[i, j] + 1 }\n}\n",
-    );
+    text.push_str(PRIMS);
     let runs = [(1, 1), (2, 3), (5, 16), (17, 9)].map(|(n, m)| {
         let make =
             |name: &str, dims: &str, k: u64| format!("{name}=randint[{dims}]@{}", seed.wrapping_mul(31) + k);

@@ -66,6 +66,8 @@ pub(crate) enum F {
     Unary(Intrinsic, Box<F>),
     Binary(Intrinsic, Box<(F, F)>),
     Select(Box<(I, F, F)>),
+    /// As `Select`, evaluating one of the two.
+    Choose(Box<(I, F, F)>),
     OfFloat(DType, Box<F>),
     OfInteger(DType, Box<I>),
     Reduce(Box<Reduce<F>>),
@@ -82,6 +84,8 @@ pub(crate) enum I {
     CompareFloats(Intrinsic, Box<(F, F)>),
     CompareInts(Intrinsic, Box<(I, I)>),
     Select(Box<(I, I, I)>),
+    /// As `Select`, evaluating one of the two.
+    Choose(Box<(I, I, I)>),
     OfFloat(DType, Box<F>),
     OfInteger(DType, Box<I>),
     Reduce(Box<Reduce<I>>),
@@ -248,6 +252,14 @@ impl Compiler<'_> {
         }
     }
 
+    /// The parts of an `if`, their types checked.
+    fn choice<'s>(&self, s: &Scalar, parts: &'s [Scalar; 3]) -> Result<&'s [Scalar; 3], Error> {
+        self.same(&parts[0], DType::Bool)?;
+        self.same(&parts[1], s.dtype)?;
+        self.same(&parts[2], s.dtype)?;
+        Ok(parts)
+    }
+
     fn float(&mut self, s: &Scalar) -> Result<F, Error> {
         if !s.dtype.is_float() {
             return Err(
@@ -274,6 +286,10 @@ impl Compiler<'_> {
                         );
                     }
                 }
+            }
+            ScalarKind::Choose(parts) => {
+                let [c, a, b] = self.choice(s, parts)?;
+                F::Choose(Box::new((self.int(c)?, self.float(a)?, self.float(b)?)))
             }
             ScalarKind::Cast(a) if a.dtype.is_float() => F::OfFloat(s.dtype, Box::new(self.float(a)?)),
             ScalarKind::Cast(a) => F::OfInteger(s.dtype, Box::new(self.int(a)?)),
@@ -329,6 +345,10 @@ impl Compiler<'_> {
                         );
                     }
                 }
+            }
+            ScalarKind::Choose(parts) => {
+                let [c, a, b] = self.choice(s, parts)?;
+                I::Choose(Box::new((self.int(c)?, self.int(a)?, self.int(b)?)))
             }
             ScalarKind::Cast(a) if a.dtype.is_float() => I::OfFloat(s.dtype, Box::new(self.float(a)?)),
             ScalarKind::Cast(a) => I::OfInteger(s.dtype, Box::new(self.int(a)?)),

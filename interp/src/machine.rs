@@ -338,6 +338,10 @@ impl Frame<'_> {
                 let (c, a, b) = (self.int(&cab.0)?, self.float(&cab.1)?, self.float(&cab.2)?);
                 if c != 0 { a } else { b }
             }
+            F::Choose(cab) => {
+                let taken = if self.int(&cab.0)? != 0 { &cab.1 } else { &cab.2 };
+                self.float(taken)?
+            }
             F::OfFloat(dtype, a) => dtype.round(self.float(a)?),
             F::OfInteger(dtype, a) => scalar::widen(self.int(a)?, *dtype),
             F::Reduce(r) => self.reduce_float(r)?,
@@ -387,6 +391,10 @@ impl Frame<'_> {
             I::Select(cab) => {
                 let (c, a, b) = (self.int(&cab.0)?, self.int(&cab.1)?, self.int(&cab.2)?);
                 if c != 0 { a } else { b }
+            }
+            I::Choose(cab) => {
+                let taken = if self.int(&cab.0)? != 0 { &cab.1 } else { &cab.2 };
+                self.int(taken)?
             }
             I::OfFloat(dtype, a) => scalar::truncate(self.float(a)?, *dtype),
             I::OfInteger(dtype, a) => dtype.wrap(self.int(a)?),

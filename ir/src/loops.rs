@@ -151,6 +151,9 @@ pub enum ScalarKind {
     },
     /// An operation.
     Op(Intrinsic, Vec<Scalar>),
+    /// `if c { a } else { b }`: the condition, the value where it holds, the value where it does not. Only the
+    /// one that is taken is evaluated, so its accesses may rely on the condition: nothing in it may be moved out.
+    Choose(Box<[Scalar; 3]>),
     /// A conversion to `dtype`: floats round, floats to integers truncate and saturate, integers wrap.
     Cast(Box<Scalar>),
     /// `sum(k in lo..hi) body`
@@ -179,6 +182,12 @@ impl Scalar {
         Scalar { kind: ScalarKind::Const(literal), dtype }
     }
 
+    /// `if cond { yes } else { no }`
+    pub fn choose(cond: Scalar, yes: Scalar, no: Scalar) -> Scalar {
+        let dtype = yes.dtype;
+        Scalar { kind: ScalarKind::Choose(Box::new([cond, yes, no])), dtype }
+    }
+
     /// A dim expression.
     pub fn dim(e: Dim) -> Scalar {
         Scalar { kind: ScalarKind::Dim(e), dtype: DType::I64 }
@@ -192,6 +201,7 @@ impl Scalar {
             ScalarKind::Load { index: args, .. } | ScalarKind::Op(_, args) => {
                 args.iter().for_each(|a| a.walk(f))
             }
+            ScalarKind::Choose(parts) => parts.iter().for_each(|a| a.walk(f)),
             ScalarKind::Cast(a) => a.walk(f),
             ScalarKind::Reduce { lo, hi, body, .. } => [lo, hi, body].into_iter().for_each(|a| a.walk(f)),
         }
@@ -267,6 +277,7 @@ impl Prim {
             ScalarKind::Const(_)
             | ScalarKind::Load { .. }
             | ScalarKind::Cast(_)
+            | ScalarKind::Choose(_)
             | ScalarKind::Reduce { .. } => None,
         }
     }

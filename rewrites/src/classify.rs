@@ -327,6 +327,11 @@ impl Walk<'_> {
                 self.slow = &self.slow + &(times * units);
                 args.iter().for_each(|a| self.scalar(a, times));
             }
+            // Which of the two is taken is not known here: both are counted.
+            ScalarKind::Choose(parts) => {
+                self.flops = &self.flops + times;
+                parts.iter().for_each(|a| self.scalar(a, times));
+            }
             ScalarKind::Cast(a) => self.scalar(a, times),
             ScalarKind::Reduce { combine, var, lo, hi, body } => {
                 self.reduces = true;

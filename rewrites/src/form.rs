@@ -112,6 +112,7 @@ fn loads_of_scalar(e: &Scalar, loops: &mut Vec<VarId>, f: &mut OnLoad<'_>) {
             index.iter().for_each(|a| loads_of_scalar(a, loops, f));
         }
         ScalarKind::Op(_, args) => args.iter().for_each(|a| loads_of_scalar(a, loops, f)),
+        ScalarKind::Choose(parts) => parts.iter().for_each(|a| loads_of_scalar(a, loops, f)),
         ScalarKind::Cast(a) => loads_of_scalar(a, loops, f),
         ScalarKind::Reduce { var, lo, hi, body, .. } => {
             loads_of_scalar(lo, loops, f);

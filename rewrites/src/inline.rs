@@ -88,6 +88,7 @@ fn edit(s: &mut Scalar, f: &mut dyn FnMut(&mut Scalar)) {
         ScalarKind::Load { index: args, .. } | ScalarKind::Op(_, args) => {
             args.iter_mut().for_each(|a| edit(a, f));
         }
+        ScalarKind::Choose(parts) => parts.iter_mut().for_each(|a| edit(a, f)),
         ScalarKind::Cast(a) => edit(a, f),
         ScalarKind::Reduce { lo, hi, body, .. } => {
             edit(lo, f);
@@ -167,6 +168,9 @@ impl Merge {
             ScalarKind::Op(op, args) => {
                 ScalarKind::Op(*op, args.iter().map(|a| self.import(other, a, env)).collect())
             }
+            ScalarKind::Choose(parts) => {
+                ScalarKind::Choose(Box::new(parts.each_ref().map(|a| self.import(other, a, env))))
+            }
             ScalarKind::Cast(a) => ScalarKind::Cast(Box::new(self.import(other, a, env))),
             ScalarKind::Reduce { combine, var, lo, hi, body } => {
                 let (lo, hi) = (self.import(other, lo, env), self.import(other, hi, env));
@@ -238,6 +242,7 @@ fn rename_stores(stmt: &mut Stmt, map: &dyn Fn(BufId) -> BufId) {
 fn rounded(s: &Scalar) -> bool {
     match &s.kind {
         ScalarKind::Var(_) | ScalarKind::Dim(_) | ScalarKind::Load { .. } | ScalarKind::Cast(_) => true,
+        ScalarKind::Choose(parts) => parts[1..].iter().all(rounded),
         ScalarKind::Const(_) | ScalarKind::Op(..) | ScalarKind::Reduce { .. } => {
             !s.dtype.is_float() || s.dtype == DType::F64
         }

@@ -30,6 +30,7 @@ impl<'a> Checker<'a> {
             ExprKind::Paren(e) => self.scalar(b, e, want),
             ExprKind::Name(name) => match b.find(*name) {
                 Some(Local::Var(v)) => Some(b.var(v)),
+                Some(Local::Value(s)) => Some(s),
                 Some(Local::Buf(buf)) => {
                     let (index, checked) = self.index(b, buf, &[], e.span)?;
                     let dtype = b.prim.buf(buf).dtype;
@@ -79,7 +80,7 @@ impl<'a> Checker<'a> {
                         )),
                     },
                     Some(Local::Broken) => None,
-                    Some(Local::Var(_)) => self.fail(Diagnostic::error(
+                    Some(Local::Var(_) | Local::Value(_)) => self.fail(Diagnostic::error(
                         "E0403",
                         e.span,
                         format!("`{name}` is a scalar and has no elements"),
@@ -92,10 +93,7 @@ impl<'a> Checker<'a> {
             ExprKind::Field(..) => self.scalar_dim(b, e),
             ExprKind::Call(f, args) => self.scalar_call(b, f, args, want, e),
             ExprKind::Reduce(name, binders, body) => self.reduce(b, *name, binders, body, want),
-            ExprKind::If(..) => {
-                let d = Diagnostic::error("E0405", e.span, "`if` is a statement in a primitive");
-                self.fail(d.help("choose between two values with `select(condition, a, b)`"))
-            }
+            ExprKind::If(c, yes, no) => self.choose(b, (c, yes, no.as_ref()), want, e.span),
             ExprKind::Str(_)
             | ExprKind::Tuple(_)
             | ExprKind::Array(_)
@@ -197,7 +195,8 @@ impl<'a> Checker<'a> {
             };
             let s = self.scalar(b, &arg.value, is_literal(&arg.value).then_some(d))?;
             // What was computed is rounded by a cast to its own type; what was read is rounded already.
-            let rounds = d.is_float() && matches!(s.kind, ScalarKind::Op(..) | ScalarKind::Reduce { .. });
+            let rounds = d.is_float()
+                && matches!(s.kind, ScalarKind::Op(..) | ScalarKind::Choose(_) | ScalarKind::Reduce { .. });
             return Some(if s.dtype == d && !rounds {
                 s
             } else {
@@ -329,7 +328,7 @@ impl<'a> Checker<'a> {
 }
 
 /// A number whose type is decided by its neighbour.
-fn is_literal(e: &Expr) -> bool {
+pub(super) fn is_literal(e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Int(_) | ExprKind::Float(..) => true,
         ExprKind::Paren(e) | ExprKind::Unary(UnaryOp::Neg, e) => is_literal(e),

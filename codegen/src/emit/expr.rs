@@ -38,6 +38,7 @@ impl<'c> Emit<'_, 'c> {
                 None => self.load(*buf, index, *checked),
             },
             ScalarKind::Op(op, args) => self.operation(s, *op, args),
+            ScalarKind::Choose(parts) => self.choose(s, parts),
             ScalarKind::Cast(a) => {
                 let values = self.scalar(a)?;
                 Ok(self.map(&[&values], |v| ll.cast(a.dtype, s.dtype, v[0])))

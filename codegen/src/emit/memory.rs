@@ -68,7 +68,6 @@ impl<'c> Emit<'_, 'c> {
         let message = text::check_message(self.prim, buf, index);
         let Place::Memory { extents, .. } = &self.places[buf.0 as usize] else { return Ok(()) };
         let extents = extents.clone();
-        let mask = self.tile.mask;
         let mut bad = ll.bool(false);
         for (i, extent) in index.iter().zip(extents) {
             let values = self.scalar(i)?;
@@ -78,7 +77,7 @@ impl<'c> Emit<'_, 'c> {
             let vectors = if out.varies.lanes { self.tile.vectors } else { 1 };
             for r in 0..rows {
                 for u in 0..vectors {
-                    let out = match mask {
+                    let out = match self.lanes_taken(u) {
                         Some(mask) if ll.lanes(out.at(r, u)) > 1 => ll.and(out.at(r, u), mask),
                         Some(_) | None => out.at(r, u),
                     };
@@ -107,39 +106,45 @@ impl<'c> Emit<'_, 'c> {
             }),
             Stride::Unit => Values::collect(tile, varies, |r, u| {
                 let p = self.at_point(r, u, |e| e.address(buf, index))?;
-                Ok(ll.decode(dtype, self.load_vector(dtype, p, tile)))
+                Ok(ll.decode(dtype, self.load_vector(dtype, p, tile, self.lanes_taken(u))))
             }),
             Stride::Other => {
                 let index = index.iter().map(|i| self.scalar(i)).collect::<Result<Vec<_>, _>>()?;
                 Values::collect(tile, varies, |r, u| {
                     let at: Vec<V<'c>> = index.iter().map(|i| i.at(r, u)).collect();
                     let (base, offset) = self.offset(buf, &at)?;
-                    Ok(ll.decode(dtype, self.gather(dtype, base, offset, tile)))
+                    Ok(ll.decode(dtype, self.gather(dtype, base, offset, u)))
                 })
             }
         }
     }
 
-    fn load_vector(&self, dtype: DType, p: PointerValue<'c>, tile: Tile<'c>) -> V<'c> {
+    fn load_vector(&self, dtype: DType, p: PointerValue<'c>, tile: Tile<'c>, mask: Option<V<'c>>) -> V<'c> {
         let ll = self.ll;
         let ty = ll.lanes_ty(memory(dtype), tile.width());
-        match tile.mask {
+        match mask {
             None => ll.load(ty, p, dtype.size() as u32),
             Some(mask) => ll.load_masked(ty, p, mask, dtype.size() as u32),
         }
     }
 
     /// Elements that are apart.
-    fn gather(&self, dtype: DType, base: PointerValue<'c>, offset: V<'c>, tile: Tile<'c>) -> V<'c> {
+    fn gather(&self, dtype: DType, base: PointerValue<'c>, offset: V<'c>, vector: u32) -> V<'c> {
         let ll = self.ll;
+        let tile = self.tile;
         let (ty, width) = (memory(dtype), tile.width());
+        if let Some(taken) = self.guards.get(vector as usize) {
+            // No lane is sure to be taken: where the machine has no masks, LLVM branches for each.
+            return ll.gather(ty, base, offset, *taken, dtype.size() as u32);
+        }
         // Lanes that do not exist read what the first one reads, which does.
         let offset = match tile.mask {
             None => offset,
             Some(mask) => ll.select(mask, offset, ll.splat(ll.extract(offset, 0), width)),
         };
         if ll.target.has_masks() && dtype.size() >= 4 {
-            return ll.gather(ty, base, offset, dtype.size() as u32);
+            let all = ll.splat(ll.bool(true), width);
+            return ll.gather(ty, base, offset, all, dtype.size() as u32);
         }
         let mut all: V<'c> = ll.vec_ty(ty, width).get_poison().into();
         for lane in 0..width {
@@ -184,7 +189,7 @@ impl<'c> Emit<'_, 'c> {
                     None => at[0],
                     Some(c) => {
                         let old = if tile.lanes.is_some() {
-                            self.load_vector(dtype, p, tile)
+                            self.load_vector(dtype, p, tile, tile.mask)
                         } else {
                             ll.load(ll.ty(memory(dtype)), p, align)
                         };

@@ -10,8 +10,9 @@
 //! computed at a *point* of it, as scalar code ([`Emit::at_point`]).
 //!
 //! Files: `tile` the values of a tile, `stmt` statements, `nest` loops by lanes and rows, `expr`
-//! expressions, `reduce` reductions, `panel` copies that rows share, `memory` addresses, checks, loads and stores.
+//! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `panel` copies that rows share, `memory` addresses, checks, loads and stores.
 
+mod choose;
 mod expr;
 mod memory;
 mod nest;
@@ -56,6 +57,9 @@ pub(crate) struct Emit<'a, 'c> {
     places: Vec<Place<'c>>,
     slots: Vec<Slot<'c>>,
     tile: Tile<'c>,
+    /// In a branch that not every lane takes: for each vector, the lanes that do (those that exist); then there is
+    /// one row. Otherwise empty.
+    guards: Vec<V<'c>>,
     /// Accesses that have a panel at the moment, by the address of the expression.
     panels: BTreeMap<usize, panel::Panel<'c>>,
     scratch: PointerValue<'c>,
@@ -142,6 +146,7 @@ impl<'a, 'c> Emit<'a, 'c> {
             places: Vec::new(),
             slots: vec![Slot::Unset; prim.vars.len()],
             tile: Tile::POINT,
+            guards: Vec::new(),
             panels: BTreeMap::new(),
             scratch: function.get_nth_param(layout.bufs.len() as u32).expect("scratch").into_pointer_value(),
             fails: BTreeMap::new(),

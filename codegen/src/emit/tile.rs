@@ -212,6 +212,7 @@ impl<'c> Emit<'_, 'c> {
                     | ScalarKind::Load { .. }
                     | ScalarKind::Op(..)
                     | ScalarKind::Cast(_)
+                    | ScalarKind::Choose(_)
                     | ScalarKind::Reduce { .. } => Varies::default(),
                 };
         });
@@ -289,9 +290,11 @@ impl<'c> Emit<'_, 'c> {
         };
         let slots = self.slots.iter().map(point).collect();
         let saved = std::mem::replace(&mut self.slots, slots);
+        let guards = std::mem::take(&mut self.guards);
         self.tile = Tile::POINT;
         let result = f(self);
         self.tile = tile;
+        self.guards = guards;
         self.slots = saved;
         result
     }

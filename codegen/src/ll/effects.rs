@@ -74,8 +74,15 @@ impl<'c> Ll<'c> {
         self.aligned_call("llvm.masked.store", &types, &[v, p.into(), mask], 1, align);
     }
 
-    /// Elements at so many elements from `p`.
-    pub(crate) fn gather(&self, ty: Ty, p: PointerValue<'c>, offsets: V<'c>, align: u32) -> V<'c> {
+    /// Elements at so many elements from `p`; zeros in the lanes that `mask` leaves out.
+    pub(crate) fn gather(
+        &self,
+        ty: Ty,
+        p: PointerValue<'c>,
+        offsets: V<'c>,
+        mask: V<'c>,
+        align: u32,
+    ) -> V<'c> {
         let lanes = self.lanes(offsets);
         // inkwell has no address arithmetic on vectors; on numbers it is the same.
         let base = self.b.build_ptr_to_int(p, self.ctx.i64_type(), "").expect(OK).into();
@@ -83,9 +90,8 @@ impl<'c> Ll<'c> {
         let at = self.b.build_int_to_ptr(at, self.ptr_ty().vec_type(lanes), "").expect(OK);
         let result: BasicTypeEnum<'c> = self.vec_ty(ty, lanes).into();
         let types = [result, at.get_type().into()];
-        let all = self.splat(self.bool(true), lanes);
         let none: V<'c> = self.vec_ty(ty, lanes).const_zero().into();
-        self.aligned_call("llvm.masked.gather", &types, &[at.into(), all, none], 0, align).expect("a value")
+        self.aligned_call("llvm.masked.gather", &types, &[at.into(), mask, none], 0, align).expect("a value")
     }
 
     /// The first multiple of a cache line from `p` on.
@@ -123,6 +129,11 @@ impl<'c> Ll<'c> {
 
     pub(crate) fn phi(&self, ty: BasicTypeEnum<'c>) -> inkwell::values::PhiValue<'c> {
         self.b.build_phi(ty, "").expect(OK)
+    }
+
+    /// The zero of a type of numbers or vectors of numbers.
+    pub(crate) fn zero(&self, ty: BasicTypeEnum<'c>) -> V<'c> {
+        ty.const_zero()
     }
 
     /// An array of stack memory, `bytes` long.

@@ -69,6 +69,7 @@ impl<'a> Along<'a> {
                 | ScalarKind::Load { .. }
                 | ScalarKind::Op(..)
                 | ScalarKind::Cast(_)
+                | ScalarKind::Choose(_)
                 | ScalarKind::Reduce { .. } => false,
             };
         });
@@ -110,6 +111,7 @@ impl<'a> Along<'a> {
             ScalarKind::Const(_)
             | ScalarKind::Load { .. }
             | ScalarKind::Cast(_)
+            | ScalarKind::Choose(_)
             | ScalarKind::Reduce { .. } => None,
         }
     }

@@ -17,9 +17,15 @@ pub(super) fn children(s: &Scalar) -> Vec<&Scalar> {
     match &s.kind {
         ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => Vec::new(),
         ScalarKind::Load { index: args, .. } | ScalarKind::Op(_, args) => args.iter().collect(),
+        ScalarKind::Choose(parts) => parts.iter().collect(),
         ScalarKind::Cast(a) => vec![a],
         ScalarKind::Reduce { body, .. } => vec![body],
     }
+}
+
+/// Whether an operation is a function of many instructions.
+pub(crate) fn is_heavy(op: Intrinsic) -> bool {
+    weight(op) > 10.0
 }
 
 fn weight(op: Intrinsic) -> f64 {
@@ -80,7 +86,7 @@ impl Planner<'_> {
             // Where a position is computed with lanes it takes two registers, without it is an address.
             ScalarKind::Op(..) if s.dtype == tensor::DType::I64 => 0.25,
             ScalarKind::Op(op, _) => weight(*op),
-            ScalarKind::Cast(_) => 1.0,
+            ScalarKind::Cast(_) | ScalarKind::Choose(_) => 1.0,
         }
     }
 
@@ -90,7 +96,26 @@ impl Planner<'_> {
         if let ScalarKind::Reduce { lo, hi, .. } = &s.kind {
             return inside * self.trips(lo, hi);
         }
+        if let ScalarKind::Choose(parts) = &s.kind
+            && along.changes(&parts[0])
+        {
+            return inside + 1.0 + parts[1..].iter().map(|p| self.guards(p, along, lanes)).sum::<f64>();
+        }
         inside + self.own_work(s, Some(along), lanes)
+    }
+
+    /// What it costs that the accesses of a branch are masked: where the machine cannot, each lane branches.
+    fn guards(&self, branch: &Scalar, along: &Along<'_>, lanes: u32) -> f64 {
+        let mut work = 0.0;
+        branch.walk(&mut |s| {
+            if let ScalarKind::Load { buf, index, .. } = &s.kind
+                && along.stride(*buf, index) != Stride::Invariant
+                && !(self.target.has_v3() && self.maskable(*buf))
+            {
+                work += 2.0 * GATHERED * f64::from(lanes);
+            }
+        });
+        work
     }
 
     /// The work of one vector of statements.
@@ -110,7 +135,7 @@ impl Planner<'_> {
     /// Whether an expression calls a function of many instructions.
     pub(super) fn heavy(&self, s: &Scalar) -> bool {
         let mut heavy = false;
-        s.walk(&mut |s| heavy |= matches!(s.kind, ScalarKind::Op(op, _) if weight(op) > 10.0));
+        s.walk(&mut |s| heavy |= matches!(s.kind, ScalarKind::Op(op, _) if is_heavy(op)));
         heavy
     }
 

@@ -24,6 +24,7 @@ use ir::loops::{Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use std::collections::BTreeMap;
 
 pub(crate) use access::{Along, Stride};
+pub(crate) use cost::is_heavy;
 pub(crate) use pack::panel_bytes;
 pub(crate) use print::print;
 
@@ -323,6 +324,7 @@ impl Planner<'_> {
         let inside = match &s.kind {
             ScalarKind::Load { .. } | ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => 0,
             ScalarKind::Op(_, args) => args.iter().map(|a| self.widest(a)).max().unwrap_or(0),
+            ScalarKind::Choose(parts) => self.widest(&parts[1]).max(self.widest(&parts[2])),
             ScalarKind::Cast(a) => self.widest(a),
             ScalarKind::Reduce { body, .. } => self.widest(body),
         };

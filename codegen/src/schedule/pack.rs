@@ -56,8 +56,8 @@ impl Planner<'_> {
                 Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) => plain = false,
                 Stmt::Set(..) => {}
             });
-            // So too in a reduction inside a reduction.
-            plain &= s.scalars().into_iter().all(|e| reduction_depth(e) < 2);
+            // So too in a reduction inside a reduction; and under a condition not all of it may be read.
+            plain &= s.scalars().into_iter().all(|e| reduction_depth(e) < 2 && !chooses(e));
         });
         if !plain {
             return None;
@@ -130,6 +130,12 @@ impl Planner<'_> {
     }
 }
 
+fn chooses(s: &Scalar) -> bool {
+    let mut found = false;
+    s.walk(&mut |s| found |= matches!(s.kind, ScalarKind::Choose(_)));
+    found
+}
+
 fn reduction_depth(s: &Scalar) -> usize {
     let inside = super::cost::children(s).into_iter().map(reduction_depth).max().unwrap_or(0);
     inside + usize::from(matches!(s.kind, ScalarKind::Reduce { .. }))
@@ -159,6 +165,7 @@ fn reads(s: &Scalar, set: &BTreeSet<VarId>) -> bool {
             | ScalarKind::Dim(_)
             | ScalarKind::Load { .. }
             | ScalarKind::Op(..)
+            | ScalarKind::Choose(_)
             | ScalarKind::Cast(_) => false,
         };
     });

@@ -5,7 +5,7 @@ use tensor::DType;
 
 use super::names::Names;
 use super::{goes_without_saying, signature, term};
-use crate::ast::{self, BinaryOp, Binder, Expr, ExprKind, Mode, UnaryOp};
+use crate::ast::{self, BinaryOp, Binder, Expr, ExprKind, Mode, StmtKind, UnaryOp};
 use crate::intrinsic::{Class, Intrinsic, Literal};
 use crate::loops::{BufId, Prim, Scalar, ScalarKind, VarId};
 
@@ -62,6 +62,16 @@ impl<'p> Writer<'p> {
             ScalarKind::Dim(d) => self.names.dim_expr(d),
             ScalarKind::Load { buf, index, .. } => term::index(self.buf(*buf), self.index(index)),
             ScalarKind::Op(op, args) => self.operation(*op, args),
+            ScalarKind::Choose(parts) => {
+                let [c, yes, no] = &**parts;
+                // A literal takes the type of the other branch; where both are, each says its own.
+                let literals = [yes, no].iter().all(|s| matches!(s.kind, ScalarKind::Const(_)));
+                let inner = if literals { None } else { Some(s.dtype) };
+                let branch =
+                    |s: &Scalar| term::block(vec![term::stmt(StmtKind::Expr(self.scalar(s, inner)))]);
+                let cond = Box::new(term::tight(self.scalar(c, Some(DType::Bool))));
+                term::expr(ExprKind::If(cond, branch(yes), Some(branch(no))))
+            }
             ScalarKind::Cast(a) => {
                 // A literal would take the type of the cast and skip the conversion it had.
                 let inner = if let ScalarKind::Const(l) = &a.kind {
