@@ -60,7 +60,8 @@ fn sweep(region: Region, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<Re
             let interval = region[*axis].as_ref()?;
             let k = stride(interval, v)?;
             let width = &interval.1 - &interval.0;
-            if width != k || !facts.prove(&Pred::Lt(Dim::int(0), k)).is_proved() {
+            // Steps of no width sweep nothing, and say so.
+            if width != k || !facts.prove(&Pred::Le(Dim::int(0), k)).is_proved() {
                 return None;
             }
             let at = |value: &Dim| interval.0.subst(&|s| (s == v).then(|| value.clone()));

@@ -110,6 +110,9 @@ impl Env {
                 };
                 pack[self.axis(k, pack.len())?].clone()
             }
+            ExprKind::Field(base, f) if f.name.name() == "size" => {
+                self.pack(base)?.into_iter().fold(Dim::int(1), |a, d| a * d)
+            }
             ExprKind::Field(base, f) if f.name.name() == "rank" => Dim::int(self.pack(base)?.len() as i64),
             _ => return wrong(e.span, "not a dim expression"),
         };
