@@ -1,0 +1,25 @@
+"""std/quantize.tn against onnxruntime."""
+
+import numpy as np
+from peer.ort import ort
+from ref import *
+
+
+def ort32(op, x, *rest, **more):
+    return ort(op, x.astype(f32), *rest, **more)
+
+
+def quantize(x, scale, zero, **more):
+    return ort("QuantizeLinear", x.astype(f32), np.asarray(scale, dtype=f32), zero, **more)
+
+
+halves = values([[0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.35, 1e9, -1e9]])
+entry("t_quantize_i8", quantize, [randn(3, 5), values(0.02), values(3, dtype=i8)], [halves, values(1.0), values(0, dtype=i8)], [randn(0, 2), values(0.5), values(0, dtype=i8)], [values([[0.35, 0.25, 0.15]]), values(0.1), values(0, dtype=i8)])
+entry("t_quantize_u8", quantize, [randn(7, 11), values(0.01), values(128, dtype=u8)], [halves, values(1.0), values(1, dtype=u8)], [randn(1, 1), values(0.5), values(255, dtype=u8)])
+entry("t_quantize_bf16", quantize, [randn(3, 5, dtype=bf16), values(0.03), values(100, dtype=u8)])
+entry("t_quantize_axis", lambda x, s, z: quantize(x, s, z, axis=1), [randn(2, 3, 5), rand(0.01, 0.1, 3), randint(-9, 9, 3, dtype=i8)], [randn(1, 1, 1), rand(0.01, 0.1, 1), randint(-9, 9, 1, dtype=i8)], [randn(2, 7, 0), rand(0.01, 0.1, 7), randint(-9, 9, 7, dtype=i8)])
+entry("t_dequantize", lambda q, s, z: ort("DequantizeLinear", q, np.asarray(s, dtype=f32), z), [randint(0, 256, 3, 5, dtype=u8), values(0.03), values(7, dtype=u8)], [randint(0, 256, 0, 5, dtype=u8), values(0.03), values(7, dtype=u8)])
+entry("t_dequantize_f16", lambda q, s, z: (q.astype(i64) - z) * s, [randint(-128, 128, 3, 5, dtype=i8), values(0.03125, dtype=f16), values(-3, dtype=i8)])
+entry("t_dequantize_axis", lambda q, s, z: ort("DequantizeLinear", q, s.astype(f32), z, axis=2), [randint(-128, 128, 2, 3, 5, dtype=i8), rand(0.1, 1, 5), randint(-9, 9, 5, dtype=i8)])
+entry("t_dynamic", lambda x: ort("DynamicQuantizeLinear", x.astype(f32), outputs=3), [randn(3, 5)], [rand(1, 2, 7, 3)], [rand(-2, -1, 1, 1)])
+entry("t_matmul", lambda *a: ort("MatMulInteger", *a), [randint(0, 256, 3, 5, dtype=u8), randint(-128, 128, 5, 4, dtype=i8), values(7, dtype=u8), values(-3, dtype=i8)], [randint(0, 256, 1, 1, dtype=u8), randint(-128, 128, 1, 1, dtype=i8), values(0, dtype=u8), values(0, dtype=i8)], [randint(0, 256, 13, 17, dtype=u8), randint(-128, 128, 17, 11, dtype=i8), values(255, dtype=u8), values(127, dtype=i8)])
