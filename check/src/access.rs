@@ -5,7 +5,7 @@
 //! moves by `k` with each step and is `k` wide tiles `[lo at the first v, lo at the end)`; this covers
 //! plain indices (`i`: 1 wide, moves by 1) and tiles (`8*io + ii`) alike.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ir::ast::PrimDef;
 use ir::diag::Diagnostic;
@@ -89,8 +89,8 @@ fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts) -> Vec<Region
                 out.extend(inner.into_iter().filter_map(|r| sweep(r, v, &lo, &hi, facts)));
             }
             Stmt::If(_, a, b) => {
-                let (a, b) = (written(prim, a, buf, facts), written(prim, b, buf, facts));
-                out.extend(a.into_iter().filter(|r| b.contains(r)));
+                let b: HashSet<Region> = written(prim, b, buf, facts).into_iter().collect();
+                out.extend(written(prim, a, buf, facts).into_iter().filter(|r| b.contains(r)));
             }
             Stmt::Store { .. } | Stmt::While(..) | Stmt::Set(..) | Stmt::Alloc(_) => {}
         }
@@ -98,9 +98,22 @@ fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts) -> Vec<Region
     out
 }
 
+/// Proofs that lining up regions may take: tens do in practice, and thousands of regions are no reason
+/// to prove millions of times.
+const TRIES: usize = 4096;
+
+/// True for bounds whose difference is a positive number.
+fn grows(from: &Dim, to: &Dim) -> bool {
+    (to - from).as_int().is_some_and(|d| d > 0)
+}
+
 /// True if the regions together are the whole buffer: one is, or some line up along one axis.
 fn covers(regions: &[Region], shape: &[Dim], facts: &Facts) -> bool {
     let zero = Dim::int(0);
+    // Many statements write one region, and each is looked at once.
+    let mut seen = HashSet::new();
+    let regions: Vec<&Region> = regions.iter().filter(|r| seen.insert(*r)).collect();
+    let mut tries = TRIES;
     let whole = |interval: &Option<Interval>, extent: &Dim| {
         let Some(interval) = interval else { return false };
         facts.prove(&Pred::Le(interval.0.clone(), zero.clone())).is_proved()
@@ -112,16 +125,27 @@ fn covers(regions: &[Region], shape: &[Dim], facts: &Facts) -> bool {
     (0..shape.len()).any(|axis| {
         let candidates: Vec<&Region> = regions
             .iter()
+            .copied()
             .filter(|r| (0..shape.len()).all(|a| a == axis || whole(&r[a], &shape[a])))
             .collect();
+        let begins: HashMap<&Dim, &Dim> =
+            candidates.iter().filter_map(|r| r[axis].as_ref()).map(|(lo, hi)| (lo, hi)).collect();
         let mut reached = zero.clone();
         // Each round moves on by one region, so there are at most as many rounds as regions.
         for _ in 0..=candidates.len() {
+            // The next one mostly begins where the last ended; what is nearly so has to be proved.
+            while let Some(hi) = begins.get(&reached)
+                && grows(&reached, hi)
+            {
+                reached = (*hi).clone();
+            }
             if facts.prove(&Pred::Le(shape[axis].clone(), reached.clone())).is_proved() {
                 return true;
             }
             let next = candidates.iter().filter_map(|r| r[axis].as_ref()).find(|(lo, hi)| {
-                facts.prove(&Pred::Le(lo.clone(), reached.clone())).is_proved()
+                tries = tries.saturating_sub(1);
+                tries > 0
+                    && facts.prove(&Pred::Le(lo.clone(), reached.clone())).is_proved()
                     && *hi != reached
                     && facts.prove(&Pred::Le(reached.clone(), hi.clone())).is_proved()
             });
@@ -149,27 +173,52 @@ pub(crate) fn read_early(prim: &Prim) -> Vec<BufId> {
         if prim.in_place(buf) {
             return false;
         }
-        // Statement by statement: behind those that write all of it, everything may be read.
-        for (i, s) in prim.body.iter().enumerate() {
-            let regions = written(prim, &prim.body[..i], buf, &prim.facts);
-            if covers(&regions, &prim.buf(buf).shape, &prim.facts) {
-                return false;
-            }
-            if reads_early(prim, std::slice::from_ref(s), buf, &mut Vec::new()) {
-                return true;
-            }
-        }
-        false
+        // Behind statements that write all of it, everything may be read.
+        let first = prim
+            .body
+            .iter()
+            .position(|s| reads_early(prim, std::slice::from_ref(s), buf, &mut Known::default()));
+        first.is_some_and(|first| {
+            let regions = written(prim, &prim.body[..first], buf, &prim.facts);
+            !covers(&regions, &prim.buf(buf).shape, &prim.facts)
+        })
     };
     prim.outs.iter().filter(early).copied().collect()
 }
 
+/// Elements written so far, in this iteration of the loops around, and in which order they came.
+#[derive(Default)]
+struct Known {
+    regions: HashSet<Region>,
+    order: Vec<Region>,
+}
+
+impl Known {
+    fn insert(&mut self, region: Region) {
+        if self.regions.insert(region.clone()) {
+            self.order.push(region);
+        }
+    }
+
+    /// Forgets all but the first `len`.
+    fn forget(&mut self, len: usize) {
+        for region in self.order.drain(len..) {
+            self.regions.remove(&region);
+        }
+    }
+}
+
 /// True if statements read an element of `buf` that is not among those they are sure to have written.
-/// `known`: elements written so far, in this iteration of the loops around.
-fn reads_early(prim: &Prim, stmts: &[Stmt], buf: BufId, known: &mut Vec<Region>) -> bool {
-    let is_known = |index: &[Scalar], known: &[Region]| {
+fn reads_early(prim: &Prim, stmts: &[Stmt], buf: BufId, known: &mut Known) -> bool {
+    let is_known = |index: &[Scalar], known: &Known| {
         let at = point(prim, index);
-        at.iter().all(Option::is_some) && known.contains(&at)
+        at.iter().all(Option::is_some) && known.regions.contains(&at)
+    };
+    let within = |body: &[Stmt], known: &mut Known| {
+        let len = known.order.len();
+        let early = reads_early(prim, body, buf, known);
+        known.forget(len);
+        early
     };
     for s in stmts {
         let mut early = false;
@@ -187,14 +236,14 @@ fn reads_early(prim: &Prim, stmts: &[Stmt], buf: BufId, known: &mut Vec<Region>)
             return true;
         }
         match s {
-            Stmt::Store { buf: b, index, combine: None, .. } if *b == buf => known.push(point(prim, index)),
+            Stmt::Store { buf: b, index, combine: None, .. } if *b == buf => known.insert(point(prim, index)),
             Stmt::For { body, .. } | Stmt::While(_, body) => {
-                if reads_early(prim, body, buf, &mut known.clone()) {
+                if within(body, known) {
                     return true;
                 }
             }
             Stmt::If(_, a, b) => {
-                if [a, b].into_iter().any(|s| reads_early(prim, s, buf, &mut known.clone())) {
+                if within(a, known) || within(b, known) {
                     return true;
                 }
             }
@@ -233,11 +282,17 @@ impl Checker<'_> {
     }
 }
 
-/// An access inside a loop: its region over the loops inside that one, and whether it writes.
-struct Touch {
-    buf: BufId,
-    region: Region,
-    writes: bool,
+/// What statements inside a loop do.
+#[derive(Default)]
+struct Found {
+    /// The buffers they write; what is only read is of no interest.
+    stored: BTreeSet<BufId>,
+    /// What they read and write of those, over the loops inside that one.
+    touches: Vec<(BufId, Region)>,
+    /// Buffers that each iteration has for itself.
+    fresh: BTreeSet<BufId>,
+    /// Variables that have been set in this iteration.
+    set: BTreeSet<VarId>,
 }
 
 /// Marks the loops whose iterations are independent.
@@ -284,23 +339,21 @@ fn mark(prim: &Prim, stmt: &mut Stmt, facts: &Facts, reads: &BTreeMap<VarId, usi
 /// True if no variable that the body sets is read outside of it: the last iteration would decide its value.
 fn keeps_to_itself(body: &[Stmt], reads: &BTreeMap<VarId, usize>) -> bool {
     let inside = reads_in(body);
-    reads.iter().all(|(v, all)| inside.get(v) == Some(all) || !is_set(body, *v))
+    set_in(body).iter().all(|v| inside.get(v) == reads.get(v))
 }
 
 /// True if no iteration of a loop over `var` reads or writes what another writes.
 fn independent(prim: &Prim, var: VarId, body: &[Stmt], facts: &Facts) -> bool {
-    let mut touches = Vec::new();
-    let mut fresh = Vec::new();
-    let mut first_set = Vec::new();
-    if !collect(prim, body, facts, &mut touches, &mut fresh, &mut first_set) {
+    let mut found = Found { stored: stored_in(body), ..Found::default() };
+    if !collect(prim, body, facts, &mut found) {
         return false;
     }
     let v = prim.var(var).name;
-    let mut bufs: Vec<BufId> = touches.iter().filter(|t| t.writes).map(|t| t.buf).collect();
-    bufs.sort_unstable();
-    bufs.dedup();
-    bufs.into_iter().filter(|b| !fresh.contains(b)).all(|buf| {
-        let regions: Vec<&Region> = touches.iter().filter(|t| t.buf == buf).map(|t| &t.region).collect();
+    found.stored.iter().filter(|b| !found.fresh.contains(b)).all(|buf| {
+        // Each region is looked at once, however often it is touched.
+        let mut seen = HashSet::new();
+        let regions: Vec<&Region> =
+            found.touches.iter().filter(|t| t.0 == *buf && seen.insert(&t.1)).map(|t| &t.1).collect();
         let Some(first) = regions.first() else { return true };
         // An axis on which each iteration keeps to a band of its own.
         (0..first.len()).any(|axis| {
@@ -322,26 +375,26 @@ fn independent(prim: &Prim, var: VarId, body: &[Stmt], facts: &Facts) -> bool {
 }
 
 /// Gathers what statements touch; false where a variable passes a value from one iteration to the next.
-fn collect(
-    prim: &Prim,
-    stmts: &[Stmt],
-    facts: &Facts,
-    out: &mut Vec<Touch>,
-    fresh: &mut Vec<BufId>,
-    set: &mut Vec<VarId>,
-) -> bool {
+fn collect(prim: &Prim, stmts: &[Stmt], facts: &Facts, found: &mut Found) -> bool {
+    let sets = set_in(stmts);
+    // What is set in a block that may not run is not set behind it.
+    let within = |found: &mut Found, body: &[Stmt], facts: &Facts| {
+        let before = found.set.clone();
+        let ok = collect(prim, body, facts, found);
+        found.set = before;
+        ok
+    };
     for s in stmts {
         let mut carried = false;
         for scalar in s.scalars() {
+            let reduced = reduced_in(prim, scalar);
             scalar.walk(&mut |x| match &x.kind {
-                ScalarKind::Load { buf, index, .. } => {
-                    // A reduction's variable inside an index makes the region unknown; that matters
-                    // only for buffers that are written as well.
-                    let free = |i: Option<Interval>| i.filter(|i| !reduces(prim, scalar, i));
-                    let region = point(prim, index).into_iter().map(free).collect();
-                    out.push(Touch { buf: *buf, region, writes: false });
+                ScalarKind::Load { buf, index, .. } if found.stored.contains(buf) => {
+                    // A reduction's variable inside an index makes the region unknown.
+                    let free = |i: Option<Interval>| i.filter(|i| !reduced.iter().any(|v| mentions(i, *v)));
+                    found.touches.push((*buf, point(prim, index).into_iter().map(free).collect()));
                 }
-                ScalarKind::Var(v) if is_set(stmts, *v) && !set.contains(v) => carried = true,
+                ScalarKind::Var(v) if sets.contains(v) && !found.set.contains(v) => carried = true,
                 _ => {}
             });
         }
@@ -350,26 +403,21 @@ fn collect(
         }
         match s {
             Stmt::Set(v, _) => {
-                if !set.contains(v) {
-                    set.push(*v);
-                }
+                found.set.insert(*v);
             }
-            Stmt::Alloc(b) => fresh.push(*b),
-            Stmt::Store { buf, index, .. } => {
-                out.push(Touch { buf: *buf, region: point(prim, index), writes: true });
+            Stmt::Alloc(b) => {
+                found.fresh.insert(*b);
             }
+            Stmt::Store { buf, index, .. } => found.touches.push((*buf, point(prim, index))),
             Stmt::For { var, lo, hi, body, .. } => {
-                let from = out.len();
-                let inside = enter(prim, facts, *var, lo, hi);
-                let known = set.len();
-                if !collect(prim, body, &inside, out, fresh, set) {
+                let from = found.touches.len();
+                if !within(found, body, &enter(prim, facts, *var, lo, hi)) {
                     return false;
                 }
-                set.truncate(known);
                 let v = prim.var(*var).name;
                 let bounds = prim.as_dim(lo).zip(prim.as_dim(hi));
-                for t in &mut out[from..] {
-                    for interval in &mut t.region {
+                for (_, region) in &mut found.touches[from..] {
+                    for interval in region {
                         *interval = interval.take().and_then(|i| match &bounds {
                             _ if !mentions(&i, v) => Some(i),
                             Some((lo, hi)) => hull(&i, v, lo, hi),
@@ -379,22 +427,14 @@ fn collect(
                 }
             }
             Stmt::While(_, body) => {
-                let known = set.len();
-                if !collect(prim, body, facts, out, fresh, set) {
+                if !within(found, body, facts) {
                     return false;
                 }
-                set.truncate(known);
             }
             Stmt::If(_, a, b) => {
-                let known = set.len();
-                if !collect(prim, a, facts, out, fresh, set) {
+                if !within(found, a, facts) || !within(found, b, facts) {
                     return false;
                 }
-                set.truncate(known);
-                if !collect(prim, b, facts, out, fresh, set) {
-                    return false;
-                }
-                set.truncate(known);
             }
         }
     }
@@ -409,24 +449,37 @@ fn hull(interval: &Interval, v: Sym, lo: &Dim, hi: &Dim) -> Option<Interval> {
     Some((at(&interval.0, lo), at(&interval.1, &last)))
 }
 
-/// True if an interval speaks of a variable that a reduction in `scalar` binds.
-fn reduces(prim: &Prim, scalar: &Scalar, interval: &Interval) -> bool {
-    let mut found = false;
+/// The variables that reductions in `scalar` bind.
+fn reduced_in(prim: &Prim, scalar: &Scalar) -> Vec<Sym> {
+    let mut found = Vec::new();
     scalar.walk(&mut |x| {
         if let ScalarKind::Reduce { var, .. } = &x.kind {
-            found |= mentions(interval, prim.var(*var).name);
+            found.push(prim.var(*var).name);
         }
     });
     found
 }
 
-/// True for a variable that statements set, as opposed to a loop's or a reduction's own.
-fn is_set(stmts: &[Stmt], v: VarId) -> bool {
-    let mut found = false;
+/// The variables that statements set, as opposed to a loop's or a reduction's own.
+fn set_in(stmts: &[Stmt]) -> BTreeSet<VarId> {
+    let mut found = BTreeSet::new();
     for s in stmts {
         s.walk(&mut |s| {
             if let Stmt::Set(x, _) = s {
-                found |= *x == v;
+                found.insert(*x);
+            }
+        });
+    }
+    found
+}
+
+/// The buffers that statements write.
+fn stored_in(stmts: &[Stmt]) -> BTreeSet<BufId> {
+    let mut found = BTreeSet::new();
+    for s in stmts {
+        s.walk(&mut |s| {
+            if let Stmt::Store { buf, .. } = s {
+                found.insert(*buf);
             }
         });
     }

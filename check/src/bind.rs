@@ -539,6 +539,10 @@ impl<'a> Checker<'a> {
         first: Option<Origin>,
         o: &Origin,
     ) -> Maybe<()> {
+        // Mostly they are one, and what would be said of them otherwise need not be put in words.
+        if known == got {
+            return Some(());
+        }
         let text = match (dim, &first) {
             (Some(n), Some(f)) => {
                 format!("{callee}: dim {n} differs: {known} ({}) vs {got} ({})", f.what, o.what)

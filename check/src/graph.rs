@@ -251,6 +251,8 @@ impl<'a> Checker<'a> {
         let open: BTreeSet<Sym> =
             func.result_types.iter().flat_map(|t| &t.shape).flat_map(Dim::syms).collect();
         func.exists = open.into_iter().map(|s| (s, vec![])).collect();
+        // What it calls stands before it.
+        self.bodies();
         self.module.funcs.push(func);
     }
 
@@ -321,7 +323,7 @@ impl<'a> Checker<'a> {
         if want.shape.len() != got.shape.len() {
             return self.fail(differ("E0302", format!("{what}: `{want}` is needed, got `{got}`")));
         }
-        for (axis, (w, g)) in want.shape.iter().zip(&got.shape).enumerate() {
+        for (axis, (w, g)) in want.shape.iter().zip(&got.shape).enumerate().filter(|(_, (w, g))| w != g) {
             let text = format!("{what}: axis {axis} is {g}, and {w} is needed");
             let d = differ("E0301", text.clone()).note(format!("`{want}` is needed, got `{got}`"));
             self.require(body, Pred::Eq(w.clone(), g.clone()), span, &text, d)?;

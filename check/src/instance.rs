@@ -1,6 +1,6 @@
 //! Templates made concrete: one instance for each choice of element types, ranks and attributes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use ir::ast::{FnDef, GenericKind, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind};
 use ir::diag::Diagnostic;
@@ -13,6 +13,9 @@ use tensor::DType;
 use crate::env::{Const, Env};
 use crate::{Checker, Maybe};
 
+/// The most axes that a tensor may have: what the machine's registers hold.
+pub(crate) const MAX_RANK: usize = 8;
+
 /// What tells one instance of a definition from another.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
@@ -24,10 +27,49 @@ pub(crate) struct Key {
 
 /// The instances made so far; `None` where the body had errors (said once).
 #[derive(Default)]
-pub(crate) struct Instances {
+pub(crate) struct Instances<'a> {
     pub(crate) prims: HashMap<Key, Maybe<PrimId>>,
     pub(crate) funcs: HashMap<Key, Maybe<FuncId>>,
     pub(crate) externs: HashMap<Span, Maybe<ExternId>>,
+    /// The names of functions in use.
+    names: HashSet<String>,
+    /// The names of primitives in use, with how many instances of that name there were.
+    prim_names: HashMap<String, usize>,
+    /// How many each definition has.
+    counts: HashMap<Span, usize>,
+    /// The call that asked for the body being checked.
+    asked: Option<Span>,
+    /// Functions whose heads are done and whose bodies are not.
+    pending: VecDeque<Pending<'a>>,
+}
+
+/// A function whose callers know its head, and whose body is still to be checked.
+struct Pending<'a> {
+    id: FuncId,
+    def: &'a FnDef,
+    func: Func,
+    env: Env,
+    /// The call that asked for it, in the file of the first that did.
+    call: Option<Span>,
+}
+
+/// Instances that one definition may have. A library's operator over all types, ranks and axes has a few
+/// hundred; one that calls itself with ever new attributes would go on for ever.
+const MAX_INSTANCES: usize = 4096;
+
+impl Instances<'_> {
+    /// A name like `base` that no other primitive has.
+    fn prim_name(&mut self, base: &str) -> String {
+        let mut name = base.to_owned();
+        let mut n = self.prim_names.get(base).copied().unwrap_or(0);
+        while self.prim_names.contains_key(&name) {
+            n += 1;
+            name = format!("{base}_{}", n + 1);
+        }
+        self.prim_names.insert(base.to_owned(), n);
+        self.prim_names.entry(name.clone()).or_default();
+        name
+    }
 }
 
 impl Key {
@@ -142,6 +184,11 @@ impl<'a> Checker<'a> {
             }
         };
         match env.dims(dims.as_deref().unwrap_or(&[])) {
+            Ok(shape) if shape.len() > MAX_RANK => {
+                let text = format!("a tensor of {} axes; {MAX_RANK} are the most", shape.len());
+                let d = Diagnostic::error("E0313", ty.span, text);
+                self.fail(d.help("join axes, or give the tensor in parts"))
+            }
             Ok(shape) => Some(Type { dtype, shape }),
             Err(d) => self.fail(*d),
         }
@@ -164,35 +211,79 @@ impl<'a> Checker<'a> {
         self.instances.prims.insert(key.clone(), None);
         let errors = self.diagnostics.len();
         let prim = self.prim_body(def, bound);
-        let id =
-            (self.diagnostics.len() == errors).then_some(prim).flatten().map(|p| self.module.add_prim(p));
+        let id = (self.diagnostics.len() == errors).then_some(prim).flatten().map(|mut p| {
+            p.name = self.instances.prim_name(&p.name);
+            self.module.prims.push(p);
+            PrimId(self.module.prims.len() as u32 - 1)
+        });
         self.instances.prims.insert(key, id);
         id
     }
 
-    /// The instance of a function that a binding asks for. It is entered before its body is checked,
-    /// so that a function may call itself.
-    pub(crate) fn func_instance(&mut self, def: &'a FnDef, item: &'a Item, bound: &Env) -> Maybe<FuncId> {
+    /// The instance of a function that a binding asks for. Callers need its head alone; its body is checked
+    /// when the one that asks is done ([`Checker::bodies`]), so that a function may call itself, and
+    /// thousands each other.
+    pub(crate) fn func_instance(
+        &mut self,
+        def: &'a FnDef,
+        item: &'a Item,
+        bound: &Env,
+        call: Option<Span>,
+    ) -> Maybe<FuncId> {
         let key = Key::new(&def.sig, bound);
         if let Some(known) = self.instances.funcs.get(&key) {
             return *known;
         }
         let plain = key.is_plain();
+        self.count(&def.sig, call)?;
         self.instances.funcs.insert(key.clone(), None);
         let (env, dims) = self.inside(&def.sig, bound);
         let func = self.func_head(def, item, &env, dims)?;
         let id = FuncId(self.module.funcs.len() as u32);
-        let name = match (plain, self.module.find(def.sig.name.name.name())) {
-            (true, None) => func.name.clone(),
-            _ => format!("{}_{}", func.name, id.0),
+        let name = if plain && self.instances.names.insert(func.name.clone()) {
+            func.name.clone()
+        } else {
+            format!("{}_{}", func.name, id.0)
         };
-        self.module.funcs.push(Func { name, ..func.clone() });
+        self.instances.names.insert(name.clone());
+        let func = Func { name, ..func };
+        self.module.funcs.push(func.clone());
         self.instances.funcs.insert(key, Some(id));
-        let name = self.module.funcs[id.0 as usize].name.clone();
-        if let Some(done) = self.func_body(def, func, env) {
-            self.module.funcs[id.0 as usize] = Func { name, ..done };
-        }
+        let call = self.instances.asked.or(call);
+        self.instances.pending.push_back(Pending { id, def, func, env, call });
         Some(id)
+    }
+
+    /// Counts one more instance of a definition.
+    fn count(&mut self, sig: &Signature, call: Option<Span>) -> Maybe<()> {
+        let count = self.instances.counts.entry(sig.name.span).or_default();
+        *count += 1;
+        if *count <= MAX_INSTANCES {
+            return Some(());
+        }
+        let name = sig.name.name;
+        let text = format!(
+            "`{name}` is asked for with more than {MAX_INSTANCES} choices of attributes, types or ranks"
+        );
+        let d = Diagnostic::error("E0314", call.unwrap_or(sig.name.span), text);
+        self.fail(d.label(sig.name.span, "each choice is an instance of this").help(
+            "a function that calls itself with another attribute each time has no end; give a dim or a scalar instead",
+        ))
+    }
+
+    /// Checks the bodies that are still to be checked, and those that they ask for.
+    pub(crate) fn bodies(&mut self) {
+        while let Some(Pending { id, def, func, env, call }) = self.instances.pending.pop_front() {
+            let said = self.diagnostics.len();
+            // A call in the same file is followed no further: the fault is there for all to see.
+            self.instances.asked = call.filter(|c| c.file != def.sig.name.span.file);
+            if let Some(done) = self.func_body(def, func, env) {
+                self.module.funcs[id.0 as usize] = done;
+            }
+            if let Some(call) = self.instances.asked.take() {
+                self.blame(said, call);
+            }
+        }
     }
 
     /// Name, dims, parameters and results of a function: what its callers see.
@@ -276,7 +367,8 @@ impl<'a> Checker<'a> {
 
     pub(crate) fn sample_fn(&mut self, def: &'a FnDef, item: &'a Item) {
         if let Some(env) = self.sample(&def.sig) {
-            self.func_instance(def, item, &env);
+            self.func_instance(def, item, &env, None);
+            self.bodies();
         }
     }
 

@@ -78,7 +78,7 @@ pub fn check_line(library: &[File], files: &[File], inputs: &[(Sym, Type)], stmt
 struct Checker<'a> {
     defs: defs::Defs<'a>,
     module: Module,
-    instances: instance::Instances,
+    instances: instance::Instances<'a>,
     diagnostics: Vec<Diagnostic>,
     /// What has been said: an instance repeats the faults of its template.
     said: HashSet<(&'static str, Span, String)>,
@@ -119,6 +119,7 @@ impl<'a> Checker<'a> {
     }
 
     fn finish(mut self) -> Checked {
+        self.bodies();
         let at = |d: &Diagnostic| (d.span().file != SourceId::default(), d.span());
         self.diagnostics.sort_by_key(|d| at(d));
         Checked { module: self.module, diagnostics: self.diagnostics }

@@ -4,7 +4,7 @@ mod choose;
 mod scalar;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ir::ast::{self, AssignOp, Expr, ExprKind, Ident, IndexArg, Mode, PrimDef, StmtKind};
 use ir::diag::Diagnostic;
@@ -34,10 +34,12 @@ pub(crate) struct Body {
     pub(crate) prim: Prim,
     pub(crate) env: Env,
     scopes: Vec<BTreeMap<Sym, Local>>,
-    /// Every name in use, so that variables are unique.
-    names: BTreeSet<Sym>,
+    /// Every name in use, so that variables are unique, with how many were named after it.
+    names: HashMap<Sym, usize>,
     /// Variables declared by `var`: their value changes, so no fact may speak of them.
     pub(crate) mutable: BTreeSet<Sym>,
+    /// What variables of `let` are in terms of loops and dims: a fact each would be one more for every proof.
+    defined: BTreeMap<Sym, Dim>,
     /// Outputs that are only accumulated into begin at their combiner's identity.
     starts: BTreeMap<BufId, Combine>,
 }
@@ -60,19 +62,22 @@ impl Body {
             prim,
             env,
             scopes: vec![BTreeMap::new()],
-            names: dims.into_iter().collect(),
+            names: dims.into_iter().map(|d| (d, 1)).collect(),
             mutable: BTreeSet::new(),
+            defined: BTreeMap::new(),
             starts: BTreeMap::new(),
         }
     }
 
     fn unique(&mut self, near: Sym) -> Sym {
         let mut name = near;
-        let mut n = 1;
-        while !self.names.insert(name) {
+        let mut n = self.names.get(&near).copied().unwrap_or(0);
+        while self.names.contains_key(&name) {
             n += 1;
             name = Sym::new(&format!("{near}_{n}"));
         }
+        self.names.insert(name, 1);
+        self.names.insert(near, n.max(1));
         name
     }
 
@@ -120,7 +125,13 @@ impl Body {
 
     /// The expression as a dim, if no variable in it changes.
     fn steady(&self, s: &Scalar) -> Option<Dim> {
-        self.prim.as_dim(s).filter(|d| d.syms().into_iter().all(|s| !self.mutable.contains(&s)))
+        let d = self.prim.as_dim(s).filter(|d| d.syms().into_iter().all(|s| !self.mutable.contains(&s)))?;
+        Some(self.expanded(&d)).filter(|d| !d.is_poison())
+    }
+
+    /// The dim with what its variables were defined as in their place.
+    fn expanded(&self, d: &Dim) -> Dim {
+        d.subst(&|s| self.defined.get(&s).cloned())
     }
 
     /// What holds inside a loop over `lo..hi`.
@@ -217,7 +228,7 @@ impl<'a> Checker<'a> {
                 if mutable {
                     b.mutable.insert(sym);
                 } else if let Some(d) = b.steady(&value) {
-                    b.env.facts.assume(Pred::Eq(Dim::sym(sym), d));
+                    b.defined.insert(sym, d);
                 }
                 b.define(name.name, Local::Var(var));
                 out.push(Stmt::Set(var, value));
@@ -512,7 +523,7 @@ impl<'a> Checker<'a> {
         }
         let mut checked = false;
         for (axis, (i, extent)) in index.iter().zip(&shape).enumerate() {
-            let Some(d) = b.prim.as_dim(i) else {
+            let Some(d) = b.prim.as_dim(i).map(|d| b.expanded(&d)) else {
                 checked = true;
                 continue;
             };

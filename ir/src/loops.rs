@@ -258,21 +258,10 @@ impl Prim {
             ScalarKind::Var(v) => Some(Dim::sym(self.var(*v).name)),
             ScalarKind::Op(op, args) => {
                 let a = self.as_dim(args.first()?)?;
-                let b = args.get(1).map(|b| self.as_dim(b));
-                let d = match (op, b) {
-                    (Intrinsic::Neg, None) => Some(-a),
-                    (Intrinsic::Add, Some(b)) => Some(a + b?),
-                    (Intrinsic::Sub, Some(b)) => Some(a - b?),
-                    (Intrinsic::Mul, Some(b)) => Some(a * b?),
-                    // A dim divided by zero is undefined, a scalar is 0: only literal divisors are alike.
-                    (Intrinsic::Div, Some(b)) => b.filter(nonzero).map(|b| a.floor_div(&b)),
-                    (Intrinsic::Rem, Some(b)) => b.filter(nonzero).map(|b| a.modulo(&b)),
-                    (Intrinsic::Min, Some(b)) => Some(Dim::min(&a, &b?)),
-                    (Intrinsic::Max, Some(b)) => Some(Dim::max(&a, &b?)),
-                    _ => None,
-                };
-                // Scalars wrap, dims do not: what overflows is no dim.
-                d.filter(|d| !d.is_poison())
+                match args.get(1) {
+                    Some(b) => dim_op(*op, &a, Some(&self.as_dim(b)?)),
+                    None => dim_op(*op, &a, None),
+                }
             }
             ScalarKind::Const(_)
             | ScalarKind::Load { .. }
@@ -281,6 +270,24 @@ impl Prim {
             | ScalarKind::Reduce { .. } => None,
         }
     }
+}
+
+/// An operation on dims, where it gives one: what [`Prim::as_dim`] makes of one on scalars.
+pub fn dim_op(op: Intrinsic, a: &Dim, b: Option<&Dim>) -> Option<Dim> {
+    let d = match (op, b) {
+        (Intrinsic::Neg, None) => Some(-a),
+        (Intrinsic::Add, Some(b)) => Some(a + b),
+        (Intrinsic::Sub, Some(b)) => Some(a - b),
+        (Intrinsic::Mul, Some(b)) => Some(a * b),
+        // A dim divided by zero is undefined, a scalar is 0: only literal divisors are alike.
+        (Intrinsic::Div, Some(b)) => nonzero(b).then(|| a.floor_div(b)),
+        (Intrinsic::Rem, Some(b)) => nonzero(b).then(|| a.modulo(b)),
+        (Intrinsic::Min, Some(b)) => Some(Dim::min(a, b)),
+        (Intrinsic::Max, Some(b)) => Some(Dim::max(a, b)),
+        _ => None,
+    };
+    // Scalars wrap, dims do not: what overflows is no dim.
+    d.filter(|d| !d.is_poison())
 }
 
 fn nonzero(d: &Dim) -> bool {

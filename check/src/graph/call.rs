@@ -174,7 +174,7 @@ impl<'a> Checker<'a> {
     }
 
     /// What is wrong inside a definition of another file is wrong because of the call.
-    fn blame(&mut self, said: usize, call: Span) {
+    pub(crate) fn blame(&mut self, said: usize, call: Span) {
         for d in &mut self.diagnostics[said..] {
             if d.span().file != call.file {
                 d.labels.insert(0, ir::diag::Label { span: call, text: "in this call".to_owned() });
@@ -207,8 +207,8 @@ impl<'a> Checker<'a> {
                 Some(tuple(body.push_all(Op::Extern(id, dims), bound.args, types, vec![], span)))
             }
             Def::Fn(def, item) => {
-                let id = self.func_instance(def, item, &bound.env)?;
-                let callee = self.module.func(id).clone();
+                let id = self.func_instance(def, item, &bound.env, Some(span))?;
+                let callee = self.module.func(id);
                 let mut map: BTreeMap<Sym, Dim> =
                     callee.dims.iter().copied().zip(dims.iter().cloned()).collect();
                 let mut opens = Vec::new();

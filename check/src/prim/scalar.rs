@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ir::ast::{self, Arg, BinaryOp, Expr, ExprKind, Ident, IndexArg, UnaryOp};
 use ir::diag::Diagnostic;
-use ir::loops::{Scalar, ScalarKind};
+use ir::loops::{Scalar, ScalarKind, dim_op};
 use ir::source::Span;
 use ir::{Class, Combine, Intrinsic, Literal};
 use tensor::DType;
@@ -133,6 +133,8 @@ impl<'a> Checker<'a> {
         }
         let typed = ready.as_ref().map(|r| r.1.dtype).or(chain_want);
         let mut value = self.scalar(b, left, typed)?;
+        // What the chain is as a dim so far, so that no operand is looked at twice.
+        let mut dim = b.prim.as_dim(&value);
         for (i, (op, right, span)) in spine.into_iter().enumerate() {
             let right = match ready.take_if(|r| r.0 == i) {
                 Some((_, s)) => s,
@@ -142,12 +144,14 @@ impl<'a> Checker<'a> {
                 let d = Diagnostic::error("E0405", span, format!("`{}` works on whole tensors", op.token()));
                 return self.fail(d.help("write the sum: `sum(k in n) a[i, k] * b[k, j]`"));
             };
+            dim = dim.and_then(|d| dim_op(op, &d, Some(&b.prim.as_dim(&right)?)));
             value = self.operation(op, vec![value, right], span)?;
             // Arithmetic of dims alone stays a dim, evaluated once.
-            if let Some(d) =
-                b.prim.as_dim(&value).filter(|d| d.syms().into_iter().all(|s| b.prim.dims.contains(&s)))
+            if let Some(d) = &dim
+                && value.dtype == DType::I64
+                && d.syms().into_iter().all(|s| b.prim.dims.contains(&s))
             {
-                value = Scalar::dim(d);
+                value = Scalar::dim(d.clone());
             }
         }
         Some(value)
