@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::build::{E, P, f, for_, loop_, op, reduce, serial, store, store_with, sum, var};
+use harness::build::{E, P, choose, f, for_, int, loop_, op, reduce, serial, store, store_with, sum, var};
 use harness::{Case, Near, Numbers};
 use ir::loops::{Mark, Stmt};
 use ir::{Combine, Intrinsic};
@@ -228,5 +228,90 @@ fn several_outputs_and_one_without_axes() {
     let case = Case::new(p.done(vec![store(total, [], all), for_(i, "n", vec![store(y, [i.into()], v)])]));
     for n in [0, 3, 30] {
         case.check(&[n], &[Numbers(8).small(F32, &[n], -5, 6)], Near::Exact);
+    }
+}
+
+/// `if guard { x[..] } else { 0 }` in lanes, rows, reductions and under checks; `x` ends at a page no one may touch.
+#[test]
+fn what_is_guarded_is_not_read_where_the_guard_fails() {
+    for dtype in [DType::F32, DType::U8] {
+        let zero = || if dtype.is_float() { f(dtype, 0.0) } else { int(dtype, 0) };
+        let within = |a: E, lo: E, hi: E| {
+            op(Intrinsic::And, [op(Intrinsic::Le, [lo, a.clone()]), op(Intrinsic::Lt, [a, hi])])
+        };
+        // A shift: y[i] = x[i - 5], and its mirror image, whose lanes are apart.
+        let mut p = P::new("shift", &["n", "m"]);
+        let (x, y) = (p.input("x", dtype, &["m"]), p.out("y", dtype, &["n"]));
+        let i = p.index("i");
+        let at = || E::from(i) - 5;
+        let back = || E::from("m") - E::from(i) * 2;
+        let v = choose(
+            within(at(), 0.into(), "m".into()),
+            p.load(x, [at()]),
+            choose(within(back(), 0.into(), "m".into()), p.load(x, [back()]), zero()),
+        );
+        let case = Case::new(p.done(vec![for_(i, "n", vec![store(y, [i.into()], v)])]));
+        let mut r = Numbers(7);
+        for (n, m) in [(0, 0), (3, 0), (64, 0), (64, 1), (7, 40), (70, 33), (100, 100), (65, 200)] {
+            let args = vec![r.small(dtype, &[m], 0, 9)];
+            case.check(&[n, m], &args, Near::Exact);
+        }
+        // Rows by lanes, with a sum whose every term is guarded by the row and by the lane.
+        let mut p = P::new("window", &["n", "m", "k"]);
+        let (x, w) = (p.input("x", dtype, &["n", "m"]), p.input("w", dtype, &["k", "m"]));
+        let y = p.out("y", dtype, &["n", "m"]);
+        let (i, j, q) = (p.index("i"), p.index("j"), p.index("q"));
+        let (a, b) = (|| E::from(i) + q - 1, || E::from(j) + q - 1);
+        let inside =
+            op(Intrinsic::And, [within(a(), 0.into(), "n".into()), within(b(), 0.into(), "m".into())]);
+        let v = sum(q, "k", choose(inside, p.load(x, [a(), b()]) * p.load(w, [q.into(), j.into()]), zero()));
+        let case = Case::new(p.done(vec![for_(
+            i,
+            "n",
+            vec![for_(j, "m", vec![store(y, [i.into(), j.into()], v)])],
+        )]));
+        for (n, m, k) in [(1, 1, 1), (2, 3, 3), (13, 70, 3), (6, 33, 5), (3, 64, 0)] {
+            let args = vec![r.small(dtype, &[n, m], 0, 3), r.small(dtype, &[k, m], 0, 3)];
+            case.check(&[n, m, k], &args, Near::Exact);
+        }
+        // A causal product: the sum itself is guarded, its bound too is read only where a lane wants it.
+        let mut p = P::new("causal", &["n", "d"]);
+        let (x, y) = (p.input("x", dtype, &["n", "d"]), p.out("y", dtype, &["n", "n"]));
+        let (i, j, c) = (p.index("i"), p.index("j"), p.index("c"));
+        let dot = sum(c, "d", p.load(x, [i.into(), c.into()]) * p.load(x, [j.into(), c.into()]));
+        let v = choose(op(Intrinsic::Le, [j.into(), i.into()]), dot, zero());
+        let case = Case::new(p.done(vec![for_(
+            i,
+            "n",
+            vec![for_(j, "n", vec![store(y, [i.into(), j.into()], v)])],
+        )]));
+        for (n, d) in [(1, 1), (37, 3), (20, 0)] {
+            case.check(&[n, d], &[r.small(dtype, &[n, d], 0, 3)], Near::Exact);
+        }
+    }
+}
+
+/// A checked access looks only at the lanes that take the branch.
+#[test]
+fn a_check_in_a_branch_is_of_the_lanes_that_take_it() {
+    let mut p = P::new("picked", &["n", "m"]);
+    let (x, at) = (p.input("x", F32, &["m"]), p.input("at", I64, &["n"]));
+    let y = p.out("y", F32, &["n"]);
+    let i = p.index("i");
+    let index = p.load(at, [i.into()]);
+    let v = choose(
+        op(Intrinsic::Ge, [index.clone(), 0.into()]),
+        p.checked(x, [index]) + f(F32, 1.0),
+        f(F32, -1.0),
+    );
+    let case = Case::new(p.done(vec![for_(i, "n", vec![store(y, [i.into()], v)])]));
+    let mut r = Numbers(3);
+    for place in [0i64, 17, 40, 66] {
+        let mut list = vec![-9i64; 67];
+        list[place as usize] = 4;
+        for bad in [4, 5, i64::MAX] {
+            list[place as usize] = bad;
+            case.check(&[67, 5], &[r.small(F32, &[5], 0, 9), ints(&[67], &list)], Near::Exact);
+        }
     }
 }

@@ -70,6 +70,10 @@ pub fn cast(dtype: DType, a: E) -> E {
     E(Scalar { kind: ScalarKind::Cast(Box::new(a.0)), dtype })
 }
 
+pub fn choose(cond: E, yes: E, no: E) -> E {
+    E(Scalar::choose(cond.0, yes.0, no.0))
+}
+
 pub fn reduce(combine: Combine, var: VarId, lo: impl Into<E>, hi: impl Into<E>, body: E) -> E {
     let dtype = body.0.dtype;
     let [lo, hi, body] = [lo.into(), hi.into(), body].map(|e| Box::new(e.0));
