@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use ir::ast::PrimDef;
 use ir::diag::Diagnostic;
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
+use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
 
 use crate::{Checker, Maybe};
@@ -255,8 +255,9 @@ fn reads_early(prim: &Prim, stmts: &[Stmt], buf: BufId, known: &mut Known) -> bo
 
 impl Checker<'_> {
     /// Refuses a primitive that leaves elements of an output unwritten.
-    pub(crate) fn coverage(&mut self, prim: &Prim, def: &PrimDef) -> Maybe<()> {
-        for (&out, written_as) in prim.outs.iter().zip(&def.outs) {
+    /// `heads`: where each is declared.
+    pub(crate) fn coverage(&mut self, prim: &Prim, heads: &[Span]) -> Maybe<()> {
+        for (&out, &head) in prim.outs.iter().zip(heads) {
             if prim.in_place(out) {
                 continue;
             }
@@ -268,7 +269,7 @@ impl Checker<'_> {
             let shape: Vec<String> = buf.shape.iter().map(Dim::to_string).collect();
             let text = format!("`{}` is not proved to be written everywhere", buf.name);
             let mut d =
-                Diagnostic::error("E0402", written_as.span, text).here(format!("[{}]", shape.join(", ")));
+                Diagnostic::error("E0402", head, text).here(format!("[{}]", shape.join(", ")));
             for r in regions.iter().take(3) {
                 let axis = |i: &Option<Interval>| {
                     i.as_ref().map_or("?".to_owned(), |(lo, hi)| format!("{lo}..{hi}"))

@@ -7,15 +7,19 @@
 
 use std::collections::BTreeMap;
 
-use ir::ast::{Expr, ExprKind, Generic, GenericKind, Ident, IndexArg, Mode, Signature, TypeKind};
+use ir::ast::{
+    self, Expr, ExprKind, Generic, GenericKind, Ident, IndexArg, Mode, Param, Signature, TypeExpr, TypeKind,
+};
 use ir::diag::Diagnostic;
 use ir::graph::{Type, ValId};
 use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym, Verdict};
 use tensor::DType;
 
+use crate::defs::Def;
 use crate::env::Env;
-use crate::graph::{Body, Value};
+use crate::graph::{Body, Tree, Value};
+use crate::types::{Arg, Elem, Named, Ty, name_expr};
 use crate::{Checker, Maybe};
 
 /// A given argument.
@@ -34,6 +38,11 @@ pub(crate) struct Bound {
     pub(crate) args: Vec<ValId>,
 }
 
+/// True if a generic's bounds allow an encoding. Where there are none, `open` says.
+pub(crate) fn allows_encoding(g: &Generic, open: bool) -> bool {
+    if g.bounds.is_empty() { open } else { g.bounds.iter().any(|b| matches!(b.name.name(), "any" | "encoding")) }
+}
+
 /// Where a generic got its value, for the message when another place disagrees.
 #[derive(Clone)]
 struct Origin {
@@ -42,8 +51,8 @@ struct Origin {
 }
 
 /// A shape to compare once more is known: its pattern, the extents given, where.
-struct Later<'a> {
-    pattern: &'a Expr,
+struct Later {
+    pattern: Expr,
     spread: bool,
     actual: Vec<Dim>,
     origin: Origin,
@@ -54,6 +63,7 @@ pub(crate) fn allows(g: &Generic, d: DType) -> bool {
     g.bounds.is_empty()
         || g.bounds.iter().any(|b| match b.name.name() {
             "any" => true,
+            "encoding" => false,
             "float" => d.is_float(),
             "int" => d.is_int(),
             "num" => d.is_float() || d.is_int(),
@@ -62,33 +72,82 @@ pub(crate) fn allows(g: &Generic, d: DType) -> bool {
 }
 
 /// One binding in the making.
-struct Binder<'b, 'a> {
+struct Binder<'b> {
     callee: &'b str,
-    sig: &'a Signature,
+    sig: &'b Signature,
     env: Env,
     origins: BTreeMap<Sym, Origin>,
-    later: Vec<Later<'a>>,
+    later: Vec<Later>,
     span: Span,
 }
 
-impl<'a> Checker<'a> {
+/// A tensor of an argument beside the type that the signature gives it.
+struct Part<'b> {
+    param: &'b Param,
+    /// Its path from the parameter.
+    what: String,
+    /// The name of its element type.
+    elem: Ident,
+    /// `wide<T>` has arguments.
+    args: &'b [TypeExpr],
+    pattern: Vec<Pattern<'b>>,
+    /// A tensor, a literal, a dim, or an encoded tensor.
+    value: Value,
+    span: Span,
+}
+
+/// A dim, or dims, of a type as written.
+#[derive(Clone, Copy)]
+enum Pattern<'b> {
+    One(&'b Expr),
+    Spread(&'b Expr),
+    Broadcast(Ident),
+}
+
+/// A generic of a record: what the signature says, and what the argument has.
+struct Generics<'b> {
+    what: String,
+    said: &'b TypeExpr,
+    has: Arg,
+    span: Span,
+}
+
+/// The arguments taken apart: what is compared with what, in the order of the parameters.
+#[derive(Default)]
+struct Parts<'b> {
+    tensors: Vec<Part<'b>>,
+    generics: Vec<Generics<'b>>,
+    /// Extents of arrays of records.
+    extents: Vec<(&'b Expr, Dim, Origin)>,
+    /// The leaves in the order of the parameters: one of `tensors`, or a leaf of a record, which is as it is.
+    order: Vec<Slot>,
+}
+
+enum Slot {
+    Part(usize),
+    Leaf(ValId, Mode, Span),
+}
+
+impl Checker<'_> {
     /// Binds the generics of `sig` at a call, and gives the arguments as values.
     pub(crate) fn bind(
         &mut self,
         body: &mut Body,
-        sig: &'a Signature,
+        sig: &Signature,
         explicit: &[IndexArg],
         actuals: Vec<Actual>,
         span: Span,
     ) -> Maybe<Bound> {
         let callee = sig.name.name.name();
         let slots = self.slots(body, sig, actuals, span)?;
-        let mut b =
-            Binder { callee, sig, env: Env::default(), origins: BTreeMap::new(), later: vec![], span };
+        let env = self.env();
+        let mut b = Binder { callee, sig, env, origins: BTreeMap::new(), later: vec![], span };
         self.attributes(body, &mut b, &slots)?;
         self.explicit(body, &mut b, explicit)?;
-        self.element_types(body, &mut b, &slots)?;
-        let joined = self.shapes(body, &mut b, &slots)?;
+        let mut parts = self.take_apart(body, &b, &slots)?;
+        self.generics(&mut b, &parts)?;
+        self.element_types(body, &mut b, &mut parts.tensors)?;
+        let joined = self.shapes(body, &mut b, &parts)?;
         self.solve_rest(body, &mut b)?;
         self.all_bound(&b)?;
         for pred in self.wheres(sig, &b.env) {
@@ -105,16 +164,35 @@ impl<'a> Checker<'a> {
         }
         // The arguments themselves: literals and dims become values, and shapes are stretched.
         let mut args = Vec::new();
-        for (p, slot) in sig.params.iter().zip(slots) {
-            let Some(a) = slot.filter(|_| p.mode != Mode::Const) else { continue };
-            let dtype = self.param_dtype(&b.env, p)?;
-            let mut val = self.materialize(body, &a.value, dtype, a.span)?;
-            if let Some(pack) = joined.get(&p.name.name) {
-                let target = b.env.packs[pack].clone();
-                val = self.stretch(body, val, &target, a.span)?;
-            }
-            if p.mode == Mode::Own {
-                self.consume(body, val, a.span, callee)?;
+        for slot in &parts.order {
+            let (val, mode, at) = match slot {
+                Slot::Leaf(v, mode, at) => {
+                    let dtype = body.func.ty(*v).dtype;
+                    (self.materialize(body, &Value::Val(*v), dtype, *at)?, *mode, *at)
+                }
+                Slot::Part(i) => {
+                    let part = &parts.tensors[*i];
+                    if let (Value::Tree(t), Some(_)) = (&part.value, self.encoding_named(&b.env, part.elem.name)) {
+                        for leaf in &t.leaves {
+                            let dtype = body.func.ty(*leaf).dtype;
+                            args.push(self.materialize(body, &Value::Val(*leaf), dtype, part.span)?);
+                            if part.param.mode == Mode::Own {
+                                self.consume(body, *leaf, part.span, callee)?;
+                            }
+                        }
+                        continue;
+                    }
+                    let dtype = self.part_dtype(&b.env, part.elem, part.args)?;
+                    let mut val = self.materialize(body, &part.value, dtype, part.span)?;
+                    if let Some(pack) = joined.get(i) {
+                        let target = b.env.packs[pack].clone();
+                        val = self.stretch(body, val, &target, part.span)?;
+                    }
+                    (val, part.param.mode, part.span)
+                }
+            };
+            if mode == Mode::Own {
+                self.consume(body, val, at, callee)?;
             }
             args.push(val);
         }
@@ -125,7 +203,7 @@ impl<'a> Checker<'a> {
     fn slots(
         &mut self,
         body: &mut Body,
-        sig: &'a Signature,
+        sig: &Signature,
         actuals: Vec<Actual>,
         span: Span,
     ) -> Maybe<Vec<Option<Actual>>> {
@@ -205,7 +283,7 @@ impl<'a> Checker<'a> {
         Some(slots)
     }
 
-    fn attributes(&mut self, body: &Body, b: &mut Binder<'_, 'a>, slots: &[Option<Actual>]) -> Maybe<()> {
+    fn attributes(&mut self, body: &Body, b: &mut Binder<'_>, slots: &[Option<Actual>]) -> Maybe<()> {
         for (p, slot) in b.sig.params.iter().zip(slots) {
             let (Mode::Const, Some(a)) = (p.mode, slot) else { continue };
             let Some(e) = &a.expr else { continue };
@@ -218,7 +296,7 @@ impl<'a> Checker<'a> {
     }
 
     /// `f[..](..)`: element types by name, then the generics that no parameter's type tells, in order.
-    fn explicit(&mut self, body: &Body, b: &mut Binder<'_, 'a>, given: &[IndexArg]) -> Maybe<()> {
+    fn explicit(&mut self, body: &Body, b: &mut Binder<'_>, given: &[IndexArg]) -> Maybe<()> {
         let mut given = given.iter().peekable();
         let dtypes = b.sig.generics.iter().filter(|g| g.kind == GenericKind::DType);
         // A definition with an element type in its result only, `cast[f16]`, has that one given first.
@@ -227,7 +305,7 @@ impl<'a> Checker<'a> {
         while let Some(IndexArg::Expr(Expr { kind: ExprKind::Name(name), span })) = given.peek() {
             let (Some(d), Some(g)) = (body.env.dtype(*name), wanted.last()) else { break };
             if !allows(g, d) {
-                return self.fail(dtype_refused(b.callee, d, g, *span));
+                return self.fail(refused(b.callee, d.name(), g, *span));
             }
             b.env.dtypes.insert(g.name.name, d);
             wanted.pop();
@@ -269,15 +347,231 @@ impl<'a> Checker<'a> {
         Some(())
     }
 
-    fn element_types(&mut self, body: &Body, b: &mut Binder<'_, 'a>, slots: &[Option<Actual>]) -> Maybe<()> {
-        let mut literals: Vec<(Sym, DType)> = Vec::new();
+    /// Walks each argument beside the type its parameter is declared with.
+    fn take_apart<'b>(
+        &mut self,
+        body: &mut Body,
+        b: &Binder<'b>,
+        slots: &[Option<Actual>],
+    ) -> Maybe<Parts<'b>> {
+        let mut parts = Parts::default();
         for (p, slot) in b.sig.params.iter().zip(slots) {
             let Some(a) = slot.as_ref().filter(|_| p.mode != Mode::Const) else { continue };
-            let Some(TypeKind::Named { name, .. }) = p.ty.as_ref().map(|t| &t.kind) else { continue };
-            let Some(g) = b.sig.generics.iter().find(|g| g.name.name == name.name) else { continue };
-            let got = match &a.value {
+            let Some(ty) = &p.ty else { continue };
+            let what = p.name.name.to_string();
+            self.take_part(body, b, (p, ty), Vec::new(), &a.value, what, a.span, &mut parts)?;
+        }
+        Some(parts)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a type and a value, each with its place")]
+    fn take_part<'b>(
+        &mut self,
+        body: &mut Body,
+        b: &Binder<'b>,
+        (param, ty): (&'b Param, &'b TypeExpr),
+        mut front: Vec<Pattern<'b>>,
+        value: &Value,
+        what: String,
+        span: Span,
+        out: &mut Parts<'b>,
+    ) -> Maybe<()> {
+        match &ty.kind {
+            TypeKind::Array(of, k) => {
+                front.push(Pattern::One(k));
+                self.take_part(body, b, (param, of), front, value, what, span, out)
+            }
+            TypeKind::Tuple(types) => {
+                let parts = match value {
+                    Value::Tuple(parts) if front.is_empty() && parts.len() == types.len() => parts.clone(),
+                    // An array of tuples: each part is an array.
+                    Value::Tree(t) if !front.is_empty() && t.ty.field_names().len() == types.len() => {
+                        (0..types.len())
+                            .filter_map(|i| t.ty.field(&i.to_string()))
+                            .map(|(ty, at)| Value::of(&ty, &t.leaves[at..at + ty.count()]))
+                            .collect()
+                    }
+                    _ => return self.not_a(body, b, param, "a tuple", value, &what, span),
+                };
+                if parts.len() != types.len() {
+                    return self.not_a(body, b, param, "a tuple", value, &what, span);
+                }
+                for (i, (t, v)) in types.iter().zip(&parts).enumerate() {
+                    let what = format!("{what}.{i}");
+                    self.take_part(body, b, (param, t), front.clone(), v, what, span, out)?;
+                }
+                Some(())
+            }
+            TypeKind::Named { name, args, dims } => {
+                let generic = b.sig.generics.iter().any(|g| g.name.name == name.name);
+                match self.types.get(name.name) {
+                    Some(Named::Record(id)) if !generic => {
+                        let Value::Tree(tree) = value else {
+                            let record = format!("a `{}`", name.name);
+                            return self.not_a(body, b, param, &record, value, &what, span);
+                        };
+                        let mut at = &*tree.ty;
+                        for (i, pattern) in front.iter().enumerate() {
+                            let (Ty::Array(k, of), Pattern::One(e)) = (at, pattern) else {
+                                return self.not_a(body, b, param, "an array of records", value, &what, span);
+                            };
+                            let origin = Origin { span, what: format!("axis {i} of `{what}`") };
+                            out.extents.push((e, k.clone(), origin));
+                            at = of;
+                        }
+                        let Ty::Record(r) = at else {
+                            let record = format!("a `{}`", name.name);
+                            return self.not_a(body, b, param, &record, value, &what, span);
+                        };
+                        if r.id != id || args.len() != r.args.len() {
+                            let record = format!("a `{}`", name.name);
+                            return self.not_a(body, b, param, &record, value, &what, span);
+                        }
+                        for (said, has) in args.iter().zip(&r.args) {
+                            out.generics.push(Generics { what: what.clone(), said, has: has.clone(), span });
+                        }
+                        let leaf = |v: &ValId| Slot::Leaf(*v, param.mode, span);
+                        out.order.extend(tree.leaves.iter().map(leaf));
+                        Some(())
+                    }
+                    _ => {
+                        for d in dims.iter().flatten() {
+                            front.push(match d {
+                                IndexArg::Expr(e) => Pattern::One(e),
+                                IndexArg::Spread(e) => Pattern::Spread(e),
+                                IndexArg::Broadcast(name) => Pattern::Broadcast(*name),
+                                IndexArg::Range(ast::Range { span, .. }) | IndexArg::Full(span) => {
+                                    return self.fail(Diagnostic::error("E0306", *span, "a range is not a dim"));
+                                }
+                            });
+                        }
+                        let encoded = |t: &Tree| matches!(*t.ty, Ty::Encoded(_));
+                        match value {
+                            Value::Tree(t) if !encoded(t) => {
+                                return self.not_a(body, b, param, "a tensor", value, &what, span);
+                            }
+                            Value::Tuple(_) => return self.not_a(body, b, param, "a tensor", value, &what, span),
+                            _ => {}
+                        }
+                        out.order.push(Slot::Part(out.tensors.len()));
+                        let value = value.clone();
+                        out.tensors.push(Part { param, what, elem: *name, args, pattern: front, value, span });
+                        Some(())
+                    }
+                }
+            }
+            TypeKind::Fn(..) => {
+                self.later(param.span, "parameters that are functions");
+                None
+            }
+            TypeKind::Exists(..) => {
+                self.fail(Diagnostic::error("E0306", ty.span, "`exists` stands only around the result of a function"))
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what is needed, what is given, and where")]
+    fn not_a<T>(
+        &mut self,
+        body: &Body,
+        b: &Binder<'_>,
+        param: &Param,
+        want: &str,
+        value: &Value,
+        what: &str,
+        span: Span,
+    ) -> Maybe<T> {
+        let got = match value {
+            Value::Unit => "no value".to_owned(),
+            value => match self.value_ty(body, value, span) {
+                Some(ty) => format!("`{ty}`"),
+                None => return None,
+            },
+        };
+        let text = format!("{}: `{what}` is {want}, got {got}", b.callee);
+        let d = Diagnostic::error("E0307", span, text).here(format!("this is {}", value.kind()));
+        self.fail(d.label(param.span, "the parameter"))
+    }
+
+    /// The generics of records: what the signature says against what the arguments have.
+    fn generics(&mut self, b: &mut Binder<'_>, parts: &Parts<'_>) -> Maybe<()> {
+        for g in &parts.generics {
+            let (Arg::Elem(has, shown), TypeKind::Named { name, .. }) = (&g.has, &g.said.kind) else { continue };
+            let generic = b.sig.generics.iter().find(|x| x.name.name == name.name);
+            let known = match generic {
+                Some(_) => b.env.bound_elem(name.name),
+                None => self.elem(&b.env, name.name),
+            };
+            match (known, generic) {
+                (Some(known), _) if known == *has => {}
+                (Some(known), _) => {
+                    let known = self.elem_name(known);
+                    let text = format!("{}: element types differ: {known} vs {shown} (in `{}`)", b.callee, g.what);
+                    let d = Diagnostic::error("E0303", g.span, text).here(shown.name());
+                    let first = b.origins.get(&name.name).map(|o| o.span);
+                    return self.fail(match first {
+                        Some(first) => d.label(first, known.name()),
+                        None => d.label(name.span, format!("{known} is declared")),
+                    });
+                }
+                (None, Some(x)) => {
+                    let fits = match has {
+                        Elem::Plain(d) => allows(x, *d),
+                        // What only passes through may be stored in any way.
+                        Elem::Encoded(_) => allows_encoding(x, true),
+                    };
+                    if !fits {
+                        return self.fail(refused(b.callee, shown.name(), x, g.span));
+                    }
+                    b.env.bind_elem(name.name, *has);
+                    b.origins.insert(name.name, Origin { span: g.span, what: format!("`{}`", g.what) });
+                }
+                (None, None) => {
+                    let text = format!("unknown type `{}`", name.name);
+                    return self.fail(Diagnostic::error("E0306", name.span, text));
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn element_types(&mut self, body: &mut Body, b: &mut Binder<'_>, parts: &mut [Part<'_>]) -> Maybe<()> {
+        let mut literals: Vec<(Sym, DType)> = Vec::new();
+        for part in parts {
+            let generic = b.sig.generics.iter().find(|g| g.name.name == part.elem.name);
+            // An encoded tensor is decoded where numbers are wanted.
+            if let Value::Tree(Tree { ty, .. }) = &part.value
+                && let Ty::Encoded(e) = &**ty
+            {
+                let takes = match generic {
+                    Some(g) => allows_encoding(g, self.keeps_encodings(b.sig)),
+                    None => self.encoding_named(&b.env, part.elem.name).is_some(),
+                };
+                let takes = takes && !part.pattern.iter().any(|p| matches!(p, Pattern::Broadcast(_)));
+                if takes && generic.is_none() {
+                    if self.encoding_named(&b.env, part.elem.name) == Some(e.id) {
+                        continue;
+                    }
+                    let text = format!(
+                        "{}: `{}` is encoded as {}, got {}",
+                        b.callee, part.what, part.elem.name, e.name
+                    );
+                    let d = Diagnostic::error("E0303", part.span, text).here(ty.to_string());
+                    return self.fail(d.label(part.param.span, "the parameter"));
+                }
+                if !takes {
+                    let v = self.materialize(body, &part.value, DType::F32, part.span)?;
+                    part.value = Value::Val(v);
+                }
+            }
+            let Some(g) = generic else { continue };
+            let got = match &part.value {
                 Value::Lit(lit) => {
                     literals.push((g.name.name, lit.natural()));
+                    continue;
+                }
+                Value::Literals(list) => {
+                    literals.push((g.name.name, list.natural()));
                     continue;
                 }
                 // An integer literal takes the type of its neighbours, as a float one does.
@@ -285,122 +579,142 @@ impl<'a> Checker<'a> {
                     literals.push((g.name.name, DType::I64));
                     continue;
                 }
-                value => match self.value_type(body, value, a.span) {
-                    Some(t) => t.dtype,
-                    None => return None,
-                },
+                Value::Tree(Tree { ty, .. }) if let Ty::Encoded(e) = &**ty => Elem::Encoded(e.id),
+                value => Elem::Plain(self.value_type(body, value, part.span)?.dtype),
             };
-            if let Some(known) = b.env.dtypes.get(&g.name.name) {
-                if *known != got {
+            let shown = self.elem_name(got);
+            if let Some(known) = b.env.bound_elem(g.name.name) {
+                if known != got {
+                    let known = self.elem_name(known);
                     let first = b.origins.get(&g.name.name).map_or(b.span, |o| o.span);
-                    let text = format!("{}: element types differ: {known} vs {got}", b.callee);
-                    let d =
-                        Diagnostic::error("E0303", a.span, text).here(got.name()).label(first, known.name());
+                    let text = format!("{}: element types differ: {known} vs {shown}", b.callee);
+                    let d = Diagnostic::error("E0303", part.span, text)
+                        .here(shown.name())
+                        .label(first, known.name());
                     return self.fail(d.help(format!("convert one of them: `{known}(..)`")));
                 }
                 continue;
             }
-            if !allows(g, got) {
-                return self.fail(dtype_refused(b.callee, got, g, a.span));
+            if let Elem::Plain(d) = got
+                && !allows(g, d)
+            {
+                return self.fail(refused(b.callee, d.name(), g, part.span));
             }
-            b.env.dtypes.insert(g.name.name, got);
-            b.origins.insert(g.name.name, Origin { span: a.span, what: String::new() });
+            b.env.bind_elem(g.name.name, got);
+            b.origins.insert(g.name.name, Origin { span: part.span, what: String::new() });
         }
         for (name, natural) in literals {
             let g = b.sig.generics.iter().find(|g| g.name.name == name).expect("found above");
-            let known = *b.env.dtypes.entry(name).or_insert(natural);
+            let known = match b.env.bound_elem(name) {
+                Some(Elem::Plain(d)) => d,
+                Some(Elem::Encoded(id)) => {
+                    let shown = self.elem_name(Elem::Encoded(id));
+                    let text = format!("{}: `{shown}` is needed, and this is a literal", b.callee);
+                    return self.fail(Diagnostic::error("E0303", b.span, text));
+                }
+                None => {
+                    b.env.dtypes.insert(name, natural);
+                    natural
+                }
+            };
             if !allows(g, known) {
-                return self.fail(dtype_refused(b.callee, known, g, b.span));
+                return self.fail(refused(b.callee, known.name(), g, b.span));
             }
         }
         for g in b.sig.generics.iter().filter(|g| g.kind == GenericKind::DType) {
             // Nothing said which: `zeros[3]` is f32.
             let first = std::iter::once(DType::F32).chain(DType::all()).find(|&d| allows(g, d));
-            if let Some(first) = first {
-                b.env.dtypes.entry(g.name.name).or_insert(first);
+            if let Some(first) = first
+                && b.env.bound_elem(g.name.name).is_none()
+            {
+                b.env.dtypes.insert(g.name.name, first);
             }
         }
         Some(())
     }
 
-    /// Dims and packs that stand alone; gives, by parameter, the pack it is stretched to.
+    /// True for a callee that only passes on what it is given: a function or a record. A primitive computes
+    /// with elements, so it takes encodings only where it says so.
+    fn keeps_encodings(&self, sig: &Signature) -> bool {
+        match self.defs.get(sig.name.name) {
+            Some(Def::Prim(d)) => !std::ptr::eq(&d.sig, sig),
+            Some(Def::Extern(_) | Def::Fn(..)) | None => true,
+        }
+    }
+
+    /// Dims and packs that stand alone; gives, by part, the pack it is stretched to.
     fn shapes(
         &mut self,
         body: &mut Body,
-        b: &mut Binder<'_, 'a>,
-        slots: &[Option<Actual>],
-    ) -> Maybe<BTreeMap<Sym, Sym>> {
-        let mut stretched: BTreeMap<Sym, Sym> = BTreeMap::new();
+        b: &mut Binder<'_>,
+        parts: &Parts<'_>,
+    ) -> Maybe<BTreeMap<usize, Sym>> {
+        let mut stretched: BTreeMap<usize, Sym> = BTreeMap::new();
         let mut to_join: BTreeMap<Sym, Vec<(Vec<Dim>, Origin)>> = BTreeMap::new();
-        for (p, slot) in b.sig.params.iter().zip(slots) {
-            let Some(a) = slot.as_ref().filter(|_| p.mode != Mode::Const) else { continue };
-            let Some(TypeKind::Named { dims, .. }) = p.ty.as_ref().map(|t| &t.kind) else {
-                self.later(p.span, "parameters that are tuples, arrays or functions");
-                return None;
-            };
-            let pattern: &'a [IndexArg] = dims.as_deref().unwrap_or(&[]);
-            let actual = match &a.value {
+        for (i, part) in parts.tensors.iter().enumerate() {
+            let actual = match &part.value {
                 Value::Lit(_) => vec![],
-                value => self.value_type(body, value, a.span)?.shape,
+                value => self.value_type(body, value, part.span)?.shape,
             };
-            let origin = |what: String| Origin { span: a.span, what };
-            let packs =
-                pattern.iter().filter(|d| matches!(d, IndexArg::Spread(_) | IndexArg::Broadcast(_))).count();
-            let singles = pattern.len() - packs;
+            let origin = |what: String| Origin { span: part.span, what };
+            let single = |p: &&Pattern<'_>| matches!(p, Pattern::One(_));
+            let singles = part.pattern.iter().filter(single).count();
+            let packs = part.pattern.len() - singles;
             if (packs == 0 && actual.len() != singles) || actual.len() < singles || packs > 1 {
                 let least = if packs == 0 { "" } else { "at least " };
-                let text = format!(
-                    "{}: `{}` needs {least}{singles} axes, got {}",
-                    b.callee,
-                    p.name.name,
-                    actual.len()
-                );
-                let shown = self.value_type(body, &a.value, a.span).map_or(String::new(), |t| t.to_string());
-                return self.fail(
-                    Diagnostic::error("E0302", a.span, text).here(shown).label(p.span, "the parameter"),
-                );
+                let text =
+                    format!("{}: `{}` needs {least}{singles} axes, got {}", b.callee, part.what, actual.len());
+                let shown = self.value_ty(body, &part.value, part.span).map_or(String::new(), |t| t.to_string());
+                let d = Diagnostic::error("E0302", part.span, text).here(shown);
+                return self.fail(d.label(part.param.span, "the parameter"));
             }
             let spread = actual.len() - singles;
             let mut axis = 0;
-            for pat in pattern {
+            for pat in &part.pattern {
                 match pat {
-                    IndexArg::Expr(e) => {
-                        let o = origin(format!("axis {axis} of `{}`", p.name.name));
+                    Pattern::One(e) => {
+                        let o = origin(format!("axis {axis} of `{}`", part.what));
                         self.match_dim(body, b, e, actual[axis].clone(), o)?;
                         axis += 1;
                     }
-                    IndexArg::Spread(e) => {
-                        let part = actual[axis..axis + spread].to_vec();
+                    Pattern::Spread(e) => {
+                        let list = actual[axis..axis + spread].to_vec();
                         axis += spread;
-                        let o = origin(format!("`{}`", p.name.name));
+                        let o = origin(format!("`{}`", part.what));
                         match &e.kind {
                             ExprKind::Name(name)
                                 if is_generic(b.sig, *name) && !b.env.packs.contains_key(name) =>
                             {
-                                b.env.packs.insert(*name, part);
+                                b.env.packs.insert(*name, list);
                                 b.origins.insert(*name, o);
                             }
-                            _ => b.later.push(Later { pattern: e, spread: true, actual: part, origin: o }),
+                            _ => {
+                                let pattern = (*e).clone();
+                                b.later.push(Later { pattern, spread: true, actual: list, origin: o });
+                            }
                         }
                     }
-                    IndexArg::Broadcast(name) => {
-                        let part = actual[axis..axis + spread].to_vec();
+                    Pattern::Broadcast(name) => {
+                        let list = actual[axis..axis + spread].to_vec();
                         axis += spread;
-                        stretched.insert(p.name.name, name.name);
-                        to_join
-                            .entry(name.name)
-                            .or_default()
-                            .push((part, origin(format!("`{}`", p.name.name))));
-                    }
-                    IndexArg::Range(_) | IndexArg::Full(_) => {
-                        return self.fail(Diagnostic::error("E0306", p.span, "a range is not a dim"));
+                        stretched.insert(i, name.name);
+                        let o = origin(format!("`{}`", part.what));
+                        to_join.entry(name.name).or_default().push((list, o));
                     }
                 }
             }
         }
-        for (pack, parts) in to_join {
+        for (e, got, origin) in &parts.extents {
+            self.match_dim(body, b, e, got.clone(), origin.clone())?;
+        }
+        for g in &parts.generics {
+            let (Arg::Dim(has), TypeKind::Named { name, .. }) = (&g.has, &g.said.kind) else { continue };
+            let origin = Origin { span: g.span, what: format!("`{}` of `{}`", name.name, g.what) };
+            self.match_dim(body, b, &name_expr(name.name, name.span), has.clone(), origin)?;
+        }
+        for (pack, lists) in to_join {
             let known = b.env.packs.get(&pack).cloned();
-            let joined = self.join(body, b.callee, known, &parts)?;
+            let joined = self.join(body, b.callee, known, &lists)?;
             b.env.packs.insert(pack, joined);
         }
         Some(stretched)
@@ -410,13 +724,13 @@ impl<'a> Checker<'a> {
     fn match_dim(
         &mut self,
         body: &mut Body,
-        b: &mut Binder<'_, 'a>,
-        e: &'a Expr,
+        b: &mut Binder<'_>,
+        e: &Expr,
         got: Dim,
         o: Origin,
     ) -> Maybe<()> {
         let ExprKind::Name(name) = &e.kind else {
-            b.later.push(Later { pattern: e, spread: false, actual: vec![got], origin: o });
+            b.later.push(Later { pattern: e.clone(), spread: false, actual: vec![got], origin: o });
             return Some(());
         };
         if let Some(known) = b.env.dims.get(name).cloned() {
@@ -427,20 +741,20 @@ impl<'a> Checker<'a> {
             b.env.dims.insert(*name, got);
             b.origins.insert(*name, o);
         } else {
-            b.later.push(Later { pattern: e, spread: false, actual: vec![got], origin: o });
+            b.later.push(Later { pattern: e.clone(), spread: false, actual: vec![got], origin: o });
         }
         Some(())
     }
 
     /// What is left of the parameter types: solved for a dim still unknown, or compared.
-    fn solve_rest(&mut self, body: &mut Body, b: &mut Binder<'_, 'a>) -> Maybe<()> {
+    fn solve_rest(&mut self, body: &mut Body, b: &mut Binder<'_>) -> Maybe<()> {
         let mut rest = std::mem::take(&mut b.later);
         while !rest.is_empty() {
             let before = rest.len();
             let mut still = Vec::new();
             for l in rest {
                 let pattern =
-                    if l.spread { b.env.pack(l.pattern) } else { b.env.dim(l.pattern).map(|d| vec![d]) };
+                    if l.spread { b.env.pack(&l.pattern) } else { b.env.dim(&l.pattern).map(|d| vec![d]) };
                 match pattern {
                     Ok(want) if want.len() == l.actual.len() => {
                         for (w, g) in want.iter().zip(&l.actual) {
@@ -458,7 +772,7 @@ impl<'a> Checker<'a> {
                         return self.fail(Diagnostic::error("E0302", l.origin.span, text));
                     }
                     Err(d) => {
-                        let unknown: Vec<Sym> = names_in(l.pattern)
+                        let unknown: Vec<Sym> = names_in(&l.pattern)
                             .into_iter()
                             .filter(|n| {
                                 is_generic(b.sig, *n)
@@ -478,7 +792,7 @@ impl<'a> Checker<'a> {
                         let mut open = b.env.clone();
                         open.dims.insert(*unknown, Dim::sym(sought));
                         let solved =
-                            open.dim(l.pattern).ok().and_then(|p| shape::solve(&p, &l.actual[0], sought));
+                            open.dim(&l.pattern).ok().and_then(|p| shape::solve(&p, &l.actual[0], sought));
                         let Some(solved) = solved else {
                             still.push(l);
                             continue;
@@ -489,7 +803,7 @@ impl<'a> Checker<'a> {
                                 b.callee,
                                 l.origin.what,
                                 l.actual[0],
-                                ast_text(l.pattern)
+                                ast_text(&l.pattern)
                             );
                             let d = Diagnostic::error("E0301", l.origin.span, text.clone());
                             self.require(body, pred, l.origin.span, &text, d)?;
@@ -508,13 +822,13 @@ impl<'a> Checker<'a> {
         Some(())
     }
 
-    fn all_bound(&mut self, b: &Binder<'_, 'a>) -> Maybe<()> {
+    fn all_bound(&mut self, b: &Binder<'_>) -> Maybe<()> {
         for g in &b.sig.generics {
             let name = g.name.name;
             let (bound, form) = match g.kind {
                 GenericKind::Dim => (b.env.dims.contains_key(&name), format!("{}[{name}](..)", b.callee)),
                 GenericKind::Pack => (b.env.packs.contains_key(&name), format!("{}[..{name}](..)", b.callee)),
-                GenericKind::DType => (b.env.dtypes.contains_key(&name), format!("{}[{name}](..)", b.callee)),
+                GenericKind::DType => (b.env.bound_elem(name).is_some(), format!("{}[{name}](..)", b.callee)),
             };
             if !bound {
                 let text = format!("{}: the dim `{name}` cannot be inferred from the arguments", b.callee);
@@ -631,7 +945,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-fn dtype_refused(callee: &str, d: DType, g: &Generic, span: Span) -> Diagnostic {
+fn refused(callee: &str, d: &str, g: &Generic, span: Span) -> Diagnostic {
     let bounds: Vec<&str> = g.bounds.iter().map(|b| b.name.name()).collect();
     Diagnostic::error("E0303", span, format!("{callee}: not defined for {d}"))
         .label(g.name.span, format!("`{}` is one of: {}", g.name.name, bounds.join(", ")))
@@ -647,18 +961,25 @@ fn is_generic(sig: &Signature, name: Sym) -> bool {
 
 /// True if the type of some parameter tells this generic: it stands alone in it, or linearly.
 fn told(sig: &Signature, name: Sym) -> bool {
-    sig.params.iter().filter(|p| p.mode != Mode::Const).any(|p| match p.ty.as_ref().map(|t| &t.kind) {
-        Some(TypeKind::Named { name: n, dims, .. }) => {
-            n.name == name
-                || dims.iter().flatten().any(|d| match d {
-                    IndexArg::Broadcast(n) => n.name == name,
-                    IndexArg::Spread(e) => matches!(&e.kind, ExprKind::Name(n) if *n == name),
-                    IndexArg::Expr(e) => names_in(e).contains(&name),
-                    IndexArg::Range(_) | IndexArg::Full(_) => false,
-                })
+    fn tells(t: &TypeExpr, name: Sym) -> bool {
+        match &t.kind {
+            TypeKind::Named { name: n, args, dims } => {
+                n.name == name
+                    || args.iter().any(|a| tells(a, name))
+                    || dims.iter().flatten().any(|d| match d {
+                        IndexArg::Broadcast(n) => n.name == name,
+                        IndexArg::Spread(e) => matches!(&e.kind, ExprKind::Name(n) if *n == name),
+                        IndexArg::Expr(e) => names_in(e).contains(&name),
+                        IndexArg::Range(_) | IndexArg::Full(_) => false,
+                    })
+            }
+            TypeKind::Tuple(parts) => parts.iter().any(|p| tells(p, name)),
+            TypeKind::Array(of, k) => tells(of, name) || names_in(k).contains(&name),
+            TypeKind::Fn(..) | TypeKind::Exists(..) => false,
         }
-        _ => false,
-    })
+    }
+    let params = sig.params.iter().filter(|p| p.mode != Mode::Const);
+    params.filter_map(|p| p.ty.as_ref()).any(|t| tells(t, name))
 }
 
 /// The names in a dim expression.
@@ -714,15 +1035,10 @@ fn ast_text(e: &Expr) -> String {
 
 /// The element type of a parameter once the generics are known.
 impl Checker<'_> {
-    pub(crate) fn param_dtype(&mut self, env: &Env, p: &ir::ast::Param) -> Maybe<DType> {
-        match p.ty.as_ref().map(|t| &t.kind) {
-            Some(TypeKind::Named { name, args, .. }) => match env.element(name.name, args) {
-                Some(d) => Some(d),
-                None => {
-                    self.fail(Diagnostic::error("E0306", name.span, format!("unknown type `{}`", name.name)))
-                }
-            },
-            _ => None,
+    fn part_dtype(&mut self, env: &Env, name: Ident, args: &[TypeExpr]) -> Maybe<DType> {
+        match env.element(name.name, args) {
+            Some(d) => Some(d),
+            None => self.fail(Diagnostic::error("E0306", name.span, format!("unknown type `{}`", name.name))),
         }
     }
 
@@ -732,6 +1048,11 @@ impl Checker<'_> {
             Value::Val(v) => Some(body.func.ty(*v).clone()),
             Value::Dim(_) => Some(Type::scalar(DType::I64)),
             Value::Lit(lit) => Some(Type::scalar(lit.natural())),
+            Value::Literals(list) => Some(Type { dtype: list.natural(), shape: list.shape() }),
+            Value::Tree(Tree { ty, .. }) if let Ty::Encoded(e) = &**ty => {
+                let dtype = self.decoded_dtype(e.id)?;
+                Some(Type { dtype, shape: e.shape.clone() })
+            }
             other => {
                 let text = format!("a tensor is needed, and this is {}", other.kind());
                 self.fail(Diagnostic::error("E0307", span, text))

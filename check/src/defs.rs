@@ -68,21 +68,22 @@ impl<'a> Checker<'a> {
     /// Enters the definitions of a file.
     pub(crate) fn declare(&mut self, file: &'a File) {
         let mut places: HashMap<Sym, Span> = HashMap::new();
+        self.types.declare(file);
+        self.consts.declare(file);
         for item in &file.items {
-            let def = match &item.kind {
-                ItemKind::Fn(d) => Def::Fn(d, item),
-                ItemKind::Prim(d) => Def::Prim(d),
-                ItemKind::Extern(d) => Def::Extern(d),
+            let (name, def) = match &item.kind {
+                ItemKind::Fn(d) => (d.sig.name, Some(Def::Fn(d, item))),
+                ItemKind::Prim(d) => (d.sig.name, Some(Def::Prim(d))),
+                ItemKind::Extern(d) => (d.sig.name, Some(Def::Extern(d))),
+                ItemKind::Const(name, ..) => (*name, None),
+                ItemKind::Encoding(d) => (d.name, None),
+                ItemKind::Record(d) => (d.name, None),
                 ItemKind::Use(_)
-                | ItemKind::Const(..)
                 | ItemKind::Rule(_)
                 | ItemKind::Schedule(_)
-                | ItemKind::Encoding(_)
                 | ItemKind::Config(_)
-                | ItemKind::Record(_)
                 | ItemKind::Test(_) => continue,
             };
-            let name = def.sig().name;
             if let Some(first) = places.insert(name.name, name.span) {
                 self.report(
                     Diagnostic::error("E0202", name.span, format!("`{}` is defined twice", name.name))
@@ -91,7 +92,9 @@ impl<'a> Checker<'a> {
                 );
                 continue;
             }
-            self.defs.by_name.insert(name.name, def);
+            if let Some(def) = def {
+                self.defs.by_name.insert(name.name, def);
+            }
         }
     }
 
@@ -109,10 +112,10 @@ impl<'a> Checker<'a> {
                 }
                 ItemKind::Rule(d) => rules.push(d),
                 ItemKind::Test(d) => tests.push(d),
-                ItemKind::Const(name, ..) => self.later(name.span, "constants"),
+                ItemKind::Const(name, ..) => self.check_const(*name),
                 ItemKind::Use(path) => self.later(path.first().map_or(item.span, |i| i.span), "modules"),
-                ItemKind::Encoding(d) => self.later(d.name.span, "encodings"),
-                ItemKind::Record(d) => self.later(d.name.span, "records"),
+                ItemKind::Encoding(d) => self.check_encoding(d),
+                ItemKind::Record(d) => self.check_record(d),
                 ItemKind::Config(_) => self.later(item.span, "configs"),
                 ItemKind::Schedule(d) => self.later(d.prim.span, "schedules"),
             }

@@ -6,6 +6,7 @@
 //! `s.without(axis)`, `s.insert(axis, d)`, `s.pick(list)`, `s.take(k)`, `s.drop(k)`, `s[k]`, `s.rank`.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use ir::ast::{BinaryOp, Expr, ExprKind, IndexArg, TypeExpr, TypeKind, UnaryOp};
 use ir::diag::Diagnostic;
@@ -13,12 +14,23 @@ use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
 use tensor::DType;
 
+use crate::consts::Known;
+use crate::types::{Elem, EncodingId};
+
 /// A compile-time attribute.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Const {
     Int(i64),
     Ints(Vec<i64>),
     Bool(bool),
+    /// A float by its bits, so that constants can be told apart.
+    Float(u64),
+}
+
+impl Const {
+    pub(crate) fn float(x: f64) -> Const {
+        Const::Float(x.to_bits())
+    }
 }
 
 /// What the generics and attributes of the instance being checked stand for.
@@ -28,6 +40,10 @@ pub(crate) struct Env {
     pub(crate) dims: BTreeMap<Sym, Dim>,
     pub(crate) packs: BTreeMap<Sym, Vec<Dim>>,
     pub(crate) consts: BTreeMap<Sym, Const>,
+    /// Generic element types that stand for encodings.
+    pub(crate) encodings: BTreeMap<Sym, EncodingId>,
+    /// The program's constants.
+    pub(crate) globals: Rc<BTreeMap<Sym, Known>>,
     pub(crate) facts: Facts,
 }
 
@@ -57,12 +73,40 @@ impl Env {
         }
     }
 
+    /// Lets a generic element type stand for something.
+    pub(crate) fn bind_elem(&mut self, name: Sym, e: Elem) {
+        match e {
+            Elem::Plain(d) => {
+                self.dtypes.insert(name, d);
+            }
+            Elem::Encoded(id) => {
+                self.encodings.insert(name, id);
+            }
+        }
+    }
+
+    /// What a generic element type stands for.
+    pub(crate) fn bound_elem(&self, name: Sym) -> Option<Elem> {
+        let encoded = self.encodings.get(&name).map(|id| Elem::Encoded(*id));
+        encoded.or_else(|| self.dtypes.get(&name).map(|d| Elem::Plain(*d)))
+    }
+
+    /// An attribute, or a constant of the program.
+    pub(crate) fn known(&self, name: Sym) -> Option<&Const> {
+        self.consts.get(&name).or_else(|| self.globals.get(&name).map(|k| &k.value))
+    }
+
+    /// The element type that a constant of the program is declared with.
+    pub(crate) fn declared(&self, name: Sym) -> Option<DType> {
+        if self.consts.contains_key(&name) { None } else { self.globals.get(&name)?.dtype }
+    }
+
     /// A dim expression of the text.
     pub(crate) fn dim(&self, e: &Expr) -> Answer<Dim> {
         let d = match &e.kind {
             ExprKind::Int(i) => Dim::int(*i),
             ExprKind::Paren(e) => return self.dim(e),
-            ExprKind::Name(name) => match (self.dims.get(name), self.consts.get(name)) {
+            ExprKind::Name(name) => match (self.dims.get(name), self.known(*name)) {
                 (Some(d), _) => d.clone(),
                 (None, Some(Const::Int(i))) => Dim::int(*i),
                 _ => return Err(Box::new(self.unknown_dim(*name, e.span))),
@@ -229,7 +273,7 @@ impl Env {
         match self.constant(e)? {
             Const::Ints(list) => Ok(list),
             Const::Int(i) => Ok(vec![i]),
-            Const::Bool(_) => wrong(e.span, "a list of integers is needed"),
+            Const::Bool(_) | Const::Float(_) => wrong(e.span, "a list of integers is needed"),
         }
     }
 
@@ -238,7 +282,15 @@ impl Env {
         match &e.kind {
             ExprKind::Bool(b) => Ok(Const::Bool(*b)),
             ExprKind::Paren(e) => self.constant(e),
-            ExprKind::Name(name) if self.consts.contains_key(name) => Ok(self.consts[name].clone()),
+            ExprKind::Float(x, _) => Ok(Const::float(*x)),
+            ExprKind::Unary(UnaryOp::Neg, a) => match self.constant(a)? {
+                Const::Float(x) => Ok(Const::float(-f64::from_bits(x))),
+                Const::Int(i) => i.checked_neg().map(Const::Int).map_or_else(|| wrong(e.span, "overflows"), Ok),
+                Const::Ints(_) | Const::Bool(_) => wrong(e.span, "a number is needed"),
+            },
+            ExprKind::Name(name) if !self.dims.contains_key(name) && self.known(*name).is_some() => {
+                Ok(self.known(*name).expect("just asked").clone())
+            }
             ExprKind::Array(items) => {
                 let int = |e: &Expr| match self.dim(e)?.as_int() {
                     Some(i) => Ok(i),

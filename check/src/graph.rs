@@ -8,8 +8,10 @@
 mod call;
 mod control;
 mod stmt;
+mod tree;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 
 use ir::ast::{self, BinaryOp, Expr, ExprKind, FnDef, Ident, Stmt, UnaryOp};
 use ir::diag::Diagnostic;
@@ -18,11 +20,12 @@ use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::{DType, Tensor};
 
-use crate::defs::Def;
 use crate::env::{Const, Env};
-use crate::instance::dims_of;
+use crate::instance::Head;
 use crate::{Checker, Maybe};
+use crate::types::Ty;
 use call::given;
+pub(crate) use tree::{Literals, Tree};
 
 /// A literal whose element type its use decides.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +52,10 @@ pub(crate) enum Value {
     Dim(Dim),
     Lit(Lit),
     Tuple(Vec<Value>),
+    /// A record, an array of records or tuples, or an encoded tensor: a tree of tensors.
+    Tree(Tree),
+    /// An array of literals, whose element type its use decides.
+    Literals(Rc<Literals>),
     Unit,
 }
 
@@ -59,6 +66,8 @@ impl Value {
             Value::Dim(_) => "a dim",
             Value::Lit(_) => "a literal",
             Value::Tuple(_) => "a tuple",
+            Value::Tree(t) => t.ty.kind(),
+            Value::Literals(_) => "an array of literals",
             Value::Unit => "no value",
         }
     }
@@ -91,11 +100,11 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    pub(crate) fn new(func: Func, env: Env) -> Body {
-        let mut scope = BTreeMap::new();
+    /// `names`: what the parameters are called, and what they are.
+    pub(crate) fn new(func: Func, env: Env, names: Vec<(Sym, Value)>) -> Body {
+        let scope = names.into_iter().map(|(n, value)| (n, Local { value, mutable: false })).collect();
         let mut borrowed = BTreeSet::new();
         for (p, &v) in func.params.iter().zip(&func.body.params) {
-            scope.insert(p.name, Local { value: Value::Val(v), mutable: false });
             if !p.own {
                 borrowed.insert(v);
             }
@@ -156,6 +165,19 @@ impl Body {
         self.push(Op::Const(t), vec![], ty, span)
     }
 
+    /// Runs `f` where no name of this body is seen: what stands elsewhere means the same everywhere.
+    pub(crate) fn apart<T>(&mut self, env: Env, f: impl FnOnce(&mut Body) -> T) -> T {
+        let facts = self.env.facts.clone();
+        let scopes = std::mem::take(&mut self.scopes);
+        let saved = std::mem::replace(&mut self.env, Env { facts, ..env });
+        self.scopes.push(BTreeMap::new());
+        let answer = f(self);
+        self.scopes = scopes;
+        let facts = std::mem::take(&mut self.env.facts);
+        self.env = Env { facts, ..saved };
+        answer
+    }
+
     fn find(&self, name: Sym) -> Option<&Local> {
         self.scopes.iter().rev().find_map(|s| s.get(&name))
     }
@@ -195,23 +217,13 @@ impl Body {
 
 impl<'a> Checker<'a> {
     /// The body of a function whose head is done.
-    pub(crate) fn func_body(&mut self, def: &'a FnDef, func: Func, env: Env) -> Maybe<Func> {
-        let types = func.result_types.clone();
-        let mut body = Body::new(func, env);
+    pub(crate) fn func_body(&mut self, def: &'a FnDef, head: Head, env: Env) -> Maybe<Func> {
+        let mut body = Body::new(head.func, env, head.names);
         let value = self.statements(&mut body, &def.body)?;
         let span = def.body.stmts.last().map_or(def.body.span, |s| s.span);
         let mut results = Vec::new();
-        if def.ret.is_some() {
-            self.results(&mut body, &value, &types, span, &mut results)?;
-            if results.len() != types.len() {
-                let text = format!(
-                    "{}: {} values are needed, got {}",
-                    def.sig.name.name,
-                    types.len(),
-                    results.len()
-                );
-                return self.fail(Diagnostic::error("E0307", span, text));
-            }
+        if let Some(want) = &head.result {
+            self.results(&mut body, &value, want, span, &mut results)?;
         }
         Some(body.finish(results))
     }
@@ -219,7 +231,7 @@ impl<'a> Checker<'a> {
     /// A test is a function without parameters.
     pub(crate) fn test(&mut self, def: &'a ast::TestDef) {
         let name = format!("test {}", self.module.tests.len());
-        let mut body = Body::new(nameless(&name, def.body.span), Env::default());
+        let mut body = Body::new(nameless(&name, def.body.span), self.env(), vec![]);
         if self.statements(&mut body, &def.body).is_some() {
             let func = body.finish(vec![]);
             self.module.funcs.push(func);
@@ -232,13 +244,15 @@ impl<'a> Checker<'a> {
     pub(crate) fn line(&mut self, inputs: &[(Sym, Type)], stmts: &[Stmt]) {
         let span = stmts.last().map_or(Span::default(), |s| s.span);
         let mut func = nameless("line", span);
+        let mut names = Vec::new();
         for (name, ty) in inputs {
             let val = func.add_val(*name, ty.clone());
             func.body.params.push(val);
             // A line may give its inputs away: whoever runs it keeps the values.
-            func.params.push(ir::graph::Param { name: *name, own: true });
+            func.params.push(ir::graph::Param { name: *name, own: true, from: None });
+            names.push((*name, Value::Val(val)));
         }
-        let mut body = Body::new(func, Env::default());
+        let mut body = Body::new(func, self.env(), names);
         let block = ast::Block { stmts: stmts.to_vec(), span };
         let Some(value) = self.statements(&mut body, &block) else { return };
         let mut results = Vec::new();
@@ -261,21 +275,11 @@ impl<'a> Checker<'a> {
         &mut self,
         body: &mut Body,
         value: &Value,
-        types: &[Type],
+        want: &Ty,
         span: Span,
         out: &mut Vec<ValId>,
     ) -> Maybe<()> {
-        if let Value::Tuple(parts) = value {
-            return parts.iter().try_for_each(|p| self.results(body, p, types, span, out));
-        }
         let callee = body.func.def;
-        let Some(want) = types.get(out.len()).cloned() else {
-            return self.fail(Diagnostic::error(
-                "E0307",
-                span,
-                format!("{callee}: gives more values than declared"),
-            ));
-        };
         if matches!(value, Value::Unit) {
             let d = Diagnostic::error(
                 "E0311",
@@ -284,6 +288,39 @@ impl<'a> Checker<'a> {
             );
             return self.fail(d.help("end the body with an expression"));
         }
+        match (want, value) {
+            (Ty::Tuple(types), Value::Tuple(parts)) if types.len() == parts.len() => {
+                return types.iter().zip(parts).try_for_each(|(t, v)| self.results(body, v, t, span, out));
+            }
+            (Ty::Tuple(types), other) => {
+                let got = if let Value::Tuple(parts) = other { parts.len() } else { 1 };
+                let text = format!("{callee}: {} values are needed, got {got}", types.len());
+                return self.fail(Diagnostic::error("E0307", span, text));
+            }
+            (Ty::Tensor(_), Value::Tuple(_)) => {
+                let text = format!("{callee}: gives more values than declared");
+                return self.fail(Diagnostic::error("E0307", span, text));
+            }
+            (Ty::Tensor(want), value) => self.result(body, value, want, span, out),
+            (Ty::Record(_) | Ty::Encoded(_) | Ty::Array(..), value) => {
+                let tree = self.tree_like(body, value, want, span, &format!("{callee}: result"))?;
+                for (leaf, v) in want.leaves("").iter().zip(&tree.leaves) {
+                    self.result(body, &Value::Val(*v), &leaf.ty, span, out)?;
+                }
+                Some(())
+            }
+        }
+    }
+
+    fn result(
+        &mut self,
+        body: &mut Body,
+        value: &Value,
+        want: &Type,
+        span: Span,
+        out: &mut Vec<ValId>,
+    ) -> Maybe<()> {
+        let callee = body.func.def;
         let val = self.materialize(body, value, want.dtype, span)?;
         let got = body.func.ty(val).clone();
         let exists: Vec<(Sym, Vec<Pred>)> = body.func.exists.clone();
@@ -308,14 +345,21 @@ impl<'a> Checker<'a> {
             }
         }
         let same = want.shape.len() == got.shape.len();
-        let want = if same { Type { dtype: want.dtype, shape: fixed } } else { want };
+        let want = if same { Type { dtype: want.dtype, shape: fixed } } else { want.clone() };
         self.same_type(body, &want, &got, span, &format!("{callee}: result"))?;
         out.push(val);
         Some(())
     }
 
     /// Two types that must be equal.
-    fn same_type(&mut self, body: &mut Body, want: &Type, got: &Type, span: Span, what: &str) -> Maybe<()> {
+    pub(crate) fn same_type(
+        &mut self,
+        body: &mut Body,
+        want: &Type,
+        got: &Type,
+        span: Span,
+        what: &str,
+    ) -> Maybe<()> {
         let differ = |code, text: String| Diagnostic::error(code, span, text).here(format!("this is {got}"));
         if want.dtype != got.dtype {
             return self.fail(differ("E0303", format!("{what}: `{want}` is needed, got `{got}`")));
@@ -378,6 +422,16 @@ impl<'a> Checker<'a> {
             Value::Lit(Lit::Bool(b)) if dtype == DType::Bool => {
                 Some(body.scalar_const(Tensor::scalar_i(dtype, i64::from(*b)), span))
             }
+            Value::Literals(list) => match list.tensor(dtype) {
+                Some(t) => {
+                    let ty = Type { dtype, shape: t.shape().iter().map(|d| Dim::int(*d)).collect() };
+                    Some(body.push(Op::Const(t), vec![], ty, span))
+                }
+                None => wrong(self, &format!("an array of literals of {}", list.natural())),
+            },
+            Value::Tree(Tree { ty, leaves }) if matches!(**ty, Ty::Encoded(_)) => {
+                self.decoded(body, ty, leaves, span)
+            }
             Value::Lit(Lit::Float(_)) => wrong(self, "a float literal"),
             Value::Lit(Lit::Bool(_)) => wrong(self, "a bool"),
             other => {
@@ -406,17 +460,12 @@ impl<'a> Checker<'a> {
         let map =
             |(i, d): (usize, &Dim)| if *d == one && target[skip + i] != one { -1 } else { (skip + i) as i64 };
         let map: Vec<i64> = shape.iter().enumerate().map(map).collect();
-        let name = Sym::new("broadcast");
-        let Some(Def::Prim(def)) = self.defs.operator(name) else {
-            return self.fail(Diagnostic::error("E0201", span, "the library has no `broadcast`"));
-        };
-        let mut env = Env::default();
-        env.dtypes.insert(Sym::new("T"), body.func.ty(val).dtype);
+        let dtype = body.func.ty(val).dtype;
+        let mut env = self.env();
+        env.dtypes.insert(Sym::new("T"), dtype);
         env.packs.insert(Sym::new("t"), target.to_vec());
         env.consts.insert(Sym::new("map"), Const::Ints(map));
-        let id = self.prim_instance(def, &env)?;
-        let ty = Type { dtype: body.func.ty(val).dtype, shape: target.to_vec() };
-        Some(body.push(Op::Prim(id, dims_of(&def.sig, &env)), vec![val], ty, span))
+        self.library_prim(body, "broadcast", &env, vec![val], Type { dtype, shape: target.to_vec() }, span)
     }
 
     /// Notes that a callee takes the memory of a value, and so of whatever may be the same memory.
@@ -441,6 +490,7 @@ impl<'a> Checker<'a> {
     pub(crate) fn unknown<T>(&mut self, body: &Body, name: Sym, span: Span) -> Maybe<T> {
         let mut near: Vec<&str> = body.scopes.iter().flat_map(|s| s.keys()).map(|s| s.name()).collect();
         near.extend(body.env.dims.keys().map(|s| s.name()));
+        near.extend(self.consts.names());
         let d = Diagnostic::error("E0201", span, format!("unknown name `{name}`"));
         let guess = self.defs.guess(name, near.into_iter());
         self.fail(match guess {
@@ -467,6 +517,8 @@ impl<'a> Checker<'a> {
                     (Some(d), _) => Some(Value::Dim(d.clone())),
                     (None, Some(Const::Int(i))) => Some(Value::Dim(Dim::int(*i))),
                     (None, Some(Const::Bool(b))) => Some(Value::Lit(Lit::Bool(*b))),
+                    (None, Some(Const::Float(x))) => Some(Value::Lit(Lit::Float(f64::from_bits(*x)))),
+                    (None, None) if self.consts.has(*name) => self.const_value(body, *name, e.span),
                     _ if self.defs.get(*name).is_some() => {
                         let d = Diagnostic::error(
                             "E0307",
@@ -480,26 +532,10 @@ impl<'a> Checker<'a> {
             },
             ExprKind::Unary(op, a) => self.unary(body, *op, a, e.span),
             ExprKind::Binary(..) => self.binary(body, e),
-            ExprKind::Field(base, field) if field.name.name() == "T" => {
+            ExprKind::Field(base, field) => {
                 let value = self.expr(body, base)?;
-                let args = vec![given(value, base.span)];
-                self.call_named(body, Sym::new("transpose"), e.span, &[], args, e.span)
+                self.field(body, value, base.span, *field, e.span)
             }
-            ExprKind::Field(base, field) => match self.expr(body, base)? {
-                Value::Tuple(parts) => {
-                    match field.name.name().parse::<usize>().ok().and_then(|i| parts.get(i)) {
-                        Some(v) => Some(v.clone()),
-                        None => {
-                            let text = format!("a tuple of {} parts has no `{}`", parts.len(), field.name);
-                            self.fail(Diagnostic::error("E0201", field.span, text))
-                        }
-                    }
-                }
-                v => {
-                    let text = format!("{} has no field `{}`", v.kind(), field.name);
-                    self.fail(Diagnostic::error("E0201", field.span, text))
-                }
-            },
             ExprKind::Call(f, args) => match &f.kind {
                 ExprKind::Name(name) => self.call(body, *name, f.span, &[], args, e.span),
                 ExprKind::Index(base, dims) => match &base.kind {
@@ -514,9 +550,8 @@ impl<'a> Checker<'a> {
                     self.call(body, *name, base.span, dims, &[], e.span)
                 }
                 _ => {
-                    self.expr(body, base)?;
-                    self.later(e.span, "indexing a tensor in a function");
-                    None
+                    let value = self.expr(body, base)?;
+                    self.index_value(body, value, dims, e.span)
                 }
             },
             ExprKind::If(cond, then, otherwise) => self.if_expr(body, cond, then, otherwise.as_ref(), e.span),
@@ -527,10 +562,7 @@ impl<'a> Checker<'a> {
                 self.fail(d.help(format!("reduce an axis: `{}(x, axis=1)`", name.name)))
             }
             ExprKind::Str(_) => self.fail(Diagnostic::error("E0307", e.span, "a text is no value here")),
-            ExprKind::Array(_) => {
-                self.later(e.span, "arrays");
-                None
-            }
+            ExprKind::Array(items) => self.array(body, items, e.span),
             ExprKind::Lambda(..) => {
                 self.later(e.span, "closures");
                 None
@@ -611,7 +643,7 @@ impl<'a> Checker<'a> {
 }
 
 /// A function that no text names.
-fn nameless(name: &str, span: Span) -> Func {
+pub(crate) fn nameless(name: &str, span: Span) -> Func {
     Func {
         name: name.to_owned(),
         def: Sym::new(name),

@@ -1,16 +1,21 @@
 //! Templates made concrete: one instance for each choice of element types, ranks and attributes.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::rc::Rc;
 
 use ir::ast::{FnDef, GenericKind, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind};
 use ir::diag::Diagnostic;
 use ir::graph::{Block, Func, Type};
+use ir::loops::Prim;
 use ir::source::Span;
 use ir::{ExternId, FuncId, PrimId};
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
+use crate::encoding::Layout;
 use crate::env::{Const, Env};
+use crate::graph::Value;
+use crate::types::{Elem, EncodingId, Ty};
 use crate::{Checker, Maybe};
 
 /// The most axes that a tensor may have: what the machine's registers hold.
@@ -20,7 +25,7 @@ pub(crate) const MAX_RANK: usize = 8;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     def: Span,
-    dtypes: Vec<DType>,
+    elems: Vec<Elem>,
     ranks: Vec<usize>,
     consts: Vec<Const>,
 }
@@ -31,6 +36,13 @@ pub(crate) struct Instances<'a> {
     pub(crate) prims: HashMap<Key, Maybe<PrimId>>,
     pub(crate) funcs: HashMap<Key, Maybe<FuncId>>,
     pub(crate) externs: HashMap<Span, Maybe<ExternId>>,
+    /// What a function gives, over its own dims.
+    pub(crate) results: HashMap<FuncId, Rc<Ty>>,
+    /// What a primitive gives, over its own dims.
+    pub(crate) outs: HashMap<PrimId, Rc<Ty>>,
+    pub(crate) layouts: HashMap<EncodingId, Maybe<Rc<Layout>>>,
+    /// Primitives that no text has: those that stack, by how many, of what type and rank.
+    pub(crate) stacks: HashMap<(usize, DType, usize), PrimId>,
     /// The names of functions in use.
     names: HashSet<String>,
     /// The names of primitives in use, with how many instances of that name there were.
@@ -47,7 +59,7 @@ pub(crate) struct Instances<'a> {
 struct Pending<'a> {
     id: FuncId,
     def: &'a FnDef,
-    func: Func,
+    head: Head,
     env: Env,
     /// The call that asked for it, in the file of the first that did.
     call: Option<Span>,
@@ -72,15 +84,24 @@ impl Instances<'_> {
     }
 }
 
+/// A function without its body.
+pub(crate) struct Head {
+    pub(crate) func: Func,
+    /// The parameters by name, as trees of those of `func`.
+    pub(crate) names: Vec<(Sym, Value)>,
+    /// What it gives.
+    pub(crate) result: Maybe<Rc<Ty>>,
+}
+
 impl Key {
     /// The instance that a binding of the generics asks for.
     pub(crate) fn new(sig: &Signature, bound: &Env) -> Key {
-        let mut key = Key { def: sig.name.span, dtypes: vec![], ranks: vec![], consts: vec![] };
+        let mut key = Key { def: sig.name.span, elems: vec![], ranks: vec![], consts: vec![] };
         for g in &sig.generics {
             match g.kind {
                 GenericKind::Dim => {}
                 GenericKind::Pack => key.ranks.push(bound.packs.get(&g.name.name).map_or(0, Vec::len)),
-                GenericKind::DType => key.dtypes.extend(bound.dtypes.get(&g.name.name)),
+                GenericKind::DType => key.elems.extend(bound.bound_elem(g.name.name)),
             }
         }
         for p in sig.params.iter().filter(|p| p.mode == Mode::Const) {
@@ -91,7 +112,7 @@ impl Key {
 
     /// True where there was no choice: the definition has one instance.
     pub(crate) fn is_plain(&self) -> bool {
-        self.dtypes.is_empty() && self.ranks.is_empty() && self.consts.is_empty()
+        self.elems.is_empty() && self.ranks.is_empty() && self.consts.is_empty()
     }
 }
 
@@ -111,7 +132,12 @@ pub(crate) fn dims_of(sig: &Signature, bound: &Env) -> Vec<Dim> {
 impl<'a> Checker<'a> {
     /// The generics of an instance, as seen from inside: each dim is a symbol of its own.
     pub(crate) fn inside(&mut self, sig: &'a Signature, bound: &Env) -> (Env, Vec<Sym>) {
-        let mut env = Env { dtypes: bound.dtypes.clone(), consts: bound.consts.clone(), ..Env::default() };
+        let mut env = Env {
+            dtypes: bound.dtypes.clone(),
+            encodings: bound.encodings.clone(),
+            consts: bound.consts.clone(),
+            ..self.env()
+        };
         let taken: Vec<&str> = sig.generics.iter().map(|g| g.name.name.name()).collect();
         let mut syms = Vec::new();
         for g in &sig.generics {
@@ -168,18 +194,32 @@ impl<'a> Checker<'a> {
     /// The type of a tensor parameter or result as written, in terms of an environment.
     pub(crate) fn tensor_type(&mut self, env: &Env, ty: &TypeExpr) -> Maybe<Type> {
         let TypeKind::Named { name, args, dims } = &ty.kind else {
-            self.later(ty.span, "tuples, arrays and functions as parts of this type");
-            return None;
+            return match self.ty(env, ty)? {
+                Ty::Tensor(t) => Some(t),
+                other => {
+                    let text = format!("a tensor is needed here, and `{other}` is {}", other.kind());
+                    self.fail(Diagnostic::error("E0306", ty.span, text))
+                }
+            };
         };
         let dtype = match env.element(name.name, args) {
             Some(d) => d,
             None => {
-                let names: Vec<&str> = DType::all().map(DType::name).collect();
+                if self.types.get(name.name).is_some() {
+                    let what = self.ty(env, ty)?;
+                    let text = format!("a tensor of numbers is needed here, and `{what}` is {}", what.kind());
+                    return self.fail(Diagnostic::error("E0306", ty.span, text));
+                }
+                let mut names: Vec<&str> = DType::all().map(DType::name).collect();
+                names.extend(self.types.names());
                 let near = env.dtypes.keys().map(|s| s.name()).chain(names.iter().copied());
                 let d = Diagnostic::error("E0306", name.span, format!("unknown type `{}`", name.name));
                 return match ir::diag::nearest(name.name.name(), near) {
                     Some(guess) => self.fail(d.help(format!("did you mean `{guess}`?"))),
-                    None => self.fail(d.help(format!("the element types are {}", names.join(", ")))),
+                    None => {
+                        let names: Vec<&str> = DType::all().map(DType::name).collect();
+                        self.fail(d.help(format!("the element types are {}", names.join(", "))))
+                    }
                 };
             }
         };
@@ -194,10 +234,18 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The type of a parameter.
+    /// The type of a parameter that is a tensor.
     pub(crate) fn param_type(&mut self, env: &Env, p: &Param) -> Maybe<Type> {
         match &p.ty {
             Some(ty) => self.tensor_type(env, ty),
+            None => self.fail(Diagnostic::error("E0306", p.span, format!("`{}` needs a type", p.name.name))),
+        }
+    }
+
+    /// The type of a parameter.
+    pub(crate) fn param_ty(&mut self, env: &Env, p: &Param) -> Maybe<Ty> {
+        match &p.ty {
+            Some(ty) => self.ty(env, ty),
             None => self.fail(Diagnostic::error("E0306", p.span, format!("`{}` needs a type", p.name.name))),
         }
     }
@@ -211,13 +259,20 @@ impl<'a> Checker<'a> {
         self.instances.prims.insert(key.clone(), None);
         let errors = self.diagnostics.len();
         let prim = self.prim_body(def, bound);
-        let id = (self.diagnostics.len() == errors).then_some(prim).flatten().map(|mut p| {
-            p.name = self.instances.prim_name(&p.name);
-            self.module.prims.push(p);
-            PrimId(self.module.prims.len() as u32 - 1)
+        let id = (self.diagnostics.len() == errors).then_some(prim).flatten().map(|(p, ty)| {
+            let id = self.add_prim(p);
+            self.instances.outs.insert(id, Rc::new(ty));
+            id
         });
         self.instances.prims.insert(key, id);
         id
+    }
+
+    /// Enters a primitive under a name that no other has.
+    pub(crate) fn add_prim(&mut self, mut prim: Prim) -> PrimId {
+        prim.name = self.instances.prim_name(&prim.name);
+        self.module.prims.push(prim);
+        PrimId(self.module.prims.len() as u32 - 1)
     }
 
     /// The instance of a function that a binding asks for. Callers need its head alone; its body is checked
@@ -238,19 +293,19 @@ impl<'a> Checker<'a> {
         self.count(&def.sig, call)?;
         self.instances.funcs.insert(key.clone(), None);
         let (env, dims) = self.inside(&def.sig, bound);
-        let func = self.func_head(def, item, &env, dims)?;
+        let mut head = self.func_head(def, item, &env, dims)?;
         let id = FuncId(self.module.funcs.len() as u32);
-        let name = if plain && self.instances.names.insert(func.name.clone()) {
-            func.name.clone()
-        } else {
-            format!("{}_{}", func.name, id.0)
-        };
-        self.instances.names.insert(name.clone());
-        let func = Func { name, ..func };
-        self.module.funcs.push(func.clone());
+        if !plain || !self.instances.names.insert(head.func.name.clone()) {
+            head.func.name = format!("{}_{}", head.func.name, id.0);
+            self.instances.names.insert(head.func.name.clone());
+        }
+        self.module.funcs.push(head.func.clone());
         self.instances.funcs.insert(key, Some(id));
+        if let Some(result) = &head.result {
+            self.instances.results.insert(id, Rc::clone(result));
+        }
         let call = self.instances.asked.or(call);
-        self.instances.pending.push_back(Pending { id, def, func, env, call });
+        self.instances.pending.push_back(Pending { id, def, head, env, call });
         Some(id)
     }
 
@@ -273,11 +328,11 @@ impl<'a> Checker<'a> {
 
     /// Checks the bodies that are still to be checked, and those that they ask for.
     pub(crate) fn bodies(&mut self) {
-        while let Some(Pending { id, def, func, env, call }) = self.instances.pending.pop_front() {
+        while let Some(Pending { id, def, head, env, call }) = self.instances.pending.pop_front() {
             let said = self.diagnostics.len();
             // A call in the same file is followed no further: the fault is there for all to see.
             self.instances.asked = call.filter(|c| c.file != def.sig.name.span.file);
-            if let Some(done) = self.func_body(def, func, env) {
+            if let Some(done) = self.func_body(def, head, env) {
                 self.module.funcs[id.0 as usize] = done;
             }
             if let Some(call) = self.instances.asked.take() {
@@ -287,7 +342,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Name, dims, parameters and results of a function: what its callers see.
-    fn func_head(&mut self, def: &'a FnDef, item: &'a Item, env: &Env, dims: Vec<Sym>) -> Maybe<Func> {
+    fn func_head(&mut self, def: &'a FnDef, item: &'a Item, env: &Env, dims: Vec<Sym>) -> Maybe<Head> {
         let mut func = Func {
             name: def.sig.name.name.name().to_owned(),
             def: def.sig.name.name,
@@ -303,12 +358,20 @@ impl<'a> Checker<'a> {
             plan: item.attrs.iter().any(|a| a.name.name.name() == "plan"),
             span: def.sig.name.span,
         };
+        let mut names = Vec::new();
         for p in def.sig.params.iter().filter(|p| p.mode != Mode::Const) {
-            let ty = self.param_type(env, p)?;
-            let val = func.add_val(p.name.name, ty);
-            func.body.params.push(val);
-            func.params.push(ir::graph::Param { name: p.name.name, own: p.mode == Mode::Own });
+            let ty = self.param_ty(env, p)?;
+            let mut leaves = Vec::new();
+            for leaf in ty.leaves(p.name.name.name()) {
+                let name = Sym::new(&leaf.path);
+                let val = func.add_val(name, leaf.ty);
+                func.body.params.push(val);
+                func.params.push(ir::graph::Param { name, own: p.mode == Mode::Own, from: leaf.from });
+                leaves.push(val);
+            }
+            names.push((p.name.name, Value::of(&ty, &leaves)));
         }
+        let mut result = None;
         if let Some(ret) = &def.ret {
             let mut env = env.clone();
             let ret = match &ret.kind {
@@ -328,25 +391,23 @@ impl<'a> Checker<'a> {
                 }
                 TypeKind::Named { .. } | TypeKind::Tuple(_) | TypeKind::Array(..) | TypeKind::Fn(..) => ret,
             };
-            self.result_types(&env, ret, &mut func.result_types)?;
-            func.results = vec![None; func.result_types.len()];
+            let ty = self.ty(&env, ret)?;
+            for leaf in ty.leaves("") {
+                // The parts of a record have names; those of a tuple go by their place.
+                let named = leaf.path.split('.').any(|n| n.parse::<usize>().is_err() && !n.is_empty());
+                func.results.push(named.then(|| Sym::new(&leaf.path)));
+                func.result_types.push(leaf.ty);
+            }
+            result = Some(Rc::new(ty));
         }
-        Some(func)
-    }
-
-    fn result_types(&mut self, env: &Env, ty: &TypeExpr, out: &mut Vec<Type>) -> Maybe<()> {
-        if let TypeKind::Tuple(parts) = &ty.kind {
-            return parts.iter().try_for_each(|t| self.result_types(env, t, out));
-        }
-        out.push(self.tensor_type(env, ty)?);
-        Some(())
+        Some(Head { func, names, result })
     }
 
     /// Generics to check an unused template with: `f32`, or the first type allowed, and rank 2.
     /// None where attributes would have to be guessed.
     fn sample(&mut self, sig: &'a Signature) -> Maybe<Env> {
         self.signature(sig);
-        let mut env = Env::default();
+        let mut env = self.env();
         for g in &sig.generics {
             match g.kind {
                 GenericKind::Dim => {

@@ -7,7 +7,8 @@
 //! asked of the prover. Proved: nothing is left to do. Refuted: a diagnostic. Unknown: one check at
 //! run time, at the function's entry where its dims are known there.
 //!
-//! The files: [`defs`] what names mean; [`env`] dims, packs and attributes as values while checking;
+//! The files: [`defs`] what names mean; [`types`] records, tuples, arrays and encoded tensors as trees of
+//! tensors, with [`generics`] that signatures leave out, [`encoding`] and [`consts`]; [`env`] dims, packs and attributes as values while checking;
 //! [`bind`] arguments against parameters; [`instance`] templates made concrete; [`graph`] bodies of
 //! functions; [`prim`] bodies of primitives, with [`access`] for bounds, coverage and independence of
 //! loops; [`rule`] rules and bindings. Start at [`check`].
@@ -21,13 +22,18 @@
 
 mod access;
 mod bind;
+mod consts;
 mod defs;
+mod encoding;
 mod env;
+mod generics;
 mod graph;
 mod instance;
 mod prim;
 mod rule;
+mod types;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use ir::Module;
@@ -56,8 +62,9 @@ impl Checked {
 /// Checks a program. `library` is the standard library: its definitions are checked where they are
 /// used, and those of `files` stand before them.
 pub fn check(library: &[File], files: &[File]) -> Checked {
-    let mut checker = Checker::new(library, files);
-    for file in files {
+    let (library, files) = generics::written_out(library, files);
+    let mut checker = Checker::new(&library, &files);
+    for file in &files {
         checker.file(file);
     }
     checker.finish()
@@ -66,8 +73,9 @@ pub fn check(library: &[File], files: &[File]) -> Checked {
 /// Checks statements against a program, as the body of a function of `inputs` that gives the value of
 /// the last one. The function, where there is no error, is the module's last.
 pub fn check_line(library: &[File], files: &[File], inputs: &[(Sym, Type)], stmts: &[Stmt]) -> Checked {
-    let mut checker = Checker::new(library, files);
-    for file in files {
+    let (library, files) = generics::written_out(library, files);
+    let mut checker = Checker::new(&library, &files);
+    for file in &files {
         checker.file(file);
     }
     checker.line(inputs, stmts);
@@ -77,6 +85,8 @@ pub fn check_line(library: &[File], files: &[File], inputs: &[(Sym, Type)], stmt
 /// The state of one run.
 struct Checker<'a> {
     defs: defs::Defs<'a>,
+    types: types::Types<'a>,
+    consts: consts::Consts<'a>,
     module: Module,
     instances: instance::Instances<'a>,
     diagnostics: Vec<Diagnostic>,
@@ -88,9 +98,11 @@ struct Checker<'a> {
 type Maybe<T> = Option<T>;
 
 impl<'a> Checker<'a> {
-    fn new(library: &'a [File], files: &'a [File]) -> Checker<'a> {
+    fn new(library: &'a [Cow<'a, File>], files: &'a [Cow<'a, File>]) -> Checker<'a> {
         let mut checker = Checker {
             defs: defs::Defs::default(),
+            types: types::Types::default(),
+            consts: consts::Consts::default(),
             module: Module::default(),
             instances: instance::Instances::default(),
             diagnostics: Vec::new(),
@@ -103,6 +115,8 @@ impl<'a> Checker<'a> {
         for file in files {
             checker.declare(file);
         }
+        checker.evaluate_consts();
+        checker.check_recursion();
         checker
     }
 

@@ -1,10 +1,12 @@
 //! Bodies of primitives: statements and scalar expressions to loops.
 
 mod choose;
+mod place;
 mod scalar;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 
 use ir::ast::{self, AssignOp, Expr, ExprKind, Ident, IndexArg, Mode, PrimDef, StmtKind};
 use ir::diag::Diagnostic;
@@ -15,11 +17,16 @@ use shape::{Expr as Dim, Pred, Sym, Verdict};
 use tensor::DType;
 
 use crate::env::Env;
+use crate::types::Ty;
 use crate::{Checker, Maybe};
+
+use place::Place;
 
 #[derive(Clone)]
 enum Local {
     Buf(BufId),
+    /// A record, a tuple, an array or an encoded tensor: its leaves are buffers one after the other.
+    Tree(Place),
     Var(VarId),
     /// What a `let` inside a branch of a scalar `if` stands for.
     Value(Scalar),
@@ -42,6 +49,8 @@ pub(crate) struct Body {
     defined: BTreeMap<Sym, Dim>,
     /// Outputs that are only accumulated into begin at their combiner's identity.
     starts: BTreeMap<BufId, Combine>,
+    /// Where each output is declared.
+    heads: Vec<Span>,
 }
 
 impl Body {
@@ -66,6 +75,7 @@ impl Body {
             mutable: BTreeSet::new(),
             defined: BTreeMap::new(),
             starts: BTreeMap::new(),
+            heads: vec![],
         }
     }
 
@@ -87,6 +97,17 @@ impl Body {
         let id = BufId(self.prim.bufs.len() as u32 - 1);
         self.define(name, Local::Buf(id));
         id
+    }
+
+    /// The buffers of a parameter or an output.
+    fn buffers(&mut self, name: Sym, ty: &Ty) -> Vec<BufId> {
+        let leaves = ty.leaves(name.name()).into_iter();
+        let bufs: Vec<BufId> = leaves.map(|l| self.buffer(Sym::new(&l.path), l.ty, false)).collect();
+        if !matches!(ty, Ty::Tensor(_)) {
+            let first = bufs.first().map_or(0, |b| b.0);
+            self.define(name, Local::Tree(Place { ty: Rc::new(ty.clone()), first, index: vec![] }));
+        }
+        bufs
     }
 
     fn variable(&mut self, name: Sym, dtype: DType) -> VarId {
@@ -148,26 +169,31 @@ impl Body {
 
 impl<'a> Checker<'a> {
     /// The body of an instance.
-    pub(crate) fn prim_body(&mut self, def: &'a PrimDef, bound: &Env) -> Maybe<Prim> {
+    pub(crate) fn prim_body(&mut self, def: &'a PrimDef, bound: &Env) -> Maybe<(Prim, Ty)> {
         let (env, dims) = self.inside(&def.sig, bound);
         let mut b = Body::new(def.sig.name, env, dims);
         let mut own = BTreeMap::new();
         for p in def.sig.params.iter().filter(|p| p.mode != Mode::Const) {
-            let ty = self.param_type(&b.env, p)?;
-            let id = b.buffer(p.name.name, ty, false);
-            b.prim.params.push(id);
+            let ty = self.param_ty(&b.env, p)?;
+            let bufs = b.buffers(p.name.name, &ty);
+            b.prim.params.extend(&bufs);
             if p.mode == Mode::Own {
-                own.insert(p.name.name, id);
+                own.insert(p.name.name, (bufs, ty));
             }
         }
+        let mut gives = Vec::new();
         for out in &def.outs {
-            if let Some(&id) = own.get(&out.name.name) {
-                b.prim.outs.push(id);
+            if let Some((bufs, ty)) = own.get(&out.name.name) {
+                b.prim.outs.extend(bufs);
+                gives.push(ty.clone());
+                b.heads.extend(bufs.iter().map(|_| out.span));
                 continue;
             }
-            let ty = self.param_type(&b.env, out)?;
-            let id = b.buffer(out.name.name, ty, false);
-            b.prim.outs.push(id);
+            let ty = self.param_ty(&b.env, out)?;
+            let bufs = b.buffers(out.name.name, &ty);
+            b.heads.extend(bufs.iter().map(|_| out.span));
+            b.prim.outs.extend(bufs);
+            gives.push(ty);
         }
         if def.outs.is_empty() {
             return self.fail(Diagnostic::error(
@@ -185,7 +211,7 @@ impl<'a> Checker<'a> {
                 b.initialize(buf, Scalar::constant(combine.identity(dtype), dtype));
             }
         }
-        self.coverage(&b.prim, def)?;
+        self.coverage(&b.prim, &b.heads)?;
         // What is read of an output before it is written is zero, in every engine.
         for buf in crate::access::read_early(&b.prim) {
             let dtype = b.prim.buf(buf).dtype;
@@ -193,7 +219,8 @@ impl<'a> Checker<'a> {
             b.initialize(buf, Scalar::constant(zero, dtype));
         }
         crate::access::mark_loops(&mut b.prim);
-        Some(b.prim)
+        let gives = if gives.len() == 1 { gives.remove(0) } else { Ty::Tuple(gives) };
+        Some((b.prim, gives))
     }
 
     fn prim_block(&mut self, b: &mut Body, block: &ast::Block) -> Maybe<Vec<Stmt>> {
@@ -417,25 +444,16 @@ impl<'a> Checker<'a> {
                 }
             },
         };
-        let (name, index): (Sym, &[IndexArg]) = match &place.kind {
-            ExprKind::Name(name) => (*name, &[]),
-            ExprKind::Index(base, index) => match &base.kind {
-                ExprKind::Name(name) => (*name, index),
-                _ => {
-                    return self.fail(Diagnostic::error(
-                        "E0404",
-                        place.span,
-                        "only a buffer's elements are assigned",
-                    ));
-                }
-            },
-            _ => {
-                return self.fail(Diagnostic::error(
-                    "E0404",
-                    place.span,
-                    "only buffers and `var`s are assigned",
-                ));
+        let (base, index): (&Expr, &[IndexArg]) = match &place.kind {
+            ExprKind::Index(base, index) => (base, index),
+            _ => (place, &[]),
+        };
+        let ExprKind::Name(name) = base.kind else {
+            if let Some(found) = self.place(b, place) {
+                let (buf, index) = self.leaf(b, found?, place.span)?;
+                return self.store(b, (buf, index), place, combine, e, span, out);
             }
+            return self.fail(Diagnostic::error("E0404", place.span, "only buffers and `var`s are assigned"));
         };
         match b.find(name) {
             Some(Local::Var(var)) if index.is_empty() && b.mutable.contains(&b.prim.var(var).name) => {
@@ -450,30 +468,50 @@ impl<'a> Checker<'a> {
                 out.push(Stmt::Set(var, value));
                 Some(())
             }
-            Some(Local::Buf(buf)) if b.prim.outs.contains(&buf) || b.prim.buf(buf).local => {
-                let dtype = b.prim.buf(buf).dtype;
-                let (index, checked) = self.index(b, buf, index, place.span)?;
-                let value = self.scalar(b, e, Some(dtype))?;
-                if value.dtype != dtype {
-                    return self.differ(e.span, dtype, value.dtype);
-                }
-                if let Some(c) = combine {
-                    b.starts.insert(buf, c);
-                }
-                out.push(Stmt::Store { buf, index, checked, combine, value, span });
-                Some(())
+            Some(Local::Buf(buf)) => self.store(b, (buf, index.to_vec()), place, combine, e, span, out),
+            Some(Local::Tree(found)) => {
+                let found = Place { index: index.to_vec(), ..found };
+                let (buf, index) = self.leaf(b, found, place.span)?;
+                self.store(b, (buf, index), place, combine, e, span, out)
             }
             Some(Local::Broken) => None,
-            Some(Local::Buf(_)) => {
-                let d = Diagnostic::error("E0404", place.span, format!("`{name}` is an input"));
-                self.fail(d.help("an input updated in place is an `own` parameter that is also an output"))
-            }
             Some(_) => {
                 let d = Diagnostic::error("E0404", place.span, format!("`{name}` is not a `var`"));
                 self.fail(d.help(format!("declare it with `var {name} = ..`")))
             }
             None => self.unknown_scalar(b, name, place.span),
         }
+    }
+
+    /// `y[i] = e`
+    #[expect(clippy::too_many_arguments, reason = "a place, how, a value")]
+    fn store(
+        &mut self,
+        b: &mut Body,
+        (buf, index): (BufId, Vec<IndexArg>),
+        place: &Expr,
+        combine: Option<Combine>,
+        e: &Expr,
+        span: Span,
+        out: &mut Vec<Stmt>,
+    ) -> Maybe<()> {
+        if !b.prim.outs.contains(&buf) && !b.prim.buf(buf).local {
+            let name = b.prim.buf(buf).name;
+            let d = Diagnostic::error("E0404", place.span, format!("`{name}` is an input"));
+            return self
+                .fail(d.help("an input updated in place is an `own` parameter that is also an output"));
+        }
+        let dtype = b.prim.buf(buf).dtype;
+        let (index, checked) = self.index(b, buf, &index, place.span)?;
+        let value = self.scalar(b, e, Some(dtype))?;
+        if value.dtype != dtype {
+            return self.differ(e.span, dtype, value.dtype);
+        }
+        if let Some(c) = combine {
+            b.starts.insert(buf, c);
+        }
+        out.push(Stmt::Store { buf, index, checked, combine, value, span });
+        Some(())
     }
 
     fn unknown_scalar<T>(&mut self, b: &Body, name: Sym, span: Span) -> Maybe<T> {
@@ -556,7 +594,7 @@ impl<'a> Checker<'a> {
             .flat_map(|s| s.iter())
             .filter_map(|(n, l)| match l {
                 Local::Pack(vars) => Some((*n, vars.iter().map(|v| Some(b.var(*v))).collect())),
-                Local::Buf(_) | Local::Var(_) | Local::Value(_) | Local::Broken => None,
+                Local::Buf(_) | Local::Tree(_) | Local::Var(_) | Local::Value(_) | Local::Broken => None,
             })
             .collect();
         let state = RefCell::new((self, b));

@@ -12,7 +12,7 @@ use tensor::DType;
 
 use crate::bind::names_in;
 use crate::env::Env;
-use crate::graph::Body;
+use crate::graph::{Body, Value};
 use crate::{Checker, Maybe};
 
 impl<'a> Checker<'a> {
@@ -38,7 +38,8 @@ impl<'a> Checker<'a> {
                 "a C function is generic over dims only",
             ));
         }
-        let (env, dims) = self.inside(&def.sig, &Env::default());
+        let none = self.env();
+        let (env, dims) = self.inside(&def.sig, &none);
         let mut b = crate::prim::Body::new(def.sig.name, env, dims.clone());
         let mut params = Vec::new();
         let mut outs = Vec::new();
@@ -127,7 +128,8 @@ impl<'a> Checker<'a> {
             self.later(g.name.span, "rules over element types and packs");
             return None;
         }
-        let (mut env, mut dims) = self.inside(&def.sig, &Env::default());
+        let none = self.env();
+        let (mut env, mut dims) = self.inside(&def.sig, &none);
         // Dims need not be listed: a rule has no other names to confuse them with.
         for p in &def.sig.params {
             let Some(TypeKind::Named { dims: Some(args), .. }) = p.ty.as_ref().map(|t| &t.kind) else {
@@ -219,13 +221,14 @@ impl<'a> Checker<'a> {
             let ty = self.param_type(env, p)?;
             let val = func.add_val(p.name.name, ty);
             func.body.params.push(val);
-            func.params.push(ir::graph::Param { name: p.name.name, own: p.mode == Mode::Own });
+            func.params.push(ir::graph::Param { name: p.name.name, own: p.mode == Mode::Own, from: None });
         }
         Some(func)
     }
 
     fn side(&mut self, head: &Func, env: &Env, e: &ir::ast::Expr) -> Maybe<Func> {
-        let mut body = Body::new(head.clone(), env.clone());
+        let names = head.params.iter().zip(&head.body.params).map(|(p, v)| (p.name, Value::Val(*v)));
+        let mut body = Body::new(head.clone(), env.clone(), names.collect());
         let value = self.expr(&mut body, e)?;
         let val = self.materialize(&mut body, &value, DType::F32, e.span)?;
         let ty = body.func.ty(val).clone();

@@ -73,7 +73,7 @@ pub(crate) fn wrap(module: &mut Module, prim: PrimId) -> FuncId {
     for id in &p.params {
         let val = func.add_val(p.buf(*id).name, ty(id));
         func.body.params.push(val);
-        func.params.push(Param { name: p.buf(*id).name, own: p.in_place(*id) });
+        func.params.push(Param { name: p.buf(*id).name, own: p.in_place(*id), from: None });
     }
     let results: Vec<_> = p.outs.iter().map(|o| func.add_val(p.buf(*o).name, ty(o))).collect();
     func.body.nodes.push(Node {

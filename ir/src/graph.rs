@@ -72,10 +72,13 @@ pub struct Func {
 /// What callers know of a parameter.
 #[derive(Clone, Debug)]
 pub struct Param {
-    /// The name, by which arguments are given from outside.
+    /// The name, by which arguments are given from outside: of a part of a record its path, `w.layers.q`.
     pub name: Sym,
     /// True if it is consumed.
     pub own: bool,
+    /// The tensor of a checkpoint that it is read from, as a record says it. A part of an array has a
+    /// `{..}` for each axis that arrays put at its front, in order: it is one tensor of the checkpoint for each.
+    pub from: Option<String>,
 }
 
 /// Operations in order, with what comes in and what goes out.

@@ -18,6 +18,7 @@ use super::{Body, Lit, Value};
 use crate::bind::Actual;
 use crate::defs::Def;
 use crate::instance::dims_of;
+use crate::types::Named;
 use crate::{Checker, Maybe};
 
 impl<'a> Checker<'a> {
@@ -40,6 +41,13 @@ impl<'a> Checker<'a> {
             && self.defs.get(name).is_none()
         {
             return self.cast(body, None, args, span);
+        }
+        if self.defs.get(name).is_none() && body.find(name).is_none() {
+            match self.types.get(name) {
+                Some(Named::Record(id)) => return self.construct(body, id, dims, args, span),
+                Some(Named::Encoding(id)) => return self.encode(body, id, dims, args, span),
+                None => {}
+            }
         }
         let Some(def) = self.defs.get(name) else {
             let local = body.find(name).is_some();
@@ -123,7 +131,7 @@ impl<'a> Checker<'a> {
                     }
                 }
                 Value::Dim(_) | Value::Lit(_) => {}
-                Value::Val(_) | Value::Tuple(_) | Value::Unit => return None,
+                Value::Val(_) | Value::Tuple(_) | Value::Tree(_) | Value::Literals(_) | Value::Unit => return None,
             }
         }
         let natural = |a: &Actual| if let Value::Lit(l) = &a.value { l.natural() } else { DType::I64 };
@@ -198,7 +206,10 @@ impl<'a> Checker<'a> {
                 let id = self.prim_instance(def, &bound.env)?;
                 let prim = self.module.prim(id);
                 let types = output_types(&prim.dims, &dims, &prim.bufs, &prim.outs);
-                Some(tuple(body.push_all(Op::Prim(id, dims), bound.args, types, vec![], span)))
+                let map: BTreeMap<Sym, Dim> = prim.dims.iter().copied().zip(dims.iter().cloned()).collect();
+                let ty = self.instances.outs.get(&id).map(|t| t.subst(&|s| map.get(&s).cloned()));
+                let vals = body.push_all(Op::Prim(id, dims), bound.args, types, vec![], span);
+                Some(ty.map_or_else(|| tuple(vals.clone()), |ty| Value::of(&ty, &vals)))
             }
             Def::Extern(def) => {
                 let id = self.extern_instance(def)?;
@@ -221,7 +232,9 @@ impl<'a> Checker<'a> {
                     body.env.facts.assume(fact.subst(&|s| map.get(&s).cloned()));
                 }
                 let types = callee.result_types.iter().map(|t| t.subst(&|s| map.get(&s).cloned())).collect();
-                Some(tuple(body.push_all(Op::Call(id, dims), bound.args, types, opens, span)))
+                let ty = self.instances.results.get(&id).map(|t| t.subst(&|s| map.get(&s).cloned()));
+                let vals = body.push_all(Op::Call(id, dims), bound.args, types, opens, span);
+                Some(ty.map_or_else(|| tuple(vals.clone()), |ty| Value::of(&ty, &vals)))
             }
         }
     }
@@ -255,6 +268,10 @@ impl<'a> Checker<'a> {
                 return self.materialize(body, &value, dtype, span).map(Value::Val);
             }
             Value::Lit(l) => self.materialize(body, &value, l.natural(), span)?,
+            Value::Literals(list) => {
+                let natural = if list.tensor(dtype).is_some() { dtype } else { list.natural() };
+                self.materialize(body, &value, natural, span)?
+            }
             value => self.materialize(body, value, DType::I64, span)?,
         };
         let ty = body.func.ty(val).clone();

@@ -1,6 +1,7 @@
 //! Branches and loops: what they assign becomes results, or is carried.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use ir::Intrinsic;
 use ir::ast::{self, Expr, ExprKind, Ident, StmtKind};
@@ -10,7 +11,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::{DType, Tensor};
 
-use super::{Body, Local, Value};
+use super::{Body, Local, Tree, Value};
 use crate::{Checker, Maybe};
 
 impl<'a> Checker<'a> {
@@ -101,9 +102,27 @@ impl<'a> Checker<'a> {
             }
             return Some(Value::Tuple(parts));
         }
+        if let (Value::Tree(x), Value::Tree(y)) = (a, b) {
+            if !x.ty.like(&y.ty) {
+                let text = format!("the branches have different types: `{}` and `{}`", x.ty, y.ty);
+                return self.fail(Diagnostic::error("E0309", span, text));
+            }
+            let mut leaves = Vec::new();
+            for (x, y) in x.leaves.iter().zip(&y.leaves) {
+                let (x, y) = (Value::Val(*x), Value::Val(*y));
+                let merged = self.merge(body, &x, &y, (&mut *blocks.0, &mut *blocks.1), merge, span)?;
+                let Value::Val(at) = merged else { return None };
+                leaves.push(at);
+            }
+            let types = |at: &ValId| merge.types[at.0 as usize].clone();
+            let ty = x.ty.with_leaves(&y.ty, &leaves.iter().map(types).collect::<Vec<_>>());
+            return Some(Value::Tree(Tree { ty: Rc::new(ty), leaves }));
+        }
         let dtype = match (a, b) {
             (Value::Val(v), _) | (_, Value::Val(v)) => body.func.ty(*v).dtype,
             (Value::Lit(l), _) | (_, Value::Lit(l)) => l.natural(),
+            (Value::Literals(l), _) | (_, Value::Literals(l)) => l.natural(),
+            (tree @ Value::Tree(_), _) | (_, tree @ Value::Tree(_)) => self.value_type(body, tree, span)?.dtype,
             _ => DType::I64,
         };
         let mut inside = |c: &mut Self, value: &Value, block: &mut Block| {
@@ -163,9 +182,26 @@ impl<'a> Checker<'a> {
             };
             c.materialize(body, &value, DType::I64, binder.range.span)
         };
+        let hi = match binder.range.hi.as_deref() {
+            Some(e) if binder.range.lo.is_none() => Some((self.expr(body, e)?, e.span)),
+            _ => None,
+        };
+        // Over an array the variable is each element in turn.
+        if let Some((value, at)) = &hi
+            && let Some(extent) = self.first_extent(body, value, *at)?
+        {
+            let lo = self.materialize(body, &Value::Dim(Dim::int(0)), DType::I64, *at)?;
+            let hi = self.materialize(body, &Value::Dim(extent), DType::I64, *at)?;
+            let count = Count { name: binder.name, lo, hi, over: Some(value.clone()) };
+            return self.while_loop(body, &Expr { kind: ExprKind::Error, span }, block, Some(count), span);
+        }
         let lo = bound(self, body, binder.range.lo.as_deref())?;
-        let hi = bound(self, body, binder.range.hi.as_deref())?;
-        self.while_loop(body, &Expr { kind: ExprKind::Error, span }, block, Some((binder.name, lo, hi)), span)
+        let hi = match hi {
+            Some((value, at)) => self.materialize(body, &value, DType::I64, at)?,
+            None => bound(self, body, binder.range.hi.as_deref())?,
+        };
+        let count = Count { name: binder.name, lo, hi, over: None };
+        self.while_loop(body, &Expr { kind: ExprKind::Error, span }, block, Some(count), span)
     }
 
     /// A loop: what its body assigns is carried. A counter, where there is one, is carried first.
@@ -174,7 +210,7 @@ impl<'a> Checker<'a> {
         body: &mut Body,
         cond: &Expr,
         block: &ast::Block,
-        count: Option<(Ident, ValId, ValId)>,
+        count: Option<Count>,
         span: Span,
     ) -> Maybe<Value> {
         let assigned = assigned_in(std::iter::once(block));
@@ -182,7 +218,7 @@ impl<'a> Checker<'a> {
             assigned.into_iter().filter(|n| body.find(*n).is_some_and(|l| l.mutable)).collect();
         // What is carried, flat, with the first values.
         let mut first = Vec::new();
-        first.extend(count.map(|c| c.1));
+        first.extend(count.as_ref().map(|c| c.lo));
         let mut carried: Vec<(Sym, Value)> = Vec::new();
         for name in vars {
             let value = body.find(name).expect("found above").value.clone();
@@ -209,10 +245,10 @@ impl<'a> Checker<'a> {
         };
         // The condition.
         let params = enter(body);
-        let go_on = match count {
-            Some((_, _, hi)) => Some(body.push(
+        let go_on = match &count {
+            Some(c) => Some(body.push(
                 Op::Scalar(Intrinsic::Lt),
-                vec![params[0], hi],
+                vec![params[0], c.hi],
                 Type::scalar(DType::Bool),
                 span,
             )),
@@ -222,11 +258,17 @@ impl<'a> Checker<'a> {
         cond_block.results.extend(go_on);
         // The body.
         let params = enter(body);
-        if let Some((name, ..)) = count {
+        let mut begun = Some(());
+        if let Some(c) = &count {
             body.scopes.push(BTreeMap::new());
-            body.define(name, Value::Val(params[0]), false);
+            let value = match &c.over {
+                Some(over) => self.element(body, over, &Value::Val(params[0]), span),
+                None => Some(Value::Val(params[0])),
+            };
+            begun = value.as_ref().map(|_| ());
+            self.bind_pattern(body, &ast::Pattern::Name(c.name), value, false, span);
         }
-        let done = self.statements(body, block);
+        let done = self.statements(body, block).filter(|_| begun.is_some());
         let mut next = Vec::new();
         if count.is_some() {
             body.scopes.pop();
@@ -297,15 +339,37 @@ impl<'a> Checker<'a> {
                     parts.iter().map(|p| self.flatten(body, p, span, out)).collect::<Maybe<Vec<_>>>()?;
                 Some(Value::Tuple(parts))
             }
+            Value::Tree(t) => {
+                let mut leaves = Vec::new();
+                for leaf in &t.leaves {
+                    let v = self.materialize(body, &Value::Val(*leaf), DType::I64, span)?;
+                    out.push(v);
+                    leaves.push(ValId(out.len() as u32 - 1));
+                }
+                Some(Value::Tree(Tree { ty: Rc::clone(&t.ty), leaves }))
+            }
             Value::Unit => None,
             value => {
-                let dtype = if let Value::Lit(l) = value { l.natural() } else { DType::I64 };
+                let dtype = match value {
+                    Value::Lit(l) => l.natural(),
+                    Value::Literals(l) => l.natural(),
+                    _ => DType::I64,
+                };
                 let v = self.materialize(body, value, dtype, span)?;
                 out.push(v);
                 Some(Value::Val(ValId(out.len() as u32 - 1)))
             }
         }
     }
+}
+
+/// The counter of a `for`.
+pub(super) struct Count {
+    name: Ident,
+    lo: ValId,
+    hi: ValId,
+    /// The array whose elements the variable is; none: it is the counter itself.
+    over: Option<Value>,
 }
 
 /// The results of an `if` in the making.
@@ -321,7 +385,11 @@ fn place(form: &Value, vals: &[ValId]) -> Value {
     match form {
         Value::Val(at) => Value::Val(vals[at.0 as usize]),
         Value::Tuple(parts) => Value::Tuple(parts.iter().map(|p| place(p, vals)).collect()),
-        Value::Dim(_) | Value::Lit(_) | Value::Unit => Value::Unit,
+        Value::Tree(t) => {
+            let leaves = t.leaves.iter().map(|at| vals[at.0 as usize]).collect();
+            Value::Tree(Tree { ty: Rc::clone(&t.ty), leaves })
+        }
+        Value::Dim(_) | Value::Lit(_) | Value::Literals(_) | Value::Unit => Value::Unit,
     }
 }
 

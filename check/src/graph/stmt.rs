@@ -11,7 +11,9 @@ use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
 use super::call::given;
-use super::{Body, Local, Value};
+use super::{Body, Local, Tree, Value};
+use crate::env::Env;
+use crate::types::{Arg, Ty};
 use crate::{Checker, Maybe};
 
 impl<'a> Checker<'a> {
@@ -43,8 +45,12 @@ impl<'a> Checker<'a> {
                 let value = self.expr(body, e).and_then(|v| self.annotated(body, v, ty.as_ref(), e.span));
                 // A variable has one type, so a literal or dim takes its own now.
                 let value = match value {
-                    Some(v @ (Value::Lit(_) | Value::Dim(_))) => {
-                        let dtype = if let Value::Lit(l) = &v { l.natural() } else { DType::I64 };
+                    Some(v @ (Value::Lit(_) | Value::Dim(_) | Value::Literals(_))) => {
+                        let dtype = match &v {
+                            Value::Lit(l) => l.natural(),
+                            Value::Literals(l) => l.natural(),
+                            _ => DType::I64,
+                        };
                         self.materialize(body, &v, dtype, e.span).map(Value::Val)
                     }
                     v => v,
@@ -90,7 +96,7 @@ impl<'a> Checker<'a> {
 
     /// Binds the names of a pattern; where the value failed they are left out, and uses of them are
     /// not reported again.
-    fn bind_pattern(
+    pub(super) fn bind_pattern(
         &mut self,
         body: &mut Body,
         p: &Pattern,
@@ -138,7 +144,7 @@ impl<'a> Checker<'a> {
     }
 
     /// `let y: f32[k, d] = e`: names of dims not yet known are bound, the rest must agree.
-    fn annotated(
+    pub(crate) fn annotated(
         &mut self,
         body: &mut Body,
         value: Value,
@@ -153,20 +159,20 @@ impl<'a> Checker<'a> {
             return parts.collect::<Maybe<Vec<Value>>>().map(Value::Tuple);
         }
         let TypeKind::Named { name, dims, .. } = &ty.kind else {
-            self.later(ty.span, "this form of annotation");
-            return None;
+            return self.annotated_tree(body, value, ty, span);
         };
+        if let Some(dims) = dims
+            && let Value::Tree(Tree { ty, .. }) = &value
+            && let Ty::Encoded(e) = &**ty
+        {
+            open_dims(&mut body.env, dims, &e.shape);
+        }
+        if body.env.dtype(name.name).is_none() {
+            return self.annotated_tree(body, value, ty, span);
+        }
         if let (Value::Val(v), Some(dims)) = (&value, dims) {
             let got = body.func.ty(*v).shape.clone();
-            if got.len() == dims.len() {
-                for (d, g) in dims.iter().zip(got) {
-                    if let IndexArg::Expr(Expr { kind: ExprKind::Name(n), .. }) = d
-                        && !body.env.dims.contains_key(n)
-                    {
-                        body.env.dims.insert(*n, g);
-                    }
-                }
-            }
+            open_dims(&mut body.env, dims, &got);
         }
         let Some(dtype) = body.env.dtype(name.name) else {
             let env = body.env.clone();
@@ -179,6 +185,29 @@ impl<'a> Checker<'a> {
         let got = body.func.ty(val).clone();
         self.same_type(body, &want, &got, span, "this `let`")?;
         Some(Value::Val(val))
+    }
+
+    /// `let w: Layer<bf16> = e`, `let w: [Layer<E>; n] = e`: dims as above, the rest must agree.
+    fn annotated_tree(
+        &mut self,
+        body: &mut Body,
+        value: Value,
+        ty: &ast::TypeExpr,
+        span: Span,
+    ) -> Maybe<Value> {
+        if let Value::Tree(t) = &value {
+            open_generics(&mut body.env, ty, &t.ty);
+        }
+        let env = body.env.clone();
+        let want = self.ty(&env, ty)?;
+        let mut leaves = Vec::new();
+        self.leaves_like(body, &value, &want, span, "this `let`", &mut leaves)?;
+        for (leaf, v) in want.leaves("").iter().zip(&leaves) {
+            let got = body.func.ty(*v).clone();
+            let what = if leaf.path.is_empty() { "this `let`" } else { &leaf.path };
+            self.same_type(body, &leaf.ty, &got, span, what)?;
+        }
+        Some(Value::of(&want, &leaves))
     }
 
     /// `dim k = e where ..`: a number computed while running becomes a dim.
@@ -249,7 +278,7 @@ impl<'a> Checker<'a> {
             }
         };
         let value = match (&old, value) {
-            (Value::Val(o), value @ (Value::Lit(_) | Value::Dim(_))) => {
+            (Value::Val(o), value @ (Value::Lit(_) | Value::Dim(_) | Value::Literals(_))) => {
                 let dtype = body.func.ty(*o).dtype;
                 Value::Val(self.materialize(body, &value, dtype, e.span)?)
             }
@@ -271,11 +300,62 @@ impl<'a> Checker<'a> {
             (Value::Tuple(a), Value::Tuple(b)) if a.len() == b.len() => {
                 a.iter().zip(b).try_for_each(|(a, b)| self.same_kind(body, a, b, span, name))
             }
+            (Value::Tree(a), Value::Tree(b)) if a.ty.like(&b.ty) => {
+                let paths = a.ty.leaves(name);
+                for ((a, b), leaf) in a.leaves.iter().zip(&b.leaves).zip(paths) {
+                    let (a, b) = (body.func.ty(*a).clone(), body.func.ty(*b).clone());
+                    self.same_type(body, &a, &b, span, &format!("`{}`", leaf.path))?;
+                }
+                Some(())
+            }
+            (Value::Tree(a), b @ Value::Tree(_)) => {
+                let want = (*a.ty).clone();
+                self.unlike(body, b, &want, span, &format!("`{name}`"))
+            }
             (Value::Unit, _) | (_, Value::Unit) => None,
             _ => {
                 let text = format!("`{name}` is {}, and this is {}", old.kind(), new.kind());
                 self.fail(Diagnostic::error("E0309", span, text))
             }
         }
+    }
+}
+
+/// Binds the names of dims that are not known yet to the extents in their places.
+fn open_dims(env: &mut Env, dims: &[IndexArg], got: &[Dim]) {
+    if got.len() != dims.len() {
+        return;
+    }
+    for (d, g) in dims.iter().zip(got) {
+        if let IndexArg::Expr(e) = d {
+            open_dim(env, e, g);
+        }
+    }
+}
+
+fn open_dim(env: &mut Env, e: &Expr, got: &Dim) {
+    if let ExprKind::Name(n) = &e.kind
+        && !env.dims.contains_key(n)
+        && env.known(*n).is_none()
+    {
+        env.dims.insert(*n, got.clone());
+    }
+}
+
+/// The same for the generics of records and the extents of arrays.
+fn open_generics(env: &mut Env, ty: &ast::TypeExpr, got: &Ty) {
+    match (&ty.kind, got) {
+        (TypeKind::Array(of, k), Ty::Array(n, got)) => {
+            open_dim(env, k, n);
+            open_generics(env, of, got);
+        }
+        (TypeKind::Named { args, .. }, Ty::Record(r)) => {
+            for (a, has) in args.iter().zip(&r.args) {
+                if let (TypeKind::Named { name, .. }, Arg::Dim(d)) = (&a.kind, has) {
+                    open_dim(env, &crate::types::name_expr(name.name, name.span), d);
+                }
+            }
+        }
+        _ => {}
     }
 }

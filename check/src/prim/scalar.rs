@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ir::ast::{self, Arg, BinaryOp, Expr, ExprKind, Ident, IndexArg, UnaryOp};
 use ir::diag::Diagnostic;
-use ir::loops::{Scalar, ScalarKind, dim_op};
+use ir::loops::{BufId, Scalar, ScalarKind, dim_op};
 use ir::source::Span;
 use ir::{Class, Combine, Intrinsic, Literal};
 use tensor::DType;
@@ -16,6 +16,12 @@ use crate::{Checker, Maybe};
 impl<'a> Checker<'a> {
     /// A scalar expression. `want` types literals; the caller compares the type it gets.
     pub(crate) fn scalar(&mut self, b: &mut Body, e: &Expr, want: Option<DType>) -> Maybe<Scalar> {
+        if let ExprKind::Name(_) | ExprKind::Field(..) | ExprKind::Index(..) = &e.kind
+            && let Some(place) = self.place(b, e)
+        {
+            let (buf, index) = self.leaf(b, place?, e.span)?;
+            return self.load(b, buf, &index, e.span);
+        }
         match &e.kind {
             ExprKind::Int(i) => Some(match want {
                 Some(d) if d.is_float() => Scalar::constant(Literal::Float(*i as f64), d),
@@ -31,20 +37,22 @@ impl<'a> Checker<'a> {
             ExprKind::Name(name) => match b.find(*name) {
                 Some(Local::Var(v)) => Some(b.var(v)),
                 Some(Local::Value(s)) => Some(s),
-                Some(Local::Buf(buf)) => {
-                    let (index, checked) = self.index(b, buf, &[], e.span)?;
-                    let dtype = b.prim.buf(buf).dtype;
-                    Some(Scalar { kind: ScalarKind::Load { buf, index, checked, span: e.span }, dtype })
-                }
+                Some(Local::Buf(buf)) => self.load(b, buf, &[], e.span),
+                Some(Local::Tree(_)) => None,
                 Some(Local::Pack(_)) => {
                     let d = Diagnostic::error("E0307", e.span, format!("`{name}` is a pack of indices"));
                     self.fail(d.help(format!("spread it: `x[..{name}]`")))
                 }
                 Some(Local::Broken) => None,
-                None => match (b.env.dims.get(name), b.env.consts.get(name)) {
+                None => match (b.env.dims.get(name), b.env.known(*name)) {
                     (Some(d), _) => Some(Scalar::dim(d.clone())),
                     (None, Some(Const::Int(i))) => {
+                        let want = b.env.declared(*name).or(want);
                         self.scalar(b, &Expr { kind: ExprKind::Int(*i), span: e.span }.clone(), want)
+                    }
+                    (None, Some(Const::Float(x))) => {
+                        let d = b.env.declared(*name).or(want).filter(|d| d.is_float()).unwrap_or(DType::F32);
+                        Some(Scalar::constant(Literal::Float(f64::from_bits(*x)), d))
                     }
                     (None, Some(Const::Bool(x))) => {
                         Some(Scalar::constant(Literal::Int(i64::from(*x)), DType::Bool))
@@ -60,11 +68,8 @@ impl<'a> Checker<'a> {
             ExprKind::Binary(..) => self.scalar_chain(b, e, want),
             ExprKind::Index(base, args) => match &base.kind {
                 ExprKind::Name(name) => match b.find(*name) {
-                    Some(Local::Buf(buf)) => {
-                        let (index, checked) = self.index(b, buf, args, e.span)?;
-                        let dtype = b.prim.buf(buf).dtype;
-                        Some(Scalar { kind: ScalarKind::Load { buf, index, checked, span: e.span }, dtype })
-                    }
+                    Some(Local::Buf(buf)) => self.load(b, buf, args, e.span),
+                    Some(Local::Tree(_)) => None,
                     Some(Local::Pack(_)) => match args.as_slice() {
                         [IndexArg::Expr(k)] => {
                             let list = self.index_pack(b, base)?;
@@ -103,6 +108,13 @@ impl<'a> Checker<'a> {
             }
             ExprKind::Error => None,
         }
+    }
+
+    /// An element of a buffer.
+    fn load(&mut self, b: &mut Body, buf: BufId, index: &[IndexArg], span: Span) -> Maybe<Scalar> {
+        let (index, checked) = self.index(b, buf, index, span)?;
+        let dtype = b.prim.buf(buf).dtype;
+        Some(Scalar { kind: ScalarKind::Load { buf, index, checked, span }, dtype })
     }
 
     fn scalar_dim(&mut self, b: &Body, e: &Expr) -> Maybe<Scalar> {

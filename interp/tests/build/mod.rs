@@ -172,7 +172,7 @@ impl Graph {
 
     pub fn param(&mut self, name: &str, dtype: DType, shape: &str) -> ValId {
         let id = self.val(name, dtype, shape);
-        self.func.params.push(Param { name: Sym::new(name), own: false });
+        self.func.params.push(Param { name: Sym::new(name), own: false, from: None });
         self.block.params.push(id);
         id
     }

@@ -264,7 +264,7 @@ fn func_of(build: impl FnOnce(&mut Func) -> Block) -> Func {
         dims: vec![Sym::new("n")],
         facts: Facts::new(),
         requires: vec![],
-        params: ["a", "b"].map(|n| Param { name: Sym::new(n), own: false }).to_vec(),
+        params: ["a", "b"].map(|n| Param { name: Sym::new(n), own: false, from: None }).to_vec(),
         results: vec![],
         exists: vec![],
         result_types: vec![],

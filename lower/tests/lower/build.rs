@@ -55,7 +55,7 @@ impl Build {
 
     pub(crate) fn param(&mut self, name: &str, ty: Type, own: bool) -> ValId {
         let v = self.func.add_val(Sym::new(name), ty);
-        self.func.params.push(Param { name: Sym::new(name), own });
+        self.func.params.push(Param { name: Sym::new(name), own, from: None });
         self.blocks[0].params.push(v);
         v
     }

@@ -274,7 +274,7 @@ impl<'a> Build<'a> {
         for (i, shape) in params.iter().enumerate() {
             let own = shape.starts_with("own ");
             let name = Sym::new(&format!("p{i}"));
-            func.params.push(Param { name, own });
+            func.params.push(Param { name, own, from: None });
             let v = func.add_val(name, f32t(shape.trim_start_matches("own ")));
             func.body.params.push(v);
         }

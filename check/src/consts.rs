@@ -1,0 +1,145 @@
+//! `const NAME: T = e`: numbers and lists known when compiling, and tensors that functions share.
+//!
+//! A constant that is a number, a bool or a list of integers is known when compiling: it may be a dim, an
+//! attribute, a block's size. Any other is an expression, evaluated in each function that names it.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use ir::ast::{Expr, File, Ident, ItemKind, TypeExpr, TypeKind};
+use ir::diag::Diagnostic;
+use ir::source::Span;
+use shape::Sym;
+use tensor::DType;
+
+use crate::env::{Const, Env};
+use crate::graph::{Body, Value, nameless};
+use crate::{Checker, Maybe};
+
+/// A constant as written.
+#[derive(Clone, Copy)]
+struct Written<'a> {
+    name: Ident,
+    ty: Option<&'a TypeExpr>,
+    value: &'a Expr,
+}
+
+/// A constant known when compiling.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) value: Const,
+    /// The element type said; none: its use decides.
+    pub(crate) dtype: Option<DType>,
+}
+
+/// The constants of a program. Those of the program stand before those of the library.
+#[derive(Default)]
+pub(crate) struct Consts<'a> {
+    written: BTreeMap<Sym, Written<'a>>,
+    known: Rc<BTreeMap<Sym, Known>>,
+    /// Those being evaluated, the innermost last.
+    open: Vec<Sym>,
+}
+
+impl<'a> Consts<'a> {
+    pub(crate) fn declare(&mut self, file: &'a File) {
+        for item in &file.items {
+            if let ItemKind::Const(name, ty, value) = &item.kind {
+                self.written.insert(name.name, Written { name: *name, ty: ty.as_ref(), value });
+            }
+        }
+    }
+
+    pub(crate) fn has(&self, name: Sym) -> bool {
+        self.written.contains_key(&name)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.written.keys().map(|s| s.name())
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// An environment that knows the program's constants.
+    pub(crate) fn env(&self) -> Env {
+        Env { globals: Rc::clone(&self.consts.known), ..Env::default() }
+    }
+
+    /// Finds the constants that are known when compiling. One may use others, in any order.
+    pub(crate) fn evaluate_consts(&mut self) {
+        let mut left: Vec<Written<'a>> = self.consts.written.values().copied().collect();
+        left.sort_by_key(|w| w.name.span);
+        loop {
+            let before = left.len();
+            let mut known = (*self.consts.known).clone();
+            left.retain(|w| {
+                let env = Env { globals: Rc::new(std::mem::take(&mut known)), ..Env::default() };
+                let value = env.constant(w.value);
+                known = Rc::unwrap_or_clone(env.globals);
+                let dtype = w.ty.and_then(|t| match &t.kind {
+                    TypeKind::Named { name, .. } => name.name.name().parse::<DType>().ok(),
+                    _ => None,
+                });
+                let fits = |v: &Const| match (v, dtype) {
+                    (Const::Int(_), Some(d)) => !d.is_float() && d != DType::Bool,
+                    _ => true,
+                };
+                match value {
+                    Ok(value) if fits(&value) => known.insert(w.name.name, Known { value, dtype }).is_some(),
+                    // An integer of a type of floats is a float.
+                    Ok(Const::Int(i)) => {
+                        known.insert(w.name.name, Known { value: Const::float(i as f64), dtype }).is_some()
+                    }
+                    _ => true,
+                }
+            });
+            self.consts.known = Rc::new(known);
+            if left.is_empty() || left.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Says what is wrong with a constant, used or not.
+    pub(crate) fn check_const(&mut self, name: Ident) {
+        if self.consts.written.get(&name.name).is_some_and(|w| w.name.span == name.span) {
+            let mut body = Body::new(nameless("const", name.span), self.env(), vec![]);
+            let _ = self.const_value(&mut body, name.name, name.span);
+        }
+    }
+
+    /// A constant as a value of a function.
+    pub(crate) fn const_value(&mut self, body: &mut Body, name: Sym, span: Span) -> Maybe<Value> {
+        let w = *self.consts.written.get(&name)?;
+        if self.consts.open.contains(&name) {
+            let d = Diagnostic::error("E0315", w.name.span, format!("the constant `{name}` is made of itself"));
+            return self.fail(if span == w.name.span { d } else { d.label(span, "used here") });
+        }
+        self.consts.open.push(name);
+        let value = body.apart(self.env(), |body| {
+            let value = self.expr(body, w.value)?;
+            self.const_typed(body, value, w, name)
+        });
+        self.consts.open.pop();
+        value
+    }
+
+    fn const_typed(&mut self, body: &mut Body, value: Value, w: Written<'a>, name: Sym) -> Maybe<Value> {
+        // `int`, `ints`, `bool` and `dim` are the types of attributes: of what is known when compiling.
+        if let Some(TypeKind::Named { name: ty, dims: None, .. }) = w.ty.map(|t| &t.kind) {
+            let known = self.consts.known.get(&name).map(|k| &k.value);
+            let fits = match (ty.name.name(), known) {
+                ("int" | "dim", Some(Const::Int(_))) | ("ints", Some(Const::Ints(_))) => true,
+                ("int" | "dim" | "ints", _) => {
+                    let text = format!("`{name}` is not known when compiling as `{}`", ty.name);
+                    return self.fail(Diagnostic::error("E0307", w.value.span, text).label(ty.span, "asked here"));
+                }
+                _ => false,
+            };
+            if fits {
+                return Some(value);
+            }
+        }
+        self.annotated(body, value, w.ty, w.value.span)
+    }
+}

@@ -1,0 +1,98 @@
+//! Generics that a signature leaves out: `w: Layer` for `w: Layer<E, n>`.
+//!
+//! A parameter of record type need not say the record's generics. They are written out before checking, as
+//! further generics of the definition under names that no text can say (`w.E`, `w.n`), so that nothing
+//! behind here knows the short form. Only definitions that use it are copied.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use ir::ast::{File, Generic, Ident, Item, ItemKind, Param, RecordDef, Signature, TypeExpr, TypeKind};
+use shape::Sym;
+
+/// Files with the generics of their signatures written out.
+pub(crate) fn written_out<'f>(library: &'f [File], files: &'f [File]) -> (Vec<Cow<'f, File>>, Vec<Cow<'f, File>>) {
+    let mut records: HashMap<Sym, &RecordDef> = HashMap::new();
+    for item in library.iter().chain(files).flat_map(|f| &f.items) {
+        if let ItemKind::Record(d) = &item.kind {
+            records.insert(d.name.name, d);
+        }
+    }
+    let all = |files: &'f [File]| files.iter().map(|f| file(f, &records)).collect();
+    (all(library), all(files))
+}
+
+fn file<'f>(file: &'f File, records: &HashMap<Sym, &RecordDef>) -> Cow<'f, File> {
+    let short = |item: &Item| {
+        signature(&item.kind).is_some_and(|s| s.params.iter().any(|p| p.ty.as_ref().is_some_and(|t| is_short(t, records))))
+    };
+    if records.is_empty() || !file.items.iter().any(short) {
+        return Cow::Borrowed(file);
+    }
+    let mut out = file.clone();
+    for item in &mut out.items {
+        if !short(item) {
+            continue;
+        }
+        let sig = match &mut item.kind {
+            ItemKind::Fn(d) => &mut d.sig,
+            ItemKind::Prim(d) => &mut d.sig,
+            ItemKind::Extern(d) => &mut d.sig,
+            _ => continue,
+        };
+        let Signature { generics, params, .. } = sig;
+        params.iter_mut().for_each(|p| write_out(p, generics, records));
+    }
+    Cow::Owned(out)
+}
+
+fn signature(kind: &ItemKind) -> Option<&Signature> {
+    match kind {
+        ItemKind::Fn(d) => Some(&d.sig),
+        ItemKind::Prim(d) => Some(&d.sig),
+        ItemKind::Extern(d) => Some(&d.sig),
+        _ => None,
+    }
+}
+
+fn is_short(t: &TypeExpr, records: &HashMap<Sym, &RecordDef>) -> bool {
+    match &t.kind {
+        TypeKind::Named { name, args, .. } => {
+            records.get(&name.name).is_some_and(|d| args.len() < d.generics.len())
+        }
+        TypeKind::Tuple(parts) => parts.iter().any(|p| is_short(p, records)),
+        TypeKind::Array(of, _) => is_short(of, records),
+        TypeKind::Fn(..) | TypeKind::Exists(..) => false,
+    }
+}
+
+fn write_out(p: &mut Param, generics: &mut Vec<Generic>, records: &HashMap<Sym, &RecordDef>) {
+    fn go(t: &mut TypeExpr, p: Ident, generics: &mut Vec<Generic>, records: &HashMap<Sym, &RecordDef>) {
+        let span = t.span;
+        match &mut t.kind {
+            TypeKind::Named { name, args, .. } => {
+                let Some(def) = records.get(&name.name) else { return };
+                for g in def.generics.iter().skip(args.len()) {
+                    let mut fresh = format!("{}.{}", p.name, g.name.name);
+                    while generics.iter().any(|g| g.name.name.name() == fresh) {
+                        fresh.push('_');
+                    }
+                    let name = Ident { name: Sym::new(&fresh), span: p.span };
+                    // What a record may hold, its reader takes: encodings as well as numbers.
+                    let mut bounds = g.bounds.clone();
+                    if bounds.is_empty() {
+                        bounds.push(Ident { name: Sym::new("any"), span: g.name.span });
+                    }
+                    generics.push(Generic { kind: g.kind, name, bounds });
+                    args.push(TypeExpr { kind: TypeKind::Named { name, args: vec![], dims: None }, span });
+                }
+            }
+            TypeKind::Tuple(parts) => parts.iter_mut().for_each(|t| go(t, p, generics, records)),
+            TypeKind::Array(of, _) => go(of, p, generics, records),
+            TypeKind::Fn(..) | TypeKind::Exists(..) => {}
+        }
+    }
+    if let Some(t) = &mut p.ty {
+        go(t, p.name, generics, records);
+    }
+}

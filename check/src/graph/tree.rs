@@ -1,0 +1,564 @@
+//! Values that are more than one tensor: fields, elements of arrays, literals of arrays, records made.
+
+use std::rc::Rc;
+
+use ir::ast::{Arg, Expr, Generic, GenericKind, Ident, IndexArg, Mode, Param, Signature};
+use ir::diag::Diagnostic;
+use ir::graph::{Op, Type, ValId};
+use ir::loops::{Buf, BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::source::Span;
+use shape::{Expr as Dim, Facts, Pred, Sym};
+use tensor::{DType, Tensor};
+
+use super::call::given;
+use super::{Body, Lit, Value};
+use crate::bind::Actual;
+use crate::defs::Def;
+use crate::env::Env;
+use crate::instance::dims_of;
+use crate::types::{Arg as Generics, EncodingId, RecordId, Ty};
+use crate::{Checker, Maybe};
+
+/// A value of a tree type: its leaves, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    pub(crate) ty: Rc<Ty>,
+    pub(crate) leaves: Vec<ValId>,
+}
+
+/// An array of literals.
+#[derive(Clone, Debug)]
+pub(crate) struct Literals {
+    shape: Vec<i64>,
+    numbers: Vec<Number>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Number {
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+}
+
+impl Literals {
+    /// The element type where nothing else decides.
+    pub(crate) fn natural(&self) -> DType {
+        let has = |f: fn(&Number) -> bool| self.numbers.iter().any(f);
+        if has(|n| matches!(n, Number::Float(_))) {
+            DType::F32
+        } else if has(|n| matches!(n, Number::Bool(_))) {
+            DType::Bool
+        } else {
+            DType::I64
+        }
+    }
+
+    /// How many axes it has.
+    pub(crate) fn shape(&self) -> Vec<Dim> {
+        self.shape.iter().map(|d| Dim::int(*d)).collect()
+    }
+
+    /// The tensor of an element type, where each literal is one of it.
+    pub(crate) fn tensor(&self, dtype: DType) -> Option<Tensor> {
+        let mut bytes = Vec::new();
+        for n in &self.numbers {
+            let one = match *n {
+                Number::Int(i) if dtype.is_float() => Tensor::scalar_f(dtype, i as f64),
+                Number::Int(i) if dtype.is_int() && dtype.wrap(i) == i => Tensor::scalar_i(dtype, i),
+                Number::Float(x) if dtype.is_float() => Tensor::scalar_f(dtype, x),
+                Number::Bool(b) if dtype == DType::Bool => Tensor::scalar_i(dtype, i64::from(b)),
+                _ => return None,
+            };
+            bytes.extend_from_slice(one.bytes());
+        }
+        Tensor::from_bytes(dtype, &self.shape, &bytes).ok()
+    }
+}
+
+impl Value {
+    /// A value of a type from its leaves.
+    pub(crate) fn of(ty: &Ty, leaves: &[ValId]) -> Value {
+        match ty {
+            Ty::Tensor(_) => Value::Val(leaves[0]),
+            Ty::Tuple(parts) => {
+                let mut at = 0;
+                let part = |t: &Ty| {
+                    let from = at;
+                    at += t.count();
+                    Value::of(t, &leaves[from..at])
+                };
+                Value::Tuple(parts.iter().map(part).collect())
+            }
+            Ty::Record(_) | Ty::Encoded(_) | Ty::Array(..) => {
+                Value::Tree(Tree { ty: Rc::new(ty.clone()), leaves: leaves.to_vec() })
+            }
+        }
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// `value.field`
+    pub(super) fn field(
+        &mut self,
+        body: &mut Body,
+        value: Value,
+        at: Span,
+        field: Ident,
+        span: Span,
+    ) -> Maybe<Value> {
+        let name = field.name.name();
+        match &value {
+            Value::Tree(t) => {
+                if let Some((ty, before)) = t.ty.field(name) {
+                    return Some(Value::of(&ty, &t.leaves[before..before + ty.count()]));
+                }
+            }
+            Value::Tuple(parts) => {
+                if let Some(v) = name.parse::<usize>().ok().and_then(|i| parts.get(i)) {
+                    return Some(v.clone());
+                }
+            }
+            _ => {}
+        }
+        let tensor = match &value {
+            Value::Val(_) | Value::Literals(_) => true,
+            Value::Tree(t) => matches!(*t.ty, Ty::Encoded(_)),
+            _ => false,
+        };
+        if name == "T" && tensor {
+            return self.call_named(body, Sym::new("transpose"), span, &[], vec![given(value, at)], span);
+        }
+        let text = match &value {
+            Value::Tuple(parts) => format!("a tuple of {} parts has no `{name}`", parts.len()),
+            Value::Tree(t) => format!("`{}` has no field `{name}`", t.ty),
+            v => format!("{} has no field `{name}`", v.kind()),
+        };
+        let d = Diagnostic::error("E0201", field.span, text);
+        let Value::Tree(t) = &value else { return self.fail(d) };
+        let names = t.ty.field_names();
+        self.fail(match ir::diag::nearest(name, names.iter().map(String::as_str)) {
+            Some(near) => d.help(format!("did you mean `{near}`?")),
+            None => d.help(format!("its fields are {}", names.join(", "))),
+        })
+    }
+
+    /// `value[i, j]`: elements of an array, rows of each leaf.
+    pub(super) fn index_value(
+        &mut self,
+        body: &mut Body,
+        value: Value,
+        args: &[IndexArg],
+        span: Span,
+    ) -> Maybe<Value> {
+        let Value::Tree(tree) = &value else {
+            return self.index_tensor(body, value, args, span);
+        };
+        let mut ty = (*tree.ty).clone();
+        let mut leaves = tree.leaves.clone();
+        for arg in args {
+            let IndexArg::Expr(e) = arg else {
+                return self.fail(Diagnostic::error("E0403", span, format!("`{ty}` is taken one element at a time")));
+            };
+            let index = self.expr(body, e)?;
+            let Some(inner) = ty.element() else {
+                let text = format!("`{ty}` is {} and has no elements", ty.kind());
+                return self.fail(Diagnostic::error("E0403", span, text));
+            };
+            for leaf in &mut leaves {
+                *leaf = self.row(body, *leaf, &index, e.span)?;
+            }
+            ty = inner;
+        }
+        Some(Value::of(&ty, &leaves))
+    }
+
+    /// `x[i]` of a tensor: what is left of it at one place of its first axis.
+    fn index_tensor(&mut self, body: &mut Body, value: Value, args: &[IndexArg], span: Span) -> Maybe<Value> {
+        let dtype = self.value_type(body, &value, span)?.dtype;
+        let mut val = self.materialize(body, &value, dtype, span)?;
+        for arg in args {
+            let IndexArg::Expr(e) = arg else {
+                self.later(span, "slices of tensors in a function");
+                return None;
+            };
+            let index = self.expr(body, e)?;
+            val = self.row(body, val, &index, e.span)?;
+        }
+        Some(Value::Val(val))
+    }
+
+    /// The extent of the first axis of what has one: of a tensor, an array, an encoded tensor.
+    pub(super) fn first_extent(&mut self, body: &Body, value: &Value, span: Span) -> Maybe<Option<Dim>> {
+        match value {
+            Value::Tree(t) => match &*t.ty {
+                Ty::Array(k, _) => Some(Some(k.clone())),
+                Ty::Encoded(e) if e.shape.len() > 1 => Some(e.shape.first().cloned()),
+                other => {
+                    let text = format!("`{other}` is {} and has no elements to go through", other.kind());
+                    self.fail(Diagnostic::error("E0307", span, text))
+                }
+            },
+            Value::Val(v) => Some(body.func.ty(*v).shape.first().cloned()),
+            Value::Literals(list) => Some(list.shape().first().cloned()),
+            _ => Some(None),
+        }
+    }
+
+    /// The element of an array, or the row of a tensor, at an index.
+    pub(super) fn element(&mut self, body: &mut Body, value: &Value, index: &Value, span: Span) -> Maybe<Value> {
+        let Value::Tree(tree) = value else {
+            let dtype = self.value_type(body, value, span)?.dtype;
+            let val = self.materialize(body, value, dtype, span)?;
+            return self.row(body, val, index, span).map(Value::Val);
+        };
+        let ty = tree.ty.element()?;
+        let rows = tree.leaves.iter().map(|v| self.row(body, *v, index, span));
+        Some(Value::of(&ty, &rows.collect::<Maybe<Vec<_>>>()?))
+    }
+
+    /// The part of a tensor at one place of its first axis. A dim is compared with the extent here; a number
+    /// computed while running is compared by the primitive.
+    pub(crate) fn row(&mut self, body: &mut Body, val: ValId, index: &Value, span: Span) -> Maybe<ValId> {
+        let Some(extent) = body.func.ty(val).shape.first().cloned() else {
+            return self.fail(Diagnostic::error("E0403", span, "a scalar has no elements"));
+        };
+        let at = match index {
+            Value::Dim(d) => Some(d.clone()),
+            Value::Val(v) => body.func.val(*v).dim.clone(),
+            _ => None,
+        };
+        let dtype = body.func.ty(val).dtype;
+        self.materialize(body, &Value::Val(val), dtype, span)?;
+        let mut args = vec![val];
+        let mut env = self.env();
+        env.dtypes.insert(Sym::new("T"), dtype);
+        env.dims.insert(Sym::new("n"), extent.clone());
+        let rest = body.func.ty(val).shape[1..].to_vec();
+        env.packs.insert(Sym::new("s"), rest.clone());
+        let name = match at {
+            Some(at) => {
+                let text = format!("the index {at} is out of bounds: the axis has extent {extent}");
+                for pred in [Pred::Le(Dim::int(0), at.clone()), Pred::Lt(at.clone(), extent.clone())] {
+                    self.require(body, pred, span, &text, Diagnostic::error("E0401", span, text.clone()))?;
+                }
+                env.dims.insert(Sym::new("at"), at);
+                "row_at"
+            }
+            None => {
+                args.push(self.index_scalar(body, index, span)?);
+                "row"
+            }
+        };
+        self.library_prim(body, name, &env, args, Type { dtype, shape: rest }, span)
+    }
+
+    /// A number computed while running, as an index.
+    fn index_scalar(&mut self, body: &mut Body, index: &Value, span: Span) -> Maybe<ValId> {
+        let v = self.materialize(body, index, DType::I64, span)?;
+        let ty = body.func.ty(v).clone();
+        if !ty.dtype.is_int() || !ty.shape.is_empty() {
+            let d = Diagnostic::error("E0307", span, format!("an index is an integer, and this is `{ty}`"));
+            return self.fail(d);
+        }
+        if ty.dtype == DType::I64 {
+            return Some(v);
+        }
+        Some(body.push(Op::Cast, vec![v], Type::scalar(DType::I64), span))
+    }
+
+    /// An operation of a primitive of the library that the checker itself asks for.
+    pub(crate) fn library_prim(
+        &mut self,
+        body: &mut Body,
+        name: &str,
+        env: &Env,
+        args: Vec<ValId>,
+        ty: Type,
+        span: Span,
+    ) -> Maybe<ValId> {
+        let Some(Def::Prim(def)) = self.defs.operator(Sym::new(name)) else {
+            return self.fail(Diagnostic::error("E0201", span, format!("the library has no `{name}`")));
+        };
+        let id = self.prim_instance(def, env)?;
+        Some(body.push(Op::Prim(id, dims_of(&def.sig, env)), args, ty, span))
+    }
+
+    /// `[a, b, c]`: literals are a constant, other values are stacked along a new first axis.
+    pub(super) fn array(&mut self, body: &mut Body, items: &[Expr], span: Span) -> Maybe<Value> {
+        if items.is_empty() {
+            let d = Diagnostic::error("E0307", span, "an empty array has no element type");
+            return self.fail(d.help("write its shape: `zeros[0]`"));
+        }
+        let values: Vec<Maybe<Value>> = items.iter().map(|e| self.expr(body, e)).collect();
+        let values = values.into_iter().collect::<Maybe<Vec<_>>>()?;
+        if let Some(list) = literals(&values) {
+            return Some(Value::Literals(Rc::new(list)));
+        }
+        let mut parts = values.iter().zip(items).map(|(v, e)| (v, e.span));
+        let (first, _) = parts.next()?;
+        let like = values.iter().find(|v| !matches!(v, Value::Lit(_) | Value::Dim(_) | Value::Literals(_)));
+        let ty = self.value_ty(body, like.unwrap_or(first), span)?;
+        // Leaf by leaf, each as in the first value.
+        let mut columns: Vec<Vec<ValId>> = vec![vec![]; ty.count()];
+        let mut types: Vec<Type> = Vec::new();
+        for (v, e) in values.iter().zip(items) {
+            let mut leaves = Vec::new();
+            self.leaves_like(body, v, &ty, e.span, "this element of an array", &mut leaves)?;
+            for (k, leaf) in leaves.iter().enumerate() {
+                let got = body.func.ty(*leaf).clone();
+                match types.get(k).cloned() {
+                    Some(want) => self.same_type(body, &want, &got, e.span, "this element of an array")?,
+                    None => types.push(got),
+                }
+                columns[k].push(*leaf);
+            }
+        }
+        let count = Dim::int(items.len() as i64);
+        let mut stacked = Vec::new();
+        for (vals, ty) in columns.into_iter().zip(types) {
+            stacked.push(self.stack(body, vals, &ty, span));
+        }
+        Some(Value::of(&ty.stacked(count), &stacked))
+    }
+
+    /// Values of one type along a new first axis.
+    fn stack(&mut self, body: &mut Body, vals: Vec<ValId>, ty: &Type, span: Span) -> ValId {
+        let key = (vals.len(), ty.dtype, ty.shape.len());
+        let id = match self.instances.stacks.get(&key) {
+            Some(id) => *id,
+            None => {
+                let id = self.add_prim(stack_prim(vals.len(), ty.dtype, ty.shape.len(), span));
+                self.instances.stacks.insert(key, id);
+                id
+            }
+        };
+        let shape = std::iter::once(Dim::int(vals.len() as i64)).chain(ty.shape.iter().cloned()).collect();
+        body.push(Op::Prim(id, ty.shape.clone()), vals, Type { dtype: ty.dtype, shape }, span)
+    }
+
+    /// The type of a value.
+    pub(crate) fn value_ty(&mut self, body: &Body, value: &Value, span: Span) -> Maybe<Ty> {
+        match value {
+            Value::Tree(t) => Some((*t.ty).clone()),
+            Value::Tuple(parts) => {
+                let parts = parts.iter().map(|p| self.value_ty(body, p, span)).collect::<Maybe<Vec<_>>>()?;
+                Some(Ty::Tuple(parts))
+            }
+            value => self.value_type(body, value, span).map(Ty::Tensor),
+        }
+    }
+
+    /// The leaves of a value that must be of a type, dims aside; literals take theirs from it.
+    pub(crate) fn leaves_like(
+        &mut self,
+        body: &mut Body,
+        value: &Value,
+        want: &Ty,
+        span: Span,
+        what: &str,
+        out: &mut Vec<ValId>,
+    ) -> Maybe<()> {
+        match (want, value) {
+            (Ty::Tuple(types), Value::Tuple(parts)) if types.len() == parts.len() => {
+                types.iter().zip(parts).try_for_each(|(t, v)| self.leaves_like(body, v, t, span, what, out))
+            }
+            (Ty::Tensor(want), Value::Val(_) | Value::Dim(_) | Value::Lit(_) | Value::Literals(_)) => {
+                out.push(self.materialize(body, value, want.dtype, span)?);
+                Some(())
+            }
+            (Ty::Tensor(want), Value::Tree(t)) if matches!(*t.ty, Ty::Encoded(_)) => {
+                out.push(self.materialize(body, value, want.dtype, span)?);
+                Some(())
+            }
+            (Ty::Record(_) | Ty::Encoded(_) | Ty::Array(..), value) => {
+                out.extend(self.tree_like(body, value, want, span, what)?.leaves);
+                Some(())
+            }
+            (Ty::Tuple(_) | Ty::Tensor(_), value) => self.unlike(body, value, want, span, what),
+        }
+    }
+
+    /// A value that must be a tree of a type, dims aside; its leaves are in use.
+    pub(crate) fn tree_like(
+        &mut self,
+        body: &mut Body,
+        value: &Value,
+        want: &Ty,
+        span: Span,
+        what: &str,
+    ) -> Maybe<Tree> {
+        match value {
+            Value::Tree(t) if t.ty.like(want) => {
+                for leaf in &t.leaves {
+                    let dtype = body.func.ty(*leaf).dtype;
+                    self.materialize(body, &Value::Val(*leaf), dtype, span)?;
+                }
+                Some(t.clone())
+            }
+            value => self.unlike(body, value, want, span, what),
+        }
+    }
+
+    /// Says that a value is of another type.
+    pub(crate) fn unlike<T>(
+        &mut self,
+        body: &Body,
+        value: &Value,
+        want: &Ty,
+        span: Span,
+        what: &str,
+    ) -> Maybe<T> {
+        if matches!(value, Value::Unit) {
+            let text = format!("{what}: `{want}` is needed, and this is no value");
+            return self.fail(Diagnostic::error("E0311", span, text));
+        }
+        let got = self.value_ty(body, value, span)?;
+        let code = if matches!(want, Ty::Encoded(_)) && matches!(got, Ty::Tensor(_)) { "E0303" } else { "E0307" };
+        let d = Diagnostic::error(code, span, format!("{what}: `{want}` is needed, got `{got}`"));
+        self.fail(match (want, &got) {
+            (Ty::Encoded(e), Ty::Tensor(_)) => d.help(format!("encode it: `{}(..)` takes the fields of its blocks", e.name)),
+            (Ty::Record(_), Ty::Record(_)) => d.help("records are equal by name and by their generics"),
+            _ => d,
+        })
+    }
+
+    /// `q8_0(scale=s, q=q)`
+    pub(super) fn encode(
+        &mut self,
+        _: &mut Body,
+        _: EncodingId,
+        _: &[IndexArg],
+        _: &[Arg],
+        span: Span,
+    ) -> Maybe<Value> {
+        self.later(span, "encodings");
+        None
+    }
+
+    /// `Layer(norm1=x, q=y)`
+    pub(super) fn construct(
+        &mut self,
+        body: &mut Body,
+        id: RecordId,
+        dims: &[IndexArg],
+        args: &[Arg],
+        span: Span,
+    ) -> Maybe<Value> {
+        let def = self.types.record(id);
+        let params = def.fields.iter().map(|f| Param {
+            mode: Mode::Plain,
+            name: f.name,
+            ty: Some(f.ty.clone()),
+            default: None,
+            span: f.name.span,
+        });
+        // What a record may hold, its maker takes: encodings as well as numbers.
+        let any = |g: &Generic| {
+            let all = vec![Ident { name: Sym::new("any"), span: g.name.span }];
+            let bounds = if g.bounds.is_empty() && g.kind == GenericKind::DType { all } else { g.bounds.clone() };
+            Generic { bounds, ..g.clone() }
+        };
+        let sig = Signature {
+            name: def.name,
+            generics: def.generics.iter().map(any).collect(),
+            params: params.collect(),
+            wheres: vec![],
+        };
+        let mut actuals = Some(Vec::new());
+        for a in args {
+            let value = self.expr(body, &a.value);
+            let actual = value.map(|value| Actual { name: a.name, value, expr: None, span: a.value.span });
+            actuals = actuals.zip(actual).map(|(mut list, a)| {
+                list.push(a);
+                list
+            });
+        }
+        let bound = self.bind(body, &sig, dims, actuals?, span)?;
+        let mut generics = Vec::new();
+        for g in &sig.generics {
+            generics.push(match g.kind {
+                GenericKind::DType => {
+                    let e = bound.env.bound_elem(g.name.name)?;
+                    Generics::Elem(e, self.elem_name(e))
+                }
+                GenericKind::Dim | GenericKind::Pack => Generics::Dim(bound.env.dims.get(&g.name.name)?.clone()),
+            });
+        }
+        let ty = self.record_of(id, generics)?;
+        Some(Value::of(&ty, &bound.args))
+    }
+}
+
+/// Values that are all literals, or arrays of literals of one shape, as one.
+fn literals(values: &[Value]) -> Option<Literals> {
+    let mut shape: Option<Vec<i64>> = None;
+    let mut numbers = Vec::new();
+    for v in values {
+        let (inner, new) = match v {
+            Value::Dim(d) => (vec![], vec![Number::Int(d.as_int()?)]),
+            Value::Lit(Lit::Float(x)) => (vec![], vec![Number::Float(*x)]),
+            Value::Lit(Lit::Bool(b)) => (vec![], vec![Number::Bool(*b)]),
+            Value::Literals(list) => (list.shape.clone(), list.numbers.clone()),
+            _ => return None,
+        };
+        if *shape.get_or_insert_with(|| inner.clone()) != inner {
+            return None;
+        }
+        numbers.extend(new);
+    }
+    let mut shape = shape?;
+    shape.insert(0, values.len() as i64);
+    Some(Literals { shape, numbers })
+}
+
+/// A primitive that puts `count` tensors of a rank one after the other along a new first axis.
+fn stack_prim(count: usize, dtype: DType, rank: usize, span: Span) -> Prim {
+    let dims: Vec<Sym> = (0..rank).map(|i| Sym::new(&format!("s{i}"))).collect();
+    let shape: Vec<Dim> = dims.iter().map(|d| Dim::sym(*d)).collect();
+    let buf = |name: String, shape: Vec<Dim>| Buf { name: Sym::new(&name), dtype, shape, local: false };
+    let mut bufs: Vec<Buf> = (0..count).map(|i| buf(format!("x{i}"), shape.clone())).collect();
+    let out = std::iter::once(Dim::int(count as i64)).chain(shape.iter().cloned()).collect();
+    bufs.push(buf("y".to_owned(), out));
+    let mut facts = Facts::default();
+    dims.iter().for_each(|d| facts.assume_dim(*d));
+    let mut prim = Prim {
+        name: format!("stack_{count}"),
+        def: Sym::new("stack"),
+        dims,
+        facts,
+        params: (0..count as u32).map(BufId).collect(),
+        outs: vec![BufId(count as u32)],
+        bufs,
+        vars: vec![],
+        body: vec![],
+        span,
+    };
+    for i in 0..count {
+        let first = prim.vars.len() as u32;
+        for k in 0..rank {
+            prim.vars.push(Var { name: Sym::new(&format!("i{k}_{i}")), dtype: DType::I64 });
+        }
+        let vars: Vec<VarId> = (0..rank as u32).map(|k| VarId(first + k)).collect();
+        let at: Vec<Scalar> =
+            vars.iter().map(|v| Scalar { kind: ScalarKind::Var(*v), dtype: DType::I64 }).collect();
+        let load = ScalarKind::Load { buf: BufId(i as u32), index: at.clone(), checked: false, span };
+        let store = Stmt::Store {
+            buf: BufId(count as u32),
+            index: std::iter::once(Scalar::int(i as i64)).chain(at).collect(),
+            checked: false,
+            combine: None,
+            value: Scalar { kind: load, dtype },
+            span,
+        };
+        let nest = vars.iter().zip(&shape).rev().fold(store, |inner, (&var, extent)| Stmt::For {
+            var,
+            lo: Scalar::int(0),
+            hi: Scalar::dim(extent.clone()),
+            mark: Mark::Serial,
+            body: vec![inner],
+        });
+        prim.body.push(nest);
+    }
+    crate::access::mark_loops(&mut prim);
+    prim
+}

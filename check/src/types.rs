@@ -1,0 +1,698 @@
+//! Types while checking: trees whose leaves are tensors.
+//!
+//! A module holds tensors only. A record, a tuple, an array or an encoded tensor is a [`Ty`], and a value of
+//! it is as many tensors as the tree has leaves, in the order of [`Ty::leaves`]. An array `[T; k]` is no
+//! list: each leaf of `T` has one more axis at the front, so `[f32[n]; k]` *is* `f32[k, n]`. An encoded
+//! tensor has the fields of its blocks as leaves, with the last axis cut into blocks.
+//!
+//! Here stand the tree, what can be asked of it, and how a written type becomes one ([`Checker::ty`]).
+//! Records are equal by name and by what their generics are.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use ir::ast::{EncodingDef, ExprKind, File, Generic, GenericKind, IndexArg, ItemKind, RecordDef, TypeExpr, TypeKind};
+use ir::diag::Diagnostic;
+use ir::graph::Type;
+use ir::source::Span;
+use shape::{Expr as Dim, Sym};
+use tensor::DType;
+
+use crate::env::Env;
+use crate::{Checker, Maybe};
+
+/// A record by its place among the declared ones.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct RecordId(u32);
+
+/// An encoding by its place among the declared ones.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct EncodingId(u32);
+
+/// What a generic element type stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) enum Elem {
+    Plain(DType),
+    Encoded(EncodingId),
+}
+
+/// A type.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Ty {
+    Tensor(Type),
+    Encoded(Encoded),
+    Tuple(Vec<Ty>),
+    Record(Record),
+    /// As many of a record or a tuple; of a tensor it is a tensor, see [`Ty::stacked`].
+    Array(Dim, Box<Ty>),
+}
+
+/// An encoded tensor.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Encoded {
+    pub(crate) id: EncodingId,
+    pub(crate) name: Sym,
+    /// The shape of the numbers it holds.
+    pub(crate) shape: Vec<Dim>,
+    /// The fields of its blocks: the leaves.
+    pub(crate) fields: Vec<(Sym, Type)>,
+}
+
+/// A record with its generics fixed.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Record {
+    pub(crate) id: RecordId,
+    pub(crate) name: Sym,
+    /// In the order of the declaration's generics.
+    pub(crate) args: Vec<Arg>,
+    pub(crate) fields: Vec<Field>,
+}
+
+/// What a generic of a record is.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Arg {
+    Dim(Dim),
+    /// The element type, with its name.
+    Elem(Elem, Sym),
+}
+
+/// A field of a record.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Field {
+    pub(crate) name: Sym,
+    pub(crate) ty: Ty,
+    /// The tensor of a checkpoint that it is read from.
+    pub(crate) from: Option<String>,
+}
+
+/// A tensor of a tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    /// The names that lead to it: `w.layers.q`.
+    pub(crate) path: String,
+    pub(crate) ty: Type,
+    /// The tensor of a checkpoint that it is read from. Its k-th `{..}` counts along the k-th axis at the
+    /// front, which an array put there.
+    pub(crate) from: Option<String>,
+}
+
+impl Ty {
+    /// `[self; k]`
+    pub(crate) fn stacked(self, k: Dim) -> Ty {
+        let front = |mut shape: Vec<Dim>| {
+            shape.insert(0, k.clone());
+            shape
+        };
+        match self {
+            Ty::Tensor(t) => Ty::Tensor(Type { dtype: t.dtype, shape: front(t.shape) }),
+            Ty::Encoded(e) => {
+                let fields = e.fields.into_iter();
+                let fields = fields.map(|(n, t)| (n, Type { dtype: t.dtype, shape: front(t.shape) }));
+                Ty::Encoded(Encoded { shape: front(e.shape), fields: fields.collect(), ..e })
+            }
+            of @ (Ty::Tuple(_) | Ty::Record(_) | Ty::Array(..)) => Ty::Array(k, Box::new(of)),
+        }
+    }
+
+    /// How many tensors it is.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Ty::Tensor(_) => 1,
+            Ty::Encoded(e) => e.fields.len(),
+            Ty::Tuple(parts) => parts.iter().map(Ty::count).sum(),
+            Ty::Record(r) => r.fields.iter().map(|f| f.ty.count()).sum(),
+            Ty::Array(_, of) => of.count(),
+        }
+    }
+
+    /// Its tensors, in order, under a name.
+    pub(crate) fn leaves(&self, name: &str) -> Vec<Leaf> {
+        let mut out = Vec::new();
+        self.gather(name.to_owned(), &mut Vec::new(), None, &mut out);
+        out
+    }
+
+    fn gather(&self, path: String, front: &mut Vec<Dim>, from: Option<&str>, out: &mut Vec<Leaf>) {
+        let under = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        let whole = |front: &[Dim], t: &Type| Type {
+            dtype: t.dtype,
+            shape: front.iter().chain(&t.shape).cloned().collect(),
+        };
+        match self {
+            Ty::Tensor(t) => {
+                let ty = whole(front, t);
+                out.push(Leaf { path, ty, from: from.map(str::to_owned) });
+            }
+            Ty::Encoded(e) => {
+                for (name, t) in &e.fields {
+                    let from = from.map(|f| format!("{f}.{name}"));
+                    out.push(Leaf { path: under(name.name()), ty: whole(front, t), from });
+                }
+            }
+            Ty::Tuple(parts) => {
+                for (i, t) in parts.iter().enumerate() {
+                    t.gather(under(&i.to_string()), front, None, out);
+                }
+            }
+            Ty::Record(r) => {
+                for f in &r.fields {
+                    f.ty.gather(under(f.name.name()), front, f.from.as_deref(), out);
+                }
+            }
+            Ty::Array(k, of) => {
+                front.push(k.clone());
+                of.gather(path, front, from, out);
+                front.pop();
+            }
+        }
+    }
+
+    /// A field by name (of a tuple by number), and how many tensors stand before it. That of an array is the
+    /// array of those.
+    pub(crate) fn field(&self, name: &str) -> Option<(Ty, usize)> {
+        let find = |parts: &mut dyn Iterator<Item = (&str, &Ty)>| {
+            let mut before = 0;
+            for (n, ty) in parts {
+                if n == name {
+                    return Some((ty.clone(), before));
+                }
+                before += ty.count();
+            }
+            None
+        };
+        match self {
+            Ty::Tensor(_) => None,
+            Ty::Encoded(e) => {
+                let at = e.fields.iter().position(|f| f.0.name() == name)?;
+                Some((Ty::Tensor(e.fields[at].1.clone()), at))
+            }
+            Ty::Tuple(parts) => {
+                let names: Vec<String> = (0..parts.len()).map(|i| i.to_string()).collect();
+                find(&mut names.iter().map(String::as_str).zip(parts))
+            }
+            Ty::Record(r) => find(&mut r.fields.iter().map(|f| (f.name.name(), &f.ty))),
+            Ty::Array(k, of) => of.field(name).map(|(ty, before)| (ty.stacked(k.clone()), before)),
+        }
+    }
+
+    /// What one element of it is; none where it has none.
+    pub(crate) fn element(&self) -> Option<Ty> {
+        let rest = |shape: &[Dim]| shape[1..].to_vec();
+        match self {
+            Ty::Array(_, of) => Some((**of).clone()),
+            Ty::Tensor(t) if !t.shape.is_empty() => {
+                Some(Ty::Tensor(Type { dtype: t.dtype, shape: rest(&t.shape) }))
+            }
+            // The last axis is cut into blocks, which are not taken apart.
+            Ty::Encoded(e) if e.shape.len() > 1 => {
+                let field = |(n, t): &(Sym, Type)| (*n, Type { dtype: t.dtype, shape: rest(&t.shape) });
+                let fields = e.fields.iter().map(field).collect();
+                Some(Ty::Encoded(Encoded { shape: rest(&e.shape), fields, ..*e }))
+            }
+            Ty::Tensor(_) | Ty::Encoded(_) | Ty::Tuple(_) | Ty::Record(_) => None,
+        }
+    }
+
+    /// This type with what its leaves turned out to be, where two branches gave this one and `other`: a dim
+    /// that differs between them is what the leaves have in its place.
+    pub(crate) fn with_leaves(&self, other: &Ty, leaves: &[Type]) -> Ty {
+        let mut changed: Vec<(Dim, Dim, Dim)> = Vec::new();
+        for ((a, b), new) in self.leaves("").iter().zip(other.leaves("")).zip(leaves) {
+            for ((x, y), z) in a.ty.shape.iter().zip(&b.ty.shape).zip(&new.shape) {
+                changed.push((x.clone(), y.clone(), z.clone()));
+            }
+        }
+        let pick = |a: &Dim, b: &Dim| match changed.iter().find(|(x, y, _)| x == a && y == b) {
+            Some((.., z)) => z.clone(),
+            None => a.clone(),
+        };
+        self.joined(other, &pick)
+    }
+
+    fn joined(&self, other: &Ty, pick: &dyn Fn(&Dim, &Dim) -> Dim) -> Ty {
+        let all = |a: &[Dim], b: &[Dim]| -> Vec<Dim> { a.iter().zip(b).map(|(a, b)| pick(a, b)).collect() };
+        let ty = |a: &Type, b: &Type| Type { dtype: a.dtype, shape: all(&a.shape, &b.shape) };
+        match (self, other) {
+            (Ty::Tensor(a), Ty::Tensor(b)) => Ty::Tensor(ty(a, b)),
+            (Ty::Encoded(a), Ty::Encoded(b)) => Ty::Encoded(Encoded {
+                shape: all(&a.shape, &b.shape),
+                fields: a.fields.iter().zip(&b.fields).map(|(x, y)| (x.0, ty(&x.1, &y.1))).collect(),
+                ..*a
+            }),
+            (Ty::Tuple(a), Ty::Tuple(b)) => {
+                Ty::Tuple(a.iter().zip(b).map(|(a, b)| a.joined(b, pick)).collect())
+            }
+            (Ty::Record(a), Ty::Record(b)) => {
+                let arg = |(x, y): (&Arg, &Arg)| match (x, y) {
+                    (Arg::Dim(x), Arg::Dim(y)) => Arg::Dim(pick(x, y)),
+                    _ => x.clone(),
+                };
+                let field = |(x, y): (&Field, &Field)| Field { ty: x.ty.joined(&y.ty, pick), ..x.clone() };
+                Ty::Record(Record {
+                    args: a.args.iter().zip(&b.args).map(arg).collect(),
+                    fields: a.fields.iter().zip(&b.fields).map(field).collect(),
+                    ..*a
+                })
+            }
+            (Ty::Array(k, a), Ty::Array(l, b)) => Ty::Array(pick(k, l), Box::new(a.joined(b, pick))),
+            _ => self.clone(),
+        }
+    }
+
+    /// The names of its fields.
+    pub(crate) fn field_names(&self) -> Vec<String> {
+        match self {
+            Ty::Tensor(_) => vec![],
+            Ty::Encoded(e) => e.fields.iter().map(|f| f.0.to_string()).collect(),
+            Ty::Tuple(parts) => (0..parts.len()).map(|i| i.to_string()).collect(),
+            Ty::Record(r) => r.fields.iter().map(|f| f.name.to_string()).collect(),
+            Ty::Array(_, of) => of.field_names(),
+        }
+    }
+
+    /// The same type with dims replaced.
+    pub(crate) fn subst(&self, f: &dyn Fn(Sym) -> Option<Dim>) -> Ty {
+        match self {
+            Ty::Tensor(t) => Ty::Tensor(t.subst(f)),
+            Ty::Encoded(e) => Ty::Encoded(Encoded {
+                shape: e.shape.iter().map(|d| d.subst(f)).collect(),
+                fields: e.fields.iter().map(|(n, t)| (*n, t.subst(f))).collect(),
+                ..*e
+            }),
+            Ty::Tuple(parts) => Ty::Tuple(parts.iter().map(|t| t.subst(f)).collect()),
+            Ty::Record(r) => Ty::Record(Record {
+                args: r
+                    .args
+                    .iter()
+                    .map(|a| match a {
+                        Arg::Dim(d) => Arg::Dim(d.subst(f)),
+                        Arg::Elem(e, n) => Arg::Elem(*e, *n),
+                    })
+                    .collect(),
+                fields: r.fields.iter().map(|x| Field { ty: x.ty.subst(f), ..x.clone() }).collect(),
+                ..*r
+            }),
+            Ty::Array(k, of) => Ty::Array(k.subst(f), Box::new(of.subst(f))),
+        }
+    }
+
+    /// True for types that differ in dims alone.
+    pub(crate) fn like(&self, other: &Ty) -> bool {
+        match (self, other) {
+            (Ty::Tensor(a), Ty::Tensor(b)) => a.dtype == b.dtype && a.shape.len() == b.shape.len(),
+            (Ty::Encoded(a), Ty::Encoded(b)) => a.id == b.id && a.shape.len() == b.shape.len(),
+            (Ty::Tuple(a), Ty::Tuple(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.like(b)),
+            (Ty::Record(a), Ty::Record(b)) => {
+                let same = |(a, b): (&Arg, &Arg)| match (a, b) {
+                    (Arg::Elem(a, _), Arg::Elem(b, _)) => a == b,
+                    (Arg::Dim(_), Arg::Dim(_)) => true,
+                    (Arg::Elem(..), Arg::Dim(_)) | (Arg::Dim(_), Arg::Elem(..)) => false,
+                };
+                a.id == b.id && a.args.iter().zip(&b.args).all(same)
+            }
+            (Ty::Array(_, a), Ty::Array(_, b)) => a.like(b),
+            _ => false,
+        }
+    }
+
+    /// What it is, for messages.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Ty::Tensor(_) => "a tensor",
+            Ty::Encoded(_) => "an encoded tensor",
+            Ty::Tuple(_) => "a tuple",
+            Ty::Record(_) => "a record",
+            Ty::Array(..) => "an array",
+        }
+    }
+}
+
+impl fmt::Display for Ty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |items: Vec<String>| items.join(", ");
+        match self {
+            Ty::Tensor(t) => t.fmt(f),
+            Ty::Encoded(e) => write!(f, "{}[{}]", e.name, list(e.shape.iter().map(Dim::to_string).collect())),
+            Ty::Tuple(parts) => write!(f, "({})", list(parts.iter().map(Ty::to_string).collect())),
+            Ty::Record(r) if r.args.is_empty() => write!(f, "{}", r.name),
+            Ty::Record(r) => {
+                let arg = |a: &Arg| match a {
+                    Arg::Dim(d) => d.to_string(),
+                    Arg::Elem(_, name) => name.to_string(),
+                };
+                write!(f, "{}<{}>", r.name, list(r.args.iter().map(arg).collect()))
+            }
+            Ty::Array(k, of) => write!(f, "[{of}; {k}]"),
+        }
+    }
+}
+
+/// A name of a type that the program declares.
+#[derive(Clone, Copy)]
+pub(crate) enum Named {
+    Record(RecordId),
+    Encoding(EncodingId),
+}
+
+/// The declared records and encodings. Those of the program stand before those of the library.
+#[derive(Default)]
+pub(crate) struct Types<'a> {
+    records: Vec<&'a RecordDef>,
+    encodings: Vec<&'a EncodingDef>,
+    by_name: HashMap<Sym, Named>,
+    /// Records that cannot be laid out: said once, and no type.
+    broken: Vec<RecordId>,
+}
+
+impl<'a> Types<'a> {
+    pub(crate) fn declare(&mut self, file: &'a File) {
+        for item in &file.items {
+            match &item.kind {
+                ItemKind::Record(d) => {
+                    self.records.push(d);
+                    let id = RecordId(self.records.len() as u32 - 1);
+                    self.by_name.insert(d.name.name, Named::Record(id));
+                }
+                ItemKind::Encoding(d) => {
+                    self.encodings.push(d);
+                    let id = EncodingId(self.encodings.len() as u32 - 1);
+                    self.by_name.insert(d.name.name, Named::Encoding(id));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, name: Sym) -> Option<Named> {
+        self.by_name.get(&name).copied()
+    }
+
+    pub(crate) fn record(&self, id: RecordId) -> &'a RecordDef {
+        self.records[id.0 as usize]
+    }
+
+    pub(crate) fn encoding(&self, id: EncodingId) -> &'a EncodingDef {
+        self.encodings[id.0 as usize]
+    }
+
+    /// The names, in the order of the text.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'a str> {
+        let records = self.records.iter().map(|d| d.name.name.name());
+        records.chain(self.encodings.iter().map(|d| d.name.name.name()))
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// A type as written, in terms of an environment.
+    pub(crate) fn ty(&mut self, env: &Env, t: &TypeExpr) -> Maybe<Ty> {
+        match &t.kind {
+            TypeKind::Named { name, args, dims } => {
+                if let Some(id) = self.encoding_named(env, name.name) {
+                    if let Some(a) = args.first() {
+                        return self.fail(no_generics(name.name, a.span));
+                    }
+                    return self.encoded(env, id, dims.as_deref().unwrap_or(&[]), t.span);
+                }
+                match self.types.get(name.name) {
+                    Some(Named::Record(id)) if env.dtype(name.name).is_none() => {
+                        if dims.is_some() {
+                            let text = format!("`{}` is a record, and has no axes of its own", name.name);
+                            let d = Diagnostic::error("E0306", t.span, text);
+                            return self.fail(d.help(format!("an array of them is `[{}; n]`", name.name)));
+                        }
+                        self.record(env, id, args, t.span)
+                    }
+                    _ => self.tensor_type(env, t).map(Ty::Tensor),
+                }
+            }
+            TypeKind::Tuple(parts) => {
+                let parts: Vec<Maybe<Ty>> = parts.iter().map(|p| self.ty(env, p)).collect();
+                parts.into_iter().collect::<Maybe<Vec<_>>>().map(Ty::Tuple)
+            }
+            TypeKind::Array(of, k) => {
+                let of = self.ty(env, of);
+                match env.dim(k) {
+                    Ok(k) => Some(of?.stacked(k)),
+                    Err(d) => self.fail(*d),
+                }
+            }
+            TypeKind::Fn(..) => {
+                self.later(t.span, "functions as parts of this type");
+                None
+            }
+            TypeKind::Exists(..) => self.fail(
+                Diagnostic::error("E0306", t.span, "`exists` stands only around the result of a function")
+                    .help("name the dim: `let y: f32[k] = ..` binds `k`"),
+            ),
+        }
+    }
+
+    /// The encoding that a name means: one declared, or what a generic stands for.
+    pub(crate) fn encoding_named(&self, env: &Env, name: Sym) -> Option<EncodingId> {
+        if let Some(id) = env.encodings.get(&name) {
+            return Some(*id);
+        }
+        if env.dtypes.contains_key(&name) {
+            return None;
+        }
+        match self.types.get(name) {
+            Some(Named::Encoding(id)) => Some(id),
+            Some(Named::Record(_)) | None => None,
+        }
+    }
+
+    /// The element type that a name means.
+    pub(crate) fn elem(&self, env: &Env, name: Sym) -> Option<Elem> {
+        match self.encoding_named(env, name) {
+            Some(id) => Some(Elem::Encoded(id)),
+            None => env.dtype(name).map(Elem::Plain),
+        }
+    }
+
+    /// The name of an element type, for messages.
+    pub(crate) fn elem_name(&self, e: Elem) -> Sym {
+        match e {
+            Elem::Plain(d) => Sym::new(d.name()),
+            Elem::Encoded(id) => self.types.encoding(id).name.name,
+        }
+    }
+
+    fn record(&mut self, env: &Env, id: RecordId, args: &[TypeExpr], span: Span) -> Maybe<Ty> {
+        let def = self.types.record(id);
+        if self.types.broken.contains(&id) {
+            return None;
+        }
+        let name = def.name.name;
+        if args.len() != def.generics.len() {
+            let want: Vec<&str> = def.generics.iter().map(|g| g.name.name.name()).collect();
+            let d = if want.is_empty() {
+                no_generics(name, span)
+            } else {
+                let text = format!("`{name}` needs {} generics here, got {}", want.len(), args.len());
+                Diagnostic::error("E0306", span, text)
+                    .label(def.name.span, "declared here")
+                    .help(format!("write `{name}<{}>`; only a parameter may leave them out", want.join(", ")))
+            };
+            return self.fail(d);
+        }
+        let mut given = Vec::new();
+        for (g, a) in def.generics.iter().zip(args) {
+            given.push(self.record_arg(env, g, a));
+        }
+        self.record_of(id, given.into_iter().collect::<Maybe<Vec<_>>>()?)
+    }
+
+    /// What stands for a generic of a record in angle brackets.
+    fn record_arg(&mut self, env: &Env, g: &Generic, a: &TypeExpr) -> Maybe<Arg> {
+        let TypeKind::Named { name, args, dims: None } = &a.kind else {
+            return self.fail(Diagnostic::error("E0306", a.span, "a generic is the name of a dim or of an element type"));
+        };
+        if let Some(first) = args.first() {
+            return self.fail(no_generics(name.name, first.span));
+        }
+        match g.kind {
+            GenericKind::DType => match self.elem(env, name.name) {
+                Some(e) => {
+                    self.allowed(g, e, a.span)?;
+                    Some(Arg::Elem(e, self.elem_name(e)))
+                }
+                None => {
+                    let text = format!("`{}` is an element type, and `{}` is none", g.name.name, name.name);
+                    self.fail(Diagnostic::error("E0204", a.span, text).label(g.name.span, "declared here"))
+                }
+            },
+            GenericKind::Dim | GenericKind::Pack => {
+                if self.elem(env, name.name).is_some() {
+                    let text = format!("`{}` is a dim, and `{}` an element type", g.name.name, name.name);
+                    let d = Diagnostic::error("E0204", a.span, text);
+                    return self.fail(d.label(g.name.span, "declared here"));
+                }
+                match env.dim(&name_expr(name.name, a.span)) {
+                    Ok(d) => Some(Arg::Dim(d)),
+                    Err(d) => self.fail(*d),
+                }
+            }
+        }
+    }
+
+    /// Refuses an element type that the bounds of a record's generic leave out.
+    fn allowed(&mut self, g: &Generic, e: Elem, span: Span) -> Maybe<()> {
+        let fits = match e {
+            Elem::Plain(d) => crate::bind::allows(g, d),
+            Elem::Encoded(_) => crate::bind::allows_encoding(g, true),
+        };
+        if fits {
+            return Some(());
+        }
+        let bounds: Vec<&str> = g.bounds.iter().map(|b| b.name.name()).collect();
+        let text = format!("`{}` cannot be {}", g.name.name, self.elem_name(e));
+        let d = Diagnostic::error("E0303", span, text);
+        self.fail(d.label(g.name.span, format!("one of: {}", bounds.join(", "))))
+    }
+
+    /// A record whose generics are these.
+    pub(crate) fn record_of(&mut self, id: RecordId, args: Vec<Arg>) -> Maybe<Ty> {
+        let def = self.types.record(id);
+        if self.types.broken.contains(&id) {
+            return None;
+        }
+        let mut env = self.env();
+        for (g, a) in def.generics.iter().zip(&args) {
+            match a {
+                Arg::Dim(d) => {
+                    env.dims.insert(g.name.name, d.clone());
+                }
+                Arg::Elem(e, _) => env.bind_elem(g.name.name, *e),
+            }
+        }
+        let mut fields = Vec::new();
+        for f in &def.fields {
+            let ty = self.ty(&env, &f.ty);
+            fields.push(ty.map(|ty| Field { name: f.name.name, ty, from: f.from.clone() }));
+        }
+        let fields = fields.into_iter().collect::<Maybe<Vec<_>>>()?;
+        Some(Ty::Record(Record { id, name: def.name.name, args, fields }))
+    }
+
+    fn encoded(&mut self, env: &Env, id: EncodingId, dims: &[IndexArg], span: Span) -> Maybe<Ty> {
+        let shape = match env.dims(dims) {
+            Ok(shape) => shape,
+            Err(d) => return self.fail(*d),
+        };
+        self.encoded_of(id, shape, span)
+    }
+
+    /// An encoded tensor of a shape.
+    pub(crate) fn encoded_of(&mut self, id: EncodingId, shape: Vec<Dim>, span: Span) -> Maybe<Ty> {
+        let def = self.types.encoding(id);
+        let name = def.name.name;
+        let Some((last, front)) = shape.split_last() else {
+            let d = Diagnostic::error("E0302", span, format!("`{name}` is cut into blocks, and a scalar has none"));
+            return self.fail(d.help(format!("it needs an axis: `{name}[n]`")));
+        };
+        let layout = self.layout(id)?;
+        let mut blocks = front.to_vec();
+        blocks.push(last.floor_div(&Dim::int(layout.block)));
+        let field = |(name, ty): &(Sym, Type)| {
+            let shape = blocks.iter().chain(&ty.shape).cloned().collect();
+            (*name, Type { dtype: ty.dtype, shape })
+        };
+        let fields = layout.fields.iter().map(field).collect();
+        Some(Ty::Encoded(Encoded { id, name, shape, fields }))
+    }
+
+    /// Says what is wrong with a record itself, used or not.
+    pub(crate) fn check_record(&mut self, def: &'a RecordDef) {
+        let Some(Named::Record(id)) = self.types.get(def.name.name) else { return };
+        if !std::ptr::eq(self.types.record(id), def) {
+            return;
+        }
+        let mut seen: HashMap<Sym, Span> = HashMap::new();
+        for name in def.generics.iter().map(|g| g.name).chain(def.fields.iter().map(|f| f.name)) {
+            if let Some(first) = seen.insert(name.name, name.span) {
+                let d = Diagnostic::error("E0202", name.span, format!("`{}` is given twice", name.name));
+                self.report(d.label(first, "first here"));
+            }
+        }
+        for g in &def.generics {
+            if g.kind == GenericKind::Pack {
+                let d = Diagnostic::error("E0204", g.name.span, "a record is generic over dims and element types");
+                self.report(d.help("give it one dim an axis"));
+                self.types.broken.push(id);
+            }
+        }
+        if self.types.broken.contains(&id) {
+            return;
+        }
+        let mut args = Vec::new();
+        for g in &def.generics {
+            args.push(match g.kind {
+                GenericKind::Dim | GenericKind::Pack => Arg::Dim(Dim::sym(g.name.name)),
+                GenericKind::DType => {
+                    let order = std::iter::once(DType::F32).chain(DType::all());
+                    let d = order.into_iter().find(|&d| crate::bind::allows(g, d)).unwrap_or(DType::F32);
+                    Arg::Elem(Elem::Plain(d), Sym::new(d.name()))
+                }
+            });
+        }
+        if self.record_of(id, args).is_none() {
+            self.types.broken.push(id);
+        }
+    }
+
+    /// Refuses records that hold themselves: their leaves would have no end.
+    pub(crate) fn check_recursion(&mut self) {
+        for i in 0..self.types.records.len() {
+            let id = RecordId(i as u32);
+            let mut path = Vec::new();
+            if self.reaches(id, id, &mut path, &mut vec![false; self.types.records.len()]) {
+                let def = self.types.record(id);
+                let names: Vec<&str> = path.iter().map(|n: &Sym| n.name()).collect();
+                let text = format!("the record `{}` holds itself: {}", def.name.name, names.join(" in "));
+                let d = Diagnostic::error("E0315", def.name.span, text);
+                self.report(d.help("a record is as many tensors as it has leaves, which must be known"));
+                self.types.broken.push(id);
+            }
+        }
+    }
+
+    fn reaches(&self, from: RecordId, goal: RecordId, path: &mut Vec<Sym>, seen: &mut [bool]) -> bool {
+        fn named(t: &TypeExpr, out: &mut Vec<Sym>) {
+            match &t.kind {
+                TypeKind::Named { name, args, .. } => {
+                    out.push(name.name);
+                    args.iter().for_each(|a| named(a, out));
+                }
+                TypeKind::Tuple(parts) => parts.iter().for_each(|p| named(p, out)),
+                TypeKind::Array(of, _) | TypeKind::Exists(_, of) => named(of, out),
+                TypeKind::Fn(args, ret) => {
+                    args.iter().for_each(|p| named(p, out));
+                    named(ret, out);
+                }
+            }
+        }
+        let mut names = Vec::new();
+        self.types.record(from).fields.iter().for_each(|f| named(&f.ty, &mut names));
+        for n in names {
+            let Some(Named::Record(id)) = self.types.get(n) else { continue };
+            if id == goal {
+                path.push(n);
+                return true;
+            }
+            if !std::mem::replace(&mut seen[id.0 as usize], true) && self.reaches(id, goal, path, seen) {
+                path.push(n);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn no_generics(name: Sym, span: Span) -> Diagnostic {
+    Diagnostic::error("E0306", span, format!("`{name}` has no generics"))
+}
+
+/// A name as a dim expression.
+pub(crate) fn name_expr(name: Sym, span: Span) -> ir::ast::Expr {
+    ir::ast::Expr { kind: ExprKind::Name(name), span }
+}
