@@ -296,7 +296,7 @@ impl Checker<'_> {
     }
 
     /// `f[..](..)`: element types by name, then the generics that no parameter's type tells, in order.
-    fn explicit(&mut self, body: &Body, b: &mut Binder<'_>, given: &[IndexArg]) -> Maybe<()> {
+    fn explicit(&mut self, body: &mut Body, b: &mut Binder<'_>, given: &[IndexArg]) -> Maybe<()> {
         let mut given = given.iter().peekable();
         let dtypes = b.sig.generics.iter().filter(|g| g.kind == GenericKind::DType);
         // A definition with an element type in its result only, `cast[f16]`, has that one given first.
@@ -315,10 +315,7 @@ impl Checker<'_> {
         if rest.is_empty() {
             return Some(());
         }
-        let dims = match body.env.dims(&rest) {
-            Ok(dims) => dims,
-            Err(d) => return self.fail(*d),
-        };
+        let dims = self.dims_of_body(body, &rest)?;
         let free: Vec<&Generic> = b
             .sig
             .generics

@@ -3,7 +3,8 @@
 //! A dim expression of the text becomes a [`shape::Expr`] over the symbols of the instance being
 //! checked. A pack is a list of dims (or of index variables); the functions on packs run here, so
 //! that a definition for every rank is one text:
-//! `s.without(axis)`, `s.insert(axis, d)`, `s.pick(list)`, `s.take(k)`, `s.drop(k)`, `s[k]`, `s.rank`.
+//! `s.without(axis)`, `s.before(axis)`, `s.after(axis)`, `s.insert(axis, d)`, `s.pick(list)`, `s.take(k)`,
+//! `s.drop(k)`, `s[k]`, `s.rank`.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -228,6 +229,10 @@ impl Env {
                         let at = self.axis(arg(0)?, list.len() + 1)?;
                         list.insert(at, item(arg(1)?)?);
                     }
+                    "before" => list.truncate(self.axis(arg(0)?, list.len())?),
+                    "after" => {
+                        list.drain(..=self.axis(arg(0)?, list.len())?);
+                    }
                     "take" => list.truncate(self.axis(arg(0)?, list.len() + 1)?),
                     "drop" => {
                         list.drain(..self.axis(arg(0)?, list.len() + 1)?);
@@ -246,7 +251,9 @@ impl Env {
                     other => {
                         return wrong(
                             method.span,
-                            format!("packs have no function `{other}` (without, insert, pick, take, drop)"),
+                            format!(
+                                "packs have no function `{other}` (without, insert, before, after, pick, take, drop)"
+                            ),
                         );
                     }
                 }

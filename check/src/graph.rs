@@ -1,12 +1,16 @@
 //! Bodies of functions: statements and expressions to blocks of operations.
 //!
-//! Here stand the state of a body, its ends, and expressions; [`stmt`], [`call`] and [`control`] have files of their own.
+//! Here stand the state of a body, its ends, and expressions; [`stmt`], [`call`], [`control`], [`carry`], [`index`] and [`open`] have
+//! files of their own.
 //! What a name holds while checking is a [`Value`]: a tensor, but also a dim, a literal whose type its
 //! use decides, a tuple. A `var` is a name that may be given another value; what an `if` assigns
 //! becomes a result of it, what a loop assigns is carried.
 
 mod call;
+mod carry;
 mod control;
+mod index;
+mod open;
 mod stmt;
 mod tree;
 
@@ -60,6 +64,16 @@ pub(crate) enum Value {
 }
 
 impl Value {
+    /// The tensors in it, in order.
+    fn leaves(&self, out: &mut Vec<ValId>) {
+        match self {
+            Value::Val(v) => out.push(*v),
+            Value::Tuple(parts) => parts.iter().for_each(|p| p.leaves(out)),
+            Value::Tree(t) => out.extend(&t.leaves),
+            Value::Dim(_) | Value::Lit(_) | Value::Literals(_) | Value::Unit => {}
+        }
+    }
+
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Value::Val(_) => "a tensor",
@@ -78,6 +92,19 @@ struct Local {
     value: Value,
     /// Declared by `var`.
     mutable: bool,
+    /// What the type it was declared with says of its extents.
+    declared: Option<Rc<Declared>>,
+}
+
+/// The declared extents of a variable.
+#[derive(Default)]
+struct Declared {
+    /// By leaf and axis: the extent, where it may not change.
+    fixed: Vec<Vec<Option<Dim>>>,
+    /// The names of those that may, where they have one: `exists m. f32[m, d]`.
+    names: Vec<(Sym, usize, usize)>,
+    /// What must hold of them.
+    facts: Vec<Pred>,
 }
 
 /// The state of one function's body.
@@ -97,12 +124,20 @@ pub(crate) struct Body {
     aliases: HashMap<ValId, Vec<ValId>>,
     /// The names of dims in use, so that new ones differ.
     dims: BTreeSet<Sym>,
+    /// What is known of integer scalars.
+    integers: open::Integers,
+    /// How many loops are being checked.
+    loops: usize,
+    /// What the loops inside them open, so that it is found once.
+    opened: BTreeMap<(Vec<Span>, Span, usize), carry::Opened>,
+    /// The calls that are being taken apart, the innermost last.
+    inlined: Vec<Span>,
 }
 
 impl Body {
     /// `names`: what the parameters are called, and what they are.
     pub(crate) fn new(func: Func, env: Env, names: Vec<(Sym, Value)>) -> Body {
-        let scope = names.into_iter().map(|(n, value)| (n, Local { value, mutable: false })).collect();
+        let scope = names.into_iter().map(|(n, value)| (n, Local { value, mutable: false, declared: None })).collect();
         let mut borrowed = BTreeSet::new();
         for (p, &v) in func.params.iter().zip(&func.body.params) {
             if !p.own {
@@ -121,6 +156,10 @@ impl Body {
             borrowed,
             aliases: HashMap::new(),
             dims,
+            integers: open::Integers::default(),
+            loops: 0,
+            opened: BTreeMap::new(),
+            inlined: vec![],
         }
     }
 
@@ -156,6 +195,9 @@ impl Body {
     ) -> Vec<ValId> {
         let name = Sym::new("v");
         let results: Vec<ValId> = types.into_iter().map(|t| self.func.add_val(name, t)).collect();
+        if let [result] = results.as_slice() {
+            self.note_integer(&op, &args, *result);
+        }
         self.block().nodes.push(Node { op, args, results: results.clone(), opens, span });
         results
     }
@@ -191,7 +233,27 @@ impl Body {
         {
             self.func.vals[v.0 as usize].name = name.name;
         }
-        self.scopes.last_mut().expect("a body has a scope").insert(name.name, Local { value, mutable });
+        self.scopes
+            .last_mut()
+            .expect("a body has a scope")
+            .insert(name.name, Local { value, mutable, declared: None });
+    }
+
+    /// Gives a variable another value. The names its type has for extents follow.
+    fn set(&mut self, name: Sym, value: Value) {
+        let local =
+            self.scopes.iter_mut().rev().find_map(|s| s.get_mut(&name)).expect("a variable is declared");
+        local.value = value;
+        if let Some(declared) = local.declared.clone() {
+            let mut leaves = Vec::new();
+            local.value.leaves(&mut leaves);
+            for (name, leaf, axis) in &declared.names {
+                if let Some(v) = leaves.get(*leaf) {
+                    let extent = self.func.ty(*v).shape[*axis].clone();
+                    self.env.dims.insert(*name, extent);
+                }
+            }
+        }
     }
 
     /// A dim symbol not yet in use, named after `near`.
@@ -460,12 +522,10 @@ impl<'a> Checker<'a> {
         let map =
             |(i, d): (usize, &Dim)| if *d == one && target[skip + i] != one { -1 } else { (skip + i) as i64 };
         let map: Vec<i64> = shape.iter().enumerate().map(map).collect();
-        let dtype = body.func.ty(val).dtype;
         let mut env = self.env();
-        env.dtypes.insert(Sym::new("T"), dtype);
         env.packs.insert(Sym::new("t"), target.to_vec());
         env.consts.insert(Sym::new("map"), Const::Ints(map));
-        self.library_prim(body, "broadcast", &env, vec![val], Type { dtype, shape: target.to_vec() }, span)
+        self.library(body, "broadcast", env, vec![val], span)
     }
 
     /// Notes that a callee takes the memory of a value, and so of whatever may be the same memory.
@@ -548,6 +608,10 @@ impl<'a> Checker<'a> {
             ExprKind::Index(base, dims) => match &base.kind {
                 ExprKind::Name(name) if body.find(*name).is_none() && self.defs.get(*name).is_some() => {
                     self.call(body, *name, base.span, dims, &[], e.span)
+                }
+                // `s[0]` of a pack is a dim.
+                ExprKind::Name(name) if body.find(*name).is_none() && body.env.packs.contains_key(name) => {
+                    self.dim_of(body, e).map(Value::Dim)
                 }
                 _ => {
                     let value = self.expr(body, base)?;

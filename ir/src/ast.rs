@@ -315,11 +315,11 @@ pub enum TypeKind {
 pub enum IndexArg {
     /// `e`
     Expr(Expr),
-    /// `..e`: a pack spread in place.
+    /// `..e`: a pack spread in place; in an index of a tensor, the positions before `e`.
     Spread(Expr),
     /// `~s`: in a type, a shape that broadcasts to the pack `s`.
     Broadcast(Ident),
-    /// `a..b`, `a..`, `a..b by s`
+    /// `a..b`, `a..`, `a..b by s`, `.. by s`; `..` alone, the axes that no other argument names.
     Range(Range),
     /// `:`, a whole axis.
     Full(Span),

@@ -1,17 +1,17 @@
-//! Branches and loops: what they assign becomes results, or is carried.
+//! Branches: what they assign becomes results. Extents in which they differ are opened.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use ir::Intrinsic;
-use ir::ast::{self, Expr, ExprKind, Ident, StmtKind};
+use ir::ast::{self, Expr, ExprKind, StmtKind};
 use ir::diag::Diagnostic;
 use ir::graph::{Block, Op, Type, ValId};
 use ir::source::Span;
-use shape::{Expr as Dim, Pred, Sym};
-use tensor::{DType, Tensor};
+use shape::{Expr as Dim, Facts, Pred, Sym};
+use tensor::DType;
 
-use super::{Body, Local, Tree, Value};
+use super::carry::Repeat;
+use super::{Body, Tree, Value};
 use crate::{Checker, Maybe};
 
 impl<'a> Checker<'a> {
@@ -36,12 +36,14 @@ impl<'a> Checker<'a> {
         let assigned = assigned_in(std::iter::once(then).chain(otherwise));
         let vars: Vec<Sym> =
             assigned.into_iter().filter(|n| body.find(*n).is_some_and(|l| l.mutable)).collect();
-        let mut facts = Vec::new();
-        let known = body.env.preds(cond, &mut facts).is_ok();
+        let facts = self.preds_of(body, cond);
+        let known = facts.is_some();
+        let facts = facts.unwrap_or_default();
         let before = body.consumed.clone();
         let outside = body.dims.clone();
         let branch = |c: &mut Self, body: &mut Body, block: Option<&ast::Block>, facts: &[Pred]| {
             let saved = (body.env.clone(), body.scopes.clone());
+            let mark = body.integers.mark();
             facts.iter().for_each(|f| body.env.facts.assume(f.clone()));
             body.blocks.push(Block::default());
             let value = match block {
@@ -51,25 +53,31 @@ impl<'a> Checker<'a> {
             let finals: Vec<Value> =
                 vars.iter().filter_map(|n| body.find(*n)).map(|l| l.value.clone()).collect();
             let done = body.blocks.pop().expect("pushed above");
-            (body.env, body.scopes) = saved;
-            (value, finals, done)
+            let known = std::mem::replace(&mut body.env, saved.0).facts;
+            body.scopes = saved.1;
+            body.integers.leave(mark);
+            (value, finals, done, known)
         };
-        let (a, a_vars, mut a_block) = branch(self, body, Some(then), if known { &facts } else { &[] });
+        let (a, a_vars, mut a_block, a_facts) =
+            branch(self, body, Some(then), if known { &facts } else { &[] });
         let after_a = std::mem::replace(&mut body.consumed, before);
         let negated = facts.iter().map(Pred::negate).collect::<Vec<_>>();
-        let (b, b_vars, mut b_block) =
+        let (b, b_vars, mut b_block, b_facts) =
             branch(self, body, otherwise, if known && negated.len() == 1 { &negated } else { &[] });
         // Given away in either branch is given away.
         body.consumed.extend(after_a);
         let (val, a, b) = (val?, a?, b?);
-        let mut merge = Merge { outside, types: vec![], opens: vec![] };
+        let mut merge =
+            Merge { outside, facts: [a_facts, b_facts], strict: false, fixed: vec![], types: vec![], opens: vec![] };
         let value = match (&a, &b) {
             (Value::Unit, Value::Unit) => Value::Unit,
             (Value::Unit, _) | (_, Value::Unit) => Value::Unit,
             _ => self.merge(body, &a, &b, (&mut a_block, &mut b_block), &mut merge, span)?,
         };
         let mut merged = Vec::new();
-        for (x, y) in a_vars.iter().zip(&b_vars) {
+        for ((x, y), name) in a_vars.iter().zip(&b_vars).zip(&vars) {
+            merge.fixed =
+                body.find(*name).and_then(|l| l.declared.clone()).map_or(vec![], |d| d.fixed.clone());
             merged.push(self.merge(body, x, y, (&mut a_block, &mut b_block), &mut merge, span)?);
         }
         let passed: Vec<Vec<ValId>> =
@@ -77,8 +85,7 @@ impl<'a> Checker<'a> {
         let results = body.push_all(Op::If(a_block, b_block), vec![val], merge.types, merge.opens, span);
         body.aliases.extend(results.iter().copied().zip(passed));
         for (name, v) in vars.iter().zip(merged) {
-            let scope = body.scopes.iter_mut().rev().find(|s| s.contains_key(name)).expect("found above");
-            scope.insert(*name, Local { value: place(&v, &results), mutable: true });
+            body.set(*name, place(&v, &results));
         }
         Some(place(&value, &results))
     }
@@ -108,12 +115,14 @@ impl<'a> Checker<'a> {
                 return self.fail(Diagnostic::error("E0309", span, text));
             }
             let mut leaves = Vec::new();
+            merge.strict = true;
             for (x, y) in x.leaves.iter().zip(&y.leaves) {
                 let (x, y) = (Value::Val(*x), Value::Val(*y));
                 let merged = self.merge(body, &x, &y, (&mut *blocks.0, &mut *blocks.1), merge, span)?;
                 let Value::Val(at) = merged else { return None };
                 leaves.push(at);
             }
+            merge.strict = false;
             let types = |at: &ValId| merge.types[at.0 as usize].clone();
             let ty = x.ty.with_leaves(&y.ty, &leaves.iter().map(types).collect::<Vec<_>>());
             return Some(Value::Tree(Tree { ty: Rc::new(ty), leaves }));
@@ -137,22 +146,47 @@ impl<'a> Checker<'a> {
             let text = format!("the branches have different types: `{tx}` and `{ty}`");
             return self.fail(Diagnostic::error("E0309", span, text));
         }
-        // An extent that only a branch knows is opened anew by the `if`; the others must be one.
-        let mut fixed = (tx.clone(), ty.clone());
+        let fixed = if merge.fixed.is_empty() { vec![] } else { merge.fixed.remove(0) };
         let mut shape = Vec::new();
         for (axis, (p, q)) in tx.shape.iter().zip(&ty.shape).enumerate() {
-            let inner = [p, q].into_iter().flat_map(Dim::syms).find(|s| !merge.outside.contains(s));
-            match inner {
-                Some(near) => {
-                    let sym = body.fresh_dim(near);
-                    merge.opens.push(sym);
-                    shape.push(Dim::sym(sym));
-                    (fixed.0.shape[axis], fixed.1.shape[axis]) = (Dim::int(0), Dim::int(0));
-                }
-                None => shape.push(p.clone()),
+            if let Some(Some(d)) = fixed.get(axis) {
+                shape.push(d.clone());
+                continue;
             }
+            let outer = [p, q].map(|d| d.syms().into_iter().all(|s| merge.outside.contains(&s)));
+            if merge.strict && outer == [true, true] {
+                let text = format!("the branches of this `if`: axis {axis} is {q}, and {p} is needed");
+                let wrong = Diagnostic::error("E0301", span, text.clone());
+                self.require(body, Pred::Eq(p.clone(), q.clone()), span, &text, wrong)?;
+                shape.push(p.clone());
+                continue;
+            }
+            let same = outer == [true, true]
+                && (p == q || body.env.facts.prove(&Pred::Eq(p.clone(), q.clone())).is_proved());
+            if same {
+                shape.push(p.clone());
+                continue;
+            }
+            // What differs, or is known in a branch only, is opened by the `if`.
+            let near = p.syms().into_iter().chain(q.syms()).next();
+            let sym = body.fresh_dim(near.filter(|s| !s.name().starts_with('%')).unwrap_or(Sym::new("k")));
+            let now = Dim::sym(sym);
+            // A bound of one branch that the other keeps to is a bound of the result.
+            for (bound, other, at) in [(q, p, 0), (p, q, 1)] {
+                if !outer[1 - at] {
+                    continue;
+                }
+                let holds = |p: Pred| merge.facts[at].prove(&p).is_proved();
+                if holds(Pred::Le(other.clone(), bound.clone())) {
+                    body.env.facts.assume(Pred::Le(now.clone(), bound.clone()));
+                }
+                if holds(Pred::Le(bound.clone(), other.clone())) {
+                    body.env.facts.assume(Pred::Le(bound.clone(), now.clone()));
+                }
+            }
+            merge.opens.push(sym);
+            shape.push(now);
         }
-        self.same_type(body, &fixed.0, &fixed.1, span, "the branches of this `if`")?;
         blocks.0.results.push(x);
         blocks.1.results.push(y);
         merge.types.push(Type { dtype: tx.dtype, shape });
@@ -160,169 +194,16 @@ impl<'a> Checker<'a> {
         Some(Value::Val(ValId(merge.types.len() as u32 - 1)))
     }
 
-    /// `for i in a..b { }` is a `while` that counts.
-    pub(super) fn for_loop(
-        &mut self,
-        body: &mut Body,
-        binders: &[ast::Binder],
-        block: &ast::Block,
-        span: Span,
-    ) -> Maybe<Value> {
-        let [binder] = binders else {
-            return self.fail(Diagnostic::error("E0307", span, "a function's `for` has one variable"));
-        };
-        if binder.pack || binder.range.step.is_some() {
-            self.later(binder.name.span, "packs and steps in a function's `for`");
-            return None;
-        }
-        let bound = |c: &mut Self, body: &mut Body, e: Option<&Expr>| {
-            let value = match e {
-                Some(e) => c.expr(body, e)?,
-                None => Value::Dim(Dim::int(0)),
-            };
-            c.materialize(body, &value, DType::I64, binder.range.span)
-        };
-        let hi = match binder.range.hi.as_deref() {
-            Some(e) if binder.range.lo.is_none() => Some((self.expr(body, e)?, e.span)),
-            _ => None,
-        };
-        // Over an array the variable is each element in turn.
-        if let Some((value, at)) = &hi
-            && let Some(extent) = self.first_extent(body, value, *at)?
-        {
-            let lo = self.materialize(body, &Value::Dim(Dim::int(0)), DType::I64, *at)?;
-            let hi = self.materialize(body, &Value::Dim(extent), DType::I64, *at)?;
-            let count = Count { name: binder.name, lo, hi, over: Some(value.clone()) };
-            return self.while_loop(body, &Expr { kind: ExprKind::Error, span }, block, Some(count), span);
-        }
-        let lo = bound(self, body, binder.range.lo.as_deref())?;
-        let hi = match hi {
-            Some((value, at)) => self.materialize(body, &value, DType::I64, at)?,
-            None => bound(self, body, binder.range.hi.as_deref())?,
-        };
-        let count = Count { name: binder.name, lo, hi, over: None };
-        self.while_loop(body, &Expr { kind: ExprKind::Error, span }, block, Some(count), span)
-    }
-
-    /// A loop: what its body assigns is carried. A counter, where there is one, is carried first.
+    /// `while c { }`
     pub(super) fn while_loop(
         &mut self,
         body: &mut Body,
         cond: &Expr,
         block: &ast::Block,
-        count: Option<Count>,
         span: Span,
     ) -> Maybe<Value> {
-        let assigned = assigned_in(std::iter::once(block));
-        let vars: Vec<Sym> =
-            assigned.into_iter().filter(|n| body.find(*n).is_some_and(|l| l.mutable)).collect();
-        // What is carried, flat, with the first values.
-        let mut first = Vec::new();
-        first.extend(count.as_ref().map(|c| c.lo));
-        let mut carried: Vec<(Sym, Value)> = Vec::new();
-        for name in vars {
-            let value = body.find(name).expect("found above").value.clone();
-            let flat = self.flatten(body, &value, span, &mut first)?;
-            carried.push((name, flat));
-        }
-        let types: Vec<Type> = first.iter().map(|v| body.func.ty(*v).clone()).collect();
-        let saved = (body.env.clone(), body.scopes.clone());
-        let outside: BTreeSet<ValId> = (0..body.func.vals.len() as u32).map(ValId).collect();
-        let consumed = body.consumed.clone();
-        let enter = |body: &mut Body| {
-            let params: Vec<ValId> =
-                types.iter().map(|t| body.func.add_val(Sym::new("v"), t.clone())).collect();
-            for (name, shape) in &carried {
-                let value = place(shape, &params);
-                if let Value::Val(v) = value {
-                    body.func.vals[v.0 as usize].name = *name;
-                }
-                let scope = body.scopes.iter_mut().rev().find(|s| s.contains_key(name)).expect("found above");
-                scope.insert(*name, Local { value, mutable: true });
-            }
-            body.blocks.push(Block { params: params.clone(), ..Block::default() });
-            params
-        };
-        // The condition.
-        let params = enter(body);
-        let go_on = match &count {
-            Some(c) => Some(body.push(
-                Op::Scalar(Intrinsic::Lt),
-                vec![params[0], c.hi],
-                Type::scalar(DType::Bool),
-                span,
-            )),
-            None => self.condition(body, cond),
-        };
-        let mut cond_block = body.blocks.pop().expect("pushed above");
-        cond_block.results.extend(go_on);
-        // The body.
-        let params = enter(body);
-        let mut begun = Some(());
-        if let Some(c) = &count {
-            body.scopes.push(BTreeMap::new());
-            let value = match &c.over {
-                Some(over) => self.element(body, over, &Value::Val(params[0]), span),
-                None => Some(Value::Val(params[0])),
-            };
-            begun = value.as_ref().map(|_| ());
-            self.bind_pattern(body, &ast::Pattern::Name(c.name), value, false, span);
-        }
-        let done = self.statements(body, block).filter(|_| begun.is_some());
-        let mut next = Vec::new();
-        if count.is_some() {
-            body.scopes.pop();
-            let one = body.scalar_const(Tensor::scalar_i(DType::I64, 1), span);
-            next.push(body.push(
-                Op::Scalar(Intrinsic::Add),
-                vec![params[0], one],
-                Type::scalar(DType::I64),
-                span,
-            ));
-        }
-        for (name, _) in &carried {
-            let value = body.find(*name).expect("found above").value.clone();
-            self.flatten(body, &value, span, &mut next)?;
-        }
-        let mut body_block = body.blocks.pop().expect("pushed above");
-        body_block.results = next;
-        (body.env, body.scopes) = saved;
-        // A round that gives away something of the outside could not be run twice.
-        let mut gone: Vec<(ValId, Span)> =
-            body.consumed.iter().filter(|(v, _)| !consumed.contains_key(v)).map(|(v, s)| (*v, *s)).collect();
-        gone.sort();
-        for (v, at) in gone {
-            if outside.contains(&v) {
-                let name = body.func.val(v).name;
-                let d = Diagnostic::error(
-                    "E0501",
-                    at,
-                    format!("`{name}` is given away in a loop, and a second round needs it"),
-                );
-                return self.fail(d.help(format!("carry it: `var {name} = ..`, and assign it in the loop")));
-            }
-        }
-        done?;
-        go_on?;
-        // A variable that a round gives away takes what it began with, and what a round leaves in it.
-        let rounds: Vec<(ValId, ValId, ValId)> =
-            (0..first.len()).map(|i| (body_block.params[i], first[i], body_block.results[i])).collect();
-        for &(param, begin, next) in &rounds {
-            if body.consumed.contains_key(&param) {
-                self.consume(body, begin, span, "this loop")?;
-                if outside.contains(&next) {
-                    self.consume(body, next, span, "this loop")?;
-                }
-            }
-        }
-        let results =
-            body.push_all(Op::While { cond: cond_block, body: body_block }, first, types, vec![], span);
-        body.aliases.extend(results.iter().zip(rounds).map(|(r, (_, begin, next))| (*r, vec![begin, next])));
-        for (name, shape) in carried {
-            let scope = body.scopes.iter_mut().rev().find(|s| s.contains_key(&name)).expect("found above");
-            scope.insert(name, Local { value: place(&shape, &results), mutable: true });
-        }
-        Some(Value::Unit)
+        let mut inside = |c: &mut Self, body: &mut Body| c.statements(body, block).map(|_| ());
+        self.repeat(body, &Repeat::While(cond), block, span, &mut inside)
     }
 
     /// The parts of a value, in order; its form, with positions in place of values.
@@ -363,25 +244,22 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// The counter of a `for`.
-pub(super) struct Count {
-    name: Ident,
-    lo: ValId,
-    hi: ValId,
-    /// The array whose elements the variable is; none: it is the counter itself.
-    over: Option<Value>,
-}
-
 /// The results of an `if` in the making.
 struct Merge {
     /// Dims known around it.
     outside: BTreeSet<Sym>,
+    /// What is known at the end of each branch.
+    facts: [Facts; 2],
+    /// True for a leaf of a record or an array, which shares its dims with the type of the whole.
+    strict: bool,
+    /// The extents that the declared type of the variable being merged fixes, by leaf.
+    fixed: Vec<Vec<Option<Dim>>>,
     types: Vec<Type>,
     opens: Vec<Sym>,
 }
 
 /// A form with the values in place of its positions.
-fn place(form: &Value, vals: &[ValId]) -> Value {
+pub(super) fn place(form: &Value, vals: &[ValId]) -> Value {
     match form {
         Value::Val(at) => Value::Val(vals[at.0 as usize]),
         Value::Tuple(parts) => Value::Tuple(parts.iter().map(|p| place(p, vals)).collect()),
@@ -394,7 +272,7 @@ fn place(form: &Value, vals: &[ValId]) -> Value {
 }
 
 /// The names assigned in blocks, in order of first assignment.
-fn assigned_in<'b>(blocks: impl Iterator<Item = &'b ast::Block>) -> Vec<Sym> {
+pub(super) fn assigned_in<'b>(blocks: impl Iterator<Item = &'b ast::Block>) -> Vec<Sym> {
     fn expr(e: &Expr, out: &mut Vec<Sym>) {
         if let ExprKind::If(_, a, b) = &e.kind {
             block(a, out);

@@ -1,6 +1,7 @@
 //! Statements: what they bind, what they assign.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use ir::Combine;
 use ir::ast::{self, AssignOp, Expr, ExprKind, Ident, IndexArg, Pattern, Stmt, StmtKind, TypeKind};
@@ -11,7 +12,8 @@ use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
 use super::call::given;
-use super::{Body, Local, Tree, Value};
+use super::{Body, Declared, Local, Tree, Value};
+use crate::bind::names_in;
 use crate::env::Env;
 use crate::types::{Arg, Ty};
 use crate::{Checker, Maybe};
@@ -42,7 +44,8 @@ impl<'a> Checker<'a> {
                 self.bind_pattern(body, pattern, value, false, e.span)?;
             }
             StmtKind::Var(name, ty, Some(e)) => {
-                let value = self.expr(body, e).and_then(|v| self.annotated(body, v, ty.as_ref(), e.span));
+                let value = self.expr(body, e).and_then(|v| self.var_value(body, v, ty.as_ref(), e.span));
+                let (value, declared) = value.map_or((None, None), |(v, d)| (Some(v), d));
                 // A variable has one type, so a literal or dim takes its own now.
                 let value = match value {
                     Some(v @ (Value::Lit(_) | Value::Dim(_) | Value::Literals(_))) => {
@@ -56,6 +59,11 @@ impl<'a> Checker<'a> {
                     v => v,
                 };
                 self.bind_pattern(body, &Pattern::Name(*name), value, true, e.span)?;
+                if let Some(local) = body.scopes.last_mut().and_then(|s| s.get_mut(&name.name)) {
+                    local.declared = declared.map(Rc::new);
+                    let value = local.value.clone();
+                    body.set(name.name, value);
+                }
             }
             StmtKind::Var(name, _, None) => {
                 let d = Diagnostic::error("E0311", name.span, format!("`{}` needs a first value", name.name));
@@ -64,11 +72,10 @@ impl<'a> Checker<'a> {
             StmtKind::Dim(name, e, wheres) => self.dim_statement(body, *name, e, wheres)?,
             StmtKind::Assign(place, op, e) => self.assign(body, place, *op, e)?,
             StmtKind::For(_, binders, block) => return self.for_loop(body, binders, block, stmt.span),
-            StmtKind::While(cond, block) => return self.while_loop(body, cond, block, None, stmt.span),
+            StmtKind::While(cond, block) => return self.while_loop(body, cond, block, stmt.span),
             StmtKind::Assert(e, text) => {
                 // A condition on dims is one that the rest of the body may build on.
-                let mut preds = Vec::new();
-                if body.env.preds(e, &mut preds).is_ok() {
+                if let Some(preds) = self.preds_of(body, e) {
                     for p in preds {
                         let text = text.clone().unwrap_or_else(|| format!("assertion failed: {p}"));
                         if !body.env.facts.prove(&p).is_proved() {
@@ -137,7 +144,7 @@ impl<'a> Checker<'a> {
                 body.scopes
                     .last_mut()
                     .expect("a body has a scope")
-                    .insert(name.name, Local { value: Value::Unit, mutable: true });
+                    .insert(name.name, Local { value: Value::Unit, mutable: true, declared: None });
             }
             Pattern::Tuple(parts, _) => parts.iter().for_each(|p| self.poison(body, p)),
         }
@@ -161,16 +168,26 @@ impl<'a> Checker<'a> {
         let TypeKind::Named { name, dims, .. } = &ty.kind else {
             return self.annotated_tree(body, value, ty, span);
         };
+        let names: Vec<Sym> = dims.iter().flatten().flat_map(index_names).collect();
+        let hidden = self.enter_locals(body, &names, Some(ty.span))?;
         if let Some(dims) = dims
             && let Value::Tree(Tree { ty, .. }) = &value
             && let Ty::Encoded(e) = &**ty
         {
             open_dims(&mut body.env, dims, &e.shape);
         }
-        if body.env.dtype(name.name).is_none() {
-            return self.annotated_tree(body, value, ty, span);
-        }
-        if let (Value::Val(v), Some(dims)) = (&value, dims) {
+        let fitted = match body.env.dtype(name.name) {
+            None => self.annotated_tree(body, value, ty, span),
+            Some(_) => self.fit(body, &value, ty, span),
+        };
+        body.leave_locals(hidden);
+        fitted
+    }
+
+    /// Compares a value with the type it is given, the integers of the body being dims.
+    fn fit(&mut self, body: &mut Body, value: &Value, ty: &ast::TypeExpr, span: Span) -> Maybe<Value> {
+        let TypeKind::Named { name, dims, .. } = &ty.kind else { return None };
+        if let (Value::Val(v), Some(dims)) = (value, dims) {
             let got = body.func.ty(*v).shape.clone();
             open_dims(&mut body.env, dims, &got);
         }
@@ -179,7 +196,7 @@ impl<'a> Checker<'a> {
             self.tensor_type(&env, ty)?;
             return None;
         };
-        let val = self.materialize(body, &value, dtype, span)?;
+        let val = self.materialize(body, value, dtype, span)?;
         let env = body.env.clone();
         let want = self.tensor_type(&env, ty)?;
         let got = body.func.ty(val).clone();
@@ -238,6 +255,7 @@ impl<'a> Checker<'a> {
                 preds.insert(0, Pred::Le(Dim::int(0), Dim::sym(sym)));
                 preds.iter().for_each(|p| body.env.facts.assume(p.clone()));
                 body.push_all(Op::BindDim(sym, preds), vec![val], vec![], vec![], e.span);
+                self.note_dim(body, val, Dim::sym(sym));
             }
             None => {
                 for p in preds {
@@ -285,16 +303,127 @@ impl<'a> Checker<'a> {
             (_, value) => value,
         };
         self.same_kind(body, &old, &value, e.span, name.name())?;
-        let scope = body.scopes.iter_mut().rev().find(|s| s.contains_key(name)).expect("found above");
-        scope.insert(*name, Local { value, mutable: true });
+        let declared = body.find(*name).and_then(|l| l.declared.clone());
+        if let Some(d) = declared {
+            self.keeps(body, &d, &value, e.span, name.name())?;
+        }
+        body.set(*name, value);
         Some(())
     }
 
-    /// A variable keeps its type.
+    /// The value of a `var` and what its declared type says of its extents: `exists m <= n. f32[m, d]` leaves one free.
+    fn var_value(
+        &mut self,
+        body: &mut Body,
+        value: Value,
+        ty: Option<&ast::TypeExpr>,
+        span: Span,
+    ) -> Maybe<(Value, Option<Declared>)> {
+        let Some(ty) = ty else { return Some((value, None)) };
+        let (vars, inner): (&[(Ident, Option<Expr>)], _) = match &ty.kind {
+            TypeKind::Exists(vars, inner) => (vars, &**inner),
+            _ => (&[], ty),
+        };
+        // A free extent has the name it is given, whatever had that name before.
+        for (name, _) in vars {
+            body.env.dims.remove(&name.name);
+        }
+        let value = self.annotated(body, value, Some(inner), span)?;
+        let mut d = Declared::default();
+        self.declare_leaves(body, inner, &value, vars, &mut d);
+        for (name, bound) in vars {
+            let Some(bound) = bound else { continue };
+            let bound = self.dim_of(body, bound)?;
+            d.facts.push(Pred::Le(Dim::sym(name.name), bound));
+        }
+        self.keeps(body, &d, &value, span, "this `var`")?;
+        Some((value, Some(d)))
+    }
+
+    fn declare_leaves(
+        &mut self,
+        body: &Body,
+        ty: &ast::TypeExpr,
+        value: &Value,
+        vars: &[(Ident, Option<Expr>)],
+        out: &mut Declared,
+    ) {
+        match (&ty.kind, value) {
+            (TypeKind::Tuple(types), Value::Tuple(values)) => {
+                types.iter().zip(values).for_each(|(t, v)| self.declare_leaves(body, t, v, vars, out));
+            }
+            (TypeKind::Named { dims, .. }, Value::Val(v)) => {
+                let shape = &body.func.ty(*v).shape;
+                let written = dims.iter().flatten().map(Some).chain(std::iter::repeat(None));
+                let mut fixed = Vec::new();
+                for (axis, (d, now)) in written.zip(shape).enumerate().map(|(a, (w, s))| (a, (w, s))) {
+                    let free = match d {
+                        Some(IndexArg::Expr(Expr { kind: ExprKind::Name(n), .. })) => {
+                            vars.iter().find(|x| x.0.name == *n)
+                        }
+                        _ => None,
+                    };
+                    match free {
+                        Some((name, _)) => {
+                            out.names.push((name.name, out.fixed.len(), axis));
+                            fixed.push(None);
+                        }
+                        None => fixed.push(Some(now.clone())),
+                    }
+                }
+                out.fixed.push(fixed);
+            }
+            (_, value) => {
+                let mut leaves = Vec::new();
+                value.leaves(&mut leaves);
+                out.fixed.extend(leaves.iter().map(|_| vec![]));
+            }
+        }
+    }
+
+    /// A value keeps to what the variable's type says.
+    fn keeps(&mut self, body: &mut Body, d: &Declared, value: &Value, span: Span, name: &str) -> Maybe<()> {
+        let mut leaves = Vec::new();
+        value.leaves(&mut leaves);
+        for (v, fixed) in leaves.iter().zip(&d.fixed) {
+            let ty = body.func.ty(*v).clone();
+            for (axis, (want, got)) in fixed.iter().zip(&ty.shape).enumerate() {
+                let Some(want) = want else { continue };
+                let text = format!("`{name}`: axis {axis} is {got}, and {want} is declared");
+                let wrong = Diagnostic::error("E0301", span, text.clone()).here(format!("this is {ty}"));
+                let free = "let it change: `var x: exists m. f32[m] = ..`";
+                self.require(body, Pred::Eq(want.clone(), got.clone()), span, &text, wrong.help(free))?;
+            }
+        }
+        let extent = |s: Sym| {
+            let (_, leaf, axis) = d.names.iter().find(|n| n.0 == s)?;
+            Some(body.func.ty(*leaves.get(*leaf)?).shape[*axis].clone())
+        };
+        // One name is one extent, wherever it stands.
+        let mut facts: Vec<Pred> = d.facts.iter().map(|p| p.subst(&extent)).collect();
+        for (name, leaf, axis) in &d.names {
+            if let (Some(first), Some(v)) = (extent(*name), leaves.get(*leaf)) {
+                let here = body.func.ty(*v).shape[*axis].clone();
+                if first != here {
+                    facts.push(Pred::Eq(first, here));
+                }
+            }
+        }
+        for p in facts {
+            let text = format!("`{name}`: `{p}` is declared, and does not hold");
+            self.require(body, p, span, &text, Diagnostic::error("E0301", span, text.clone()))?;
+        }
+        Some(())
+    }
+
+    /// A variable keeps its type; its extents may change.
     fn same_kind(&mut self, body: &mut Body, old: &Value, new: &Value, span: Span, name: &str) -> Maybe<()> {
         match (old, new) {
             (Value::Val(a), Value::Val(b)) => {
                 let (a, b) = (body.func.ty(*a).clone(), body.func.ty(*b).clone());
+                if a.dtype == b.dtype && a.shape.len() == b.shape.len() {
+                    return Some(());
+                }
                 self.same_type(body, &a, &b, span, &format!("`{name}`"))
             }
             (Value::Tuple(a), Value::Tuple(b)) if a.len() == b.len() => {
@@ -357,5 +486,13 @@ fn open_generics(env: &mut Env, ty: &ast::TypeExpr, got: &Ty) {
             }
         }
         _ => {}
+    }
+}
+
+/// The names in an argument in brackets.
+fn index_names(a: &IndexArg) -> Vec<Sym> {
+    match a {
+        IndexArg::Expr(e) => names_in(e),
+        IndexArg::Spread(_) | IndexArg::Broadcast(_) | IndexArg::Range(_) | IndexArg::Full(_) => vec![],
     }
 }

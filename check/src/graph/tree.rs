@@ -7,15 +7,12 @@ use ir::diag::Diagnostic;
 use ir::graph::{Op, Type, ValId};
 use ir::loops::{Buf, BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
 use ir::source::Span;
-use shape::{Expr as Dim, Facts, Pred, Sym};
+use shape::{Expr as Dim, Facts, Sym};
 use tensor::{DType, Tensor};
 
 use super::call::given;
 use super::{Body, Lit, Value};
 use crate::bind::Actual;
-use crate::defs::Def;
-use crate::env::Env;
-use crate::instance::dims_of;
 use crate::types::{Arg as Generics, EncodingId, RecordId, Ty};
 use crate::{Checker, Maybe};
 
@@ -151,7 +148,7 @@ impl<'a> Checker<'a> {
         span: Span,
     ) -> Maybe<Value> {
         let Value::Tree(tree) = &value else {
-            return self.index_tensor(body, value, args, span);
+            return self.index_tensor(body, &value, args, span);
         };
         let mut ty = (*tree.ty).clone();
         let mut leaves = tree.leaves.clone();
@@ -165,26 +162,11 @@ impl<'a> Checker<'a> {
                 return self.fail(Diagnostic::error("E0403", span, text));
             };
             for leaf in &mut leaves {
-                *leaf = self.row(body, *leaf, &index, e.span)?;
+                *leaf = self.row_of(body, *leaf, &index, e.span)?;
             }
             ty = inner;
         }
         Some(Value::of(&ty, &leaves))
-    }
-
-    /// `x[i]` of a tensor: what is left of it at one place of its first axis.
-    fn index_tensor(&mut self, body: &mut Body, value: Value, args: &[IndexArg], span: Span) -> Maybe<Value> {
-        let dtype = self.value_type(body, &value, span)?.dtype;
-        let mut val = self.materialize(body, &value, dtype, span)?;
-        for arg in args {
-            let IndexArg::Expr(e) = arg else {
-                self.later(span, "slices of tensors in a function");
-                return None;
-            };
-            let index = self.expr(body, e)?;
-            val = self.row(body, val, &index, e.span)?;
-        }
-        Some(Value::Val(val))
     }
 
     /// The extent of the first axis of what has one: of a tensor, an array, an encoded tensor.
@@ -209,78 +191,11 @@ impl<'a> Checker<'a> {
         let Value::Tree(tree) = value else {
             let dtype = self.value_type(body, value, span)?.dtype;
             let val = self.materialize(body, value, dtype, span)?;
-            return self.row(body, val, index, span).map(Value::Val);
+            return self.row_of(body, val, index, span).map(Value::Val);
         };
         let ty = tree.ty.element()?;
-        let rows = tree.leaves.iter().map(|v| self.row(body, *v, index, span));
+        let rows = tree.leaves.iter().map(|v| self.row_of(body, *v, index, span));
         Some(Value::of(&ty, &rows.collect::<Maybe<Vec<_>>>()?))
-    }
-
-    /// The part of a tensor at one place of its first axis. A dim is compared with the extent here; a number
-    /// computed while running is compared by the primitive.
-    pub(crate) fn row(&mut self, body: &mut Body, val: ValId, index: &Value, span: Span) -> Maybe<ValId> {
-        let Some(extent) = body.func.ty(val).shape.first().cloned() else {
-            return self.fail(Diagnostic::error("E0403", span, "a scalar has no elements"));
-        };
-        let at = match index {
-            Value::Dim(d) => Some(d.clone()),
-            Value::Val(v) => body.func.val(*v).dim.clone(),
-            _ => None,
-        };
-        let dtype = body.func.ty(val).dtype;
-        self.materialize(body, &Value::Val(val), dtype, span)?;
-        let mut args = vec![val];
-        let mut env = self.env();
-        env.dtypes.insert(Sym::new("T"), dtype);
-        env.dims.insert(Sym::new("n"), extent.clone());
-        let rest = body.func.ty(val).shape[1..].to_vec();
-        env.packs.insert(Sym::new("s"), rest.clone());
-        let name = match at {
-            Some(at) => {
-                let text = format!("the index {at} is out of bounds: the axis has extent {extent}");
-                for pred in [Pred::Le(Dim::int(0), at.clone()), Pred::Lt(at.clone(), extent.clone())] {
-                    self.require(body, pred, span, &text, Diagnostic::error("E0401", span, text.clone()))?;
-                }
-                env.dims.insert(Sym::new("at"), at);
-                "row_at"
-            }
-            None => {
-                args.push(self.index_scalar(body, index, span)?);
-                "row"
-            }
-        };
-        self.library_prim(body, name, &env, args, Type { dtype, shape: rest }, span)
-    }
-
-    /// A number computed while running, as an index.
-    fn index_scalar(&mut self, body: &mut Body, index: &Value, span: Span) -> Maybe<ValId> {
-        let v = self.materialize(body, index, DType::I64, span)?;
-        let ty = body.func.ty(v).clone();
-        if !ty.dtype.is_int() || !ty.shape.is_empty() {
-            let d = Diagnostic::error("E0307", span, format!("an index is an integer, and this is `{ty}`"));
-            return self.fail(d);
-        }
-        if ty.dtype == DType::I64 {
-            return Some(v);
-        }
-        Some(body.push(Op::Cast, vec![v], Type::scalar(DType::I64), span))
-    }
-
-    /// An operation of a primitive of the library that the checker itself asks for.
-    pub(crate) fn library_prim(
-        &mut self,
-        body: &mut Body,
-        name: &str,
-        env: &Env,
-        args: Vec<ValId>,
-        ty: Type,
-        span: Span,
-    ) -> Maybe<ValId> {
-        let Some(Def::Prim(def)) = self.defs.operator(Sym::new(name)) else {
-            return self.fail(Diagnostic::error("E0201", span, format!("the library has no `{name}`")));
-        };
-        let id = self.prim_instance(def, env)?;
-        Some(body.push(Op::Prim(id, dims_of(&def.sig, env)), args, ty, span))
     }
 
     /// `[a, b, c]`: literals are a constant, other values are stacked along a new first axis.

@@ -175,7 +175,13 @@ impl Choices<'_> {
     }
 
     fn index(&mut self) -> IndexArg {
-        match self.pick(6) {
+        match self.pick(7) {
+            5 => IndexArg::Range(Range {
+                lo: None,
+                hi: None,
+                step: self.some(|c| Box::new(c.expr())),
+                span: Span::default(),
+            }),
             0 | 1 => IndexArg::Expr(self.expr()),
             2 => IndexArg::Spread(self.expr()),
             3 => IndexArg::Broadcast(self.ident()),
