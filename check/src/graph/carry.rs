@@ -44,10 +44,13 @@ pub(super) struct Count {
     pub(super) over: Option<Value>,
 }
 
+/// An axis of what is carried: the leaf, and the axis of it.
+type Axis = (usize, usize);
+
 /// What is opened in a loop: axes by leaf and axis, and the class each belongs to.
 #[derive(Clone, Default)]
 pub(super) struct Opened {
-    axes: BTreeMap<(usize, usize), usize>,
+    axes: BTreeMap<Axis, usize>,
     classes: Vec<Class>,
 }
 
@@ -370,7 +373,7 @@ impl<'a> Checker<'a> {
         // New axes, together where they begin and end alike.
         let mut new: Vec<(Dim, Dim, usize)> = Vec::new();
         // What each class ends with.
-        let mut ends: BTreeMap<usize, Vec<((usize, usize), Dim)>> = BTreeMap::new();
+        let mut ends: BTreeMap<usize, Vec<(Axis, Dim)>> = BTreeMap::new();
         for (leaf, (begin, end)) in first.iter().zip(&round.body.results).enumerate() {
             let (begin, end) = (body.func.ty(*begin).clone(), body.func.ty(*end).clone());
             if begin.shape.len() != end.shape.len() {
@@ -410,7 +413,7 @@ impl<'a> Checker<'a> {
         for (class, ends) in ends {
             let e = &ends[0].1;
             // Those that end otherwise than the first are a class of their own.
-            let apart: HashSet<(usize, usize)> =
+            let apart: HashSet<Axis> =
                 ends.iter().filter(|(_, other)| !same(e, other)).map(|(at, _)| *at).collect();
             if !apart.is_empty() {
                 changed = true;
@@ -488,14 +491,14 @@ impl<'a> Checker<'a> {
                 let (lo, hi, step) = (int(Dim::int(0))?, int(d.clone())?, int(Dim::int(1))?);
                 Count { name: *name, lo, hi, step, down: false, over: None }
             }
-            Head::Range(b) => self.count(body, b)?,
+            Head::Range(b) => self.bounds_of(body, b)?,
         };
         let mut inside = |c: &mut Self, body: &mut Body| c.heads(body, rest, block, span);
         self.repeat(body, &Repeat::Count(count), block, span, &mut inside).map(|_| ())
     }
 
     /// The bounds of a `for`.
-    fn count(&mut self, body: &mut Body, b: &ast::Binder) -> Maybe<Count> {
+    fn bounds_of(&mut self, body: &mut Body, b: &ast::Binder) -> Maybe<Count> {
         let r = &b.range;
         let one =
             |c: &mut Self, body: &mut Body| c.materialize(body, &Value::Dim(Dim::int(1)), DType::I64, r.span);

@@ -356,7 +356,7 @@ impl<'a> Checker<'a> {
                 let shape = &body.func.ty(*v).shape;
                 let written = dims.iter().flatten().map(Some).chain(std::iter::repeat(None));
                 let mut fixed = Vec::new();
-                for (axis, (d, now)) in written.zip(shape).enumerate().map(|(a, (w, s))| (a, (w, s))) {
+                for (axis, (d, now)) in written.zip(shape).enumerate() {
                     let free = match d {
                         Some(IndexArg::Expr(Expr { kind: ExprKind::Name(n), .. })) => {
                             vars.iter().find(|x| x.0.name == *n)
