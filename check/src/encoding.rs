@@ -1,12 +1,27 @@
 //! Encodings: how numbers are stored in blocks, as a program declares it.
+//!
+//! An encoded tensor is the fields of its blocks, one tensor each. Inside a primitive an element of it is the
+//! expression of `decode`, over the fields of its block; in a function a primitive that does nothing else
+//! makes the tensor of numbers, which fusion takes into its reader.
+//!
+//! The last axis holds whole blocks. Where a signature names that axis, the instance counts blocks instead
+//! (`k` is `32*k.blocks`), so that the extents of the fields are plain and nothing is left to prove.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use ir::ast::{Arg, EncodingDef, Generic, GenericKind, Ident, IndexArg, Mode, Param, Signature, TypeKind};
 use ir::diag::Diagnostic;
-use ir::graph::Type;
-use shape::Sym;
+use ir::graph::{Op, Type, ValId};
+use ir::loops::{Mark, Scalar, ScalarKind, Stmt};
+use ir::source::Span;
+use shape::{Expr as Dim, Sym};
+use tensor::DType;
 
-use crate::types::EncodingId;
+use crate::env::Env;
+use crate::graph::{Body, Value};
+use crate::prim;
+use crate::types::{Encoded, EncodingId, Ty, name_expr};
 use crate::{Checker, Maybe};
 
 /// How a block of an encoding lies in memory: one tensor a field.
@@ -18,7 +33,7 @@ pub(crate) struct Layout {
     pub(crate) fields: Vec<(Sym, Type)>,
 }
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
     /// The layout of an encoding; none where its declaration has errors, said once.
     pub(crate) fn layout(&mut self, id: EncodingId) -> Maybe<Rc<Layout>> {
         if let Some(known) = self.instances.layouts.get(&id) {
@@ -29,32 +44,14 @@ impl Checker<'_> {
         made
     }
 
-    pub(crate) fn check_encoding(&mut self, def: &ir::ast::EncodingDef) {
-        self.later(def.name.span, "encodings");
-    }
-
-    pub(crate) fn decoded_dtype(&mut self, id: EncodingId) -> Maybe<tensor::DType> {
-        let _ = id;
-        None
-    }
-
-    pub(crate) fn decoded(
-        &mut self,
-        _: &mut crate::graph::Body,
-        _: &Rc<crate::types::Ty>,
-        _: &[ir::graph::ValId],
-        _: ir::source::Span,
-    ) -> Maybe<ir::graph::ValId> {
-        None
-    }
-
     fn make_layout(&mut self, id: EncodingId) -> Maybe<Layout> {
         let def = self.types.encoding(id);
         let env = self.env();
         let block = match env.dim(&def.block).map(|d| d.as_int()) {
             Ok(Some(n)) if n > 0 => n,
             Ok(_) => {
-                let d = Diagnostic::error("E0307", def.block.span, "a block has a number of elements known when compiling");
+                let text = "a block has a number of elements known when compiling";
+                let d = Diagnostic::error("E0307", def.block.span, text);
                 return self.fail(d.help("a positive number: `block 32 { .. }`"));
             }
             Err(d) => return self.fail(*d),
@@ -73,8 +70,198 @@ impl Checker<'_> {
             fields.push((f.name.name, ty));
         }
         if fields.is_empty() {
-            return self.fail(Diagnostic::error("E0307", def.name.span, "a block without fields holds nothing"));
+            let d = Diagnostic::error("E0307", def.name.span, "a block without fields holds nothing");
+            return self.fail(d);
         }
         Some(Layout { block, fields })
     }
+
+    /// Says what is wrong with an encoding itself, used or not.
+    pub(crate) fn check_encoding(&mut self, def: &'a EncodingDef) {
+        if let Some(crate::types::Named::Encoding(id)) = self.types.get(def.name.name)
+            && std::ptr::eq(self.types.encoding(id), def)
+        {
+            let _ = self.decoded_dtype(id);
+        }
+    }
+
+    /// The element type of what is decoded.
+    pub(crate) fn decoded_dtype(&mut self, id: EncodingId) -> Maybe<DType> {
+        let (_, dtype) = self.decoder(id, 1, Span::default())?;
+        Some(dtype)
+    }
+
+    /// The primitive that decodes tensors of a rank, and the element type it gives.
+    fn decoder(&mut self, id: EncodingId, rank: usize, span: Span) -> Maybe<(Maybe<ir::PrimId>, DType)> {
+        if let Some(known) = self.instances.decoders.get(&(id, rank)) {
+            return *known;
+        }
+        self.instances.decoders.insert((id, rank), None);
+        let made = self.make_decoder(id, rank, span);
+        let found = made.map(|(prim, dtype)| (Some(self.add_prim(prim)), dtype));
+        self.instances.decoders.insert((id, rank), found);
+        found
+    }
+
+    fn make_decoder(&mut self, id: EncodingId, rank: usize, span: Span) -> Maybe<(ir::loops::Prim, DType)> {
+        let def = self.types.encoding(id);
+        let layout = self.layout(id)?;
+        let mut dims: Vec<Sym> = (1..rank).map(|i| Sym::new(&format!("s{}", i - 1))).collect();
+        dims.push(Sym::new("blocks"));
+        let mut shape: Vec<Dim> = dims.iter().map(|d| Dim::sym(*d)).collect();
+        let mut env = self.env();
+        dims.iter().for_each(|d| env.facts.assume_dim(*d));
+        if let Some(last) = shape.last_mut() {
+            *last = Dim::int(layout.block) * last.clone();
+        }
+        let ty = self.encoded_of(id, shape.clone(), span)?;
+        let name = Ident { name: Sym::new(&format!("decode_{}", def.name.name)), span: def.name.span };
+        let mut b = prim::Body::new(name, env, dims);
+        let bufs = b.buffers(Sym::new("x"), &ty);
+        b.prim.params.extend(&bufs);
+        let mut loops = Vec::new();
+        for (k, extent) in shape.iter().enumerate() {
+            let var = b.variable(Sym::new(&format!("i{k}")), DType::I64);
+            b.assume_range(var, &Scalar::int(0), &Scalar::dim(extent.clone()));
+            loops.push(var);
+        }
+        let index: Vec<Scalar> = loops.iter().map(|v| b.var(*v)).collect();
+        let value = self.decode(&mut b, id, 0, index.clone())?;
+        let dtype = value.dtype;
+        let out = b.buffer(Sym::new("y"), Type { dtype, shape: shape.clone() }, false);
+        b.prim.outs.push(out);
+        let store = Stmt::Store { buf: out, index, checked: false, combine: None, value, span };
+        let nest = loops.iter().zip(shape).rev().fold(store, |inner, (&var, extent)| Stmt::For {
+            var,
+            lo: Scalar::int(0),
+            hi: Scalar::dim(extent),
+            mark: Mark::Serial,
+            body: vec![inner],
+        });
+        b.prim.body.push(nest);
+        crate::access::mark_loops(&mut b.prim);
+        Some((b.prim, dtype))
+    }
+
+    /// An element of an encoded tensor whose fields begin with buffer `first`.
+    pub(crate) fn decode(
+        &mut self,
+        b: &mut prim::Body,
+        id: EncodingId,
+        first: u32,
+        mut index: Vec<Scalar>,
+    ) -> Maybe<Scalar> {
+        let def = self.types.encoding(id);
+        let layout = self.layout(id)?;
+        let at = index.pop()?;
+        let by = |op, at: &Scalar| {
+            let args = vec![at.clone(), Scalar::int(layout.block)];
+            Scalar { kind: ScalarKind::Op(op, args), dtype: DType::I64 }
+        };
+        index.push(by(ir::Intrinsic::Div, &at));
+        let inside = by(ir::Intrinsic::Rem, &at);
+        let ty = self.encoded_of(id, self.shape_of(b, first, &layout), def.name.span)?;
+        let block = prim::Place::block(Rc::new(ty), first, index);
+        let facts = b.env.facts.clone();
+        let outer = std::mem::replace(&mut b.env, Env { facts, ..self.env() });
+        let names = b.only(vec![(def.decode.0.name, block.into()), (def.decode.1.name, inside.into())]);
+        let value = self.scalar(b, &def.value, None);
+        b.again(names);
+        b.env = outer;
+        value
+    }
+
+    /// The shape of the numbers of an encoded tensor, from the extents of its first field.
+    fn shape_of(&self, b: &prim::Body, first: u32, layout: &Layout) -> Vec<Dim> {
+        let whole = &b.prim.bufs[first as usize].shape;
+        let own = layout.fields.first().map_or(0, |f| f.1.shape.len());
+        let mut shape = whole[..whole.len() - own].to_vec();
+        if let Some(last) = shape.last_mut() {
+            *last = Dim::int(layout.block) * last.clone();
+        }
+        shape
+    }
+
+    /// An encoded tensor as a tensor of numbers.
+    pub(crate) fn decoded(&mut self, body: &mut Body, e: &Encoded, leaves: &[ValId], span: Span) -> Maybe<ValId> {
+        let layout = self.layout(e.id)?;
+        let (prim, dtype) = self.decoder(e.id, e.shape.len(), span)?;
+        let mut args = Vec::new();
+        for leaf in leaves {
+            let leaf_type = body.func.ty(*leaf).dtype;
+            args.push(self.materialize(body, &Value::Val(*leaf), leaf_type, span)?);
+        }
+        let mut dims = e.shape.clone();
+        if let Some(last) = dims.last_mut() {
+            *last = last.floor_div(&Dim::int(layout.block));
+        }
+        Some(body.push(Op::Prim(prim?, dims), args, Type { dtype, shape: e.shape.clone() }, span))
+    }
+
+    /// `q8_0(scale=s, q=q)`: an encoded tensor from the fields of its blocks.
+    pub(crate) fn encode(
+        &mut self,
+        body: &mut Body,
+        id: EncodingId,
+        dims: &[IndexArg],
+        args: &[Arg],
+        span: Span,
+    ) -> Maybe<Value> {
+        let def = self.types.encoding(id);
+        let layout = self.layout(id)?;
+        let (front, blocks) = (Sym::new("front"), Sym::new("blocks"));
+        let field = |f: &Param| {
+            let mut ty = f.ty.clone()?;
+            let TypeKind::Named { dims, .. } = &mut ty.kind else { return None };
+            let mut whole =
+                vec![IndexArg::Spread(name_expr(front, f.span)), IndexArg::Expr(name_expr(blocks, f.span))];
+            whole.extend(dims.take().unwrap_or_default());
+            *dims = Some(whole);
+            Some(Param { mode: Mode::Plain, ty: Some(ty), default: None, ..f.clone() })
+        };
+        let generic = |kind, name| Generic { kind, name: Ident { name, span: def.name.span }, bounds: vec![] };
+        let sig = Signature {
+            name: def.name,
+            generics: vec![generic(GenericKind::Pack, front), generic(GenericKind::Dim, blocks)],
+            params: def.fields.iter().map(field).collect::<Option<Vec<_>>>()?,
+            wheres: vec![],
+        };
+        let actuals = self.actuals(body, args)?;
+        let bound = self.bind(body, &sig, dims, actuals, span)?;
+        let mut shape = bound.env.packs.get(&front)?.clone();
+        shape.push(Dim::int(layout.block) * bound.env.dims.get(&blocks)?.clone());
+        let ty = self.encoded_of(id, shape, span)?;
+        Some(Value::of(&ty, &bound.args))
+    }
+
+    /// How many elements are counted as one in the axes that a signature's types block: for each dim that is
+    /// by itself the last axis of an encoded tensor.
+    pub(crate) fn blocked(&mut self, types: &[Ty]) -> BTreeMap<Sym, i64> {
+        fn go(t: &Ty, out: &mut Vec<(EncodingId, Sym)>) {
+            match t {
+                Ty::Tensor(_) => {}
+                Ty::Encoded(e) => out.extend(e.shape.last().and_then(Dim::as_sym).map(|s| (e.id, s))),
+                Ty::Tuple(parts) => parts.iter().for_each(|t| go(t, out)),
+                Ty::Record(r) => r.fields.iter().for_each(|f| go(&f.ty, out)),
+                Ty::Array(_, of) => go(of, out),
+            }
+        }
+        let mut found = Vec::new();
+        types.iter().for_each(|t| go(t, &mut found));
+        let mut blocks: BTreeMap<Sym, i64> = BTreeMap::new();
+        for (id, sym) in found {
+            let Some(layout) = self.layout(id) else { continue };
+            let n = blocks.entry(sym).or_insert(1);
+            *n = lcm(*n, layout.block);
+        }
+        blocks
+    }
+}
+
+fn lcm(a: i64, b: i64) -> i64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    (a / x).saturating_mul(b)
 }

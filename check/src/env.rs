@@ -43,6 +43,8 @@ pub(crate) struct Env {
     pub(crate) consts: BTreeMap<Sym, Const>,
     /// Generic element types that stand for encodings.
     pub(crate) encodings: BTreeMap<Sym, EncodingId>,
+    /// Dims that an instance counts in blocks of so many.
+    pub(crate) blocks: BTreeMap<Sym, i64>,
     /// The program's constants.
     pub(crate) globals: Rc<BTreeMap<Sym, Known>>,
     pub(crate) facts: Facts,

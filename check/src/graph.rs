@@ -491,8 +491,8 @@ impl<'a> Checker<'a> {
                 }
                 None => wrong(self, &format!("an array of literals of {}", list.natural())),
             },
-            Value::Tree(Tree { ty, leaves }) if matches!(**ty, Ty::Encoded(_)) => {
-                self.decoded(body, ty, leaves, span)
+            Value::Tree(Tree { ty, leaves }) if let Ty::Encoded(e) = &**ty => {
+                self.decoded(body, e, leaves, span)
             }
             Value::Lit(Lit::Float(_)) => wrong(self, "a float literal"),
             Value::Lit(Lit::Bool(_)) => wrong(self, "a bool"),

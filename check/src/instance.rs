@@ -12,6 +12,7 @@ use ir::{ExternId, FuncId, PrimId};
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
+use crate::defs::Def;
 use crate::encoding::Layout;
 use crate::env::{Const, Env};
 use crate::graph::Value;
@@ -41,7 +42,9 @@ pub(crate) struct Instances<'a> {
     /// What a primitive gives, over its own dims.
     pub(crate) outs: HashMap<PrimId, Rc<Ty>>,
     pub(crate) layouts: HashMap<EncodingId, Maybe<Rc<Layout>>>,
-    /// Primitives that no text has: those that stack, by how many, of what type and rank.
+    /// Primitives that no text has: those that decode, by rank, with the element type they give.
+    pub(crate) decoders: HashMap<(EncodingId, usize), Maybe<(Maybe<PrimId>, DType)>>,
+    /// Those that stack, by how many, of what type and rank.
     pub(crate) stacks: HashMap<(usize, DType, usize), PrimId>,
     /// The names of functions in use.
     names: HashSet<String>,
@@ -121,7 +124,13 @@ pub(crate) fn dims_of(sig: &Signature, bound: &Env) -> Vec<Dim> {
     let mut dims = Vec::new();
     for g in &sig.generics {
         match g.kind {
-            GenericKind::Dim => dims.extend(bound.dims.get(&g.name.name).cloned()),
+            GenericKind::Dim => {
+                let d = bound.dims.get(&g.name.name).cloned();
+                dims.extend(d.map(|d| match bound.blocks.get(&g.name.name) {
+                    Some(n) => d.floor_div(&Dim::int(*n)),
+                    None => d,
+                }));
+            }
             GenericKind::Pack => dims.extend(bound.packs.get(&g.name.name).into_iter().flatten().cloned()),
             GenericKind::DType => {}
         }
@@ -142,10 +151,17 @@ impl<'a> Checker<'a> {
         let mut syms = Vec::new();
         for g in &sig.generics {
             match g.kind {
-                GenericKind::Dim => {
-                    syms.push(g.name.name);
-                    env.dims.insert(g.name.name, Dim::sym(g.name.name));
-                }
+                GenericKind::Dim => match bound.blocks.get(&g.name.name) {
+                    Some(n) => {
+                        let blocks = Sym::new(&format!("{}.blocks", g.name.name));
+                        syms.push(blocks);
+                        env.dims.insert(g.name.name, Dim::int(*n) * Dim::sym(blocks));
+                    }
+                    None => {
+                        syms.push(g.name.name);
+                        env.dims.insert(g.name.name, Dim::sym(g.name.name));
+                    }
+                },
                 GenericKind::Pack => {
                     let rank = bound.packs.get(&g.name.name).map_or(0, Vec::len);
                     let name = |k: usize| {
@@ -167,6 +183,32 @@ impl<'a> Checker<'a> {
             env.facts.assume(p);
         }
         (env, syms)
+    }
+
+    /// Notes which dims of an instance are counted in blocks.
+    pub(crate) fn count_blocks(&mut self, sig: &Signature, outs: &[Param], bound: &mut Env) {
+        // Only a name of a type that is no number can be, or hold, an encoded tensor.
+        let params = || sig.params.iter().filter(|p| p.mode != Mode::Const).chain(outs);
+        let holds = |p: &Param| p.ty.as_ref().is_some_and(|t| self.may_be_encoded(bound, t));
+        if !params().any(holds) {
+            return;
+        }
+        let mut env = Env { globals: Rc::clone(&bound.globals), ..bound.clone() };
+        for g in &sig.generics {
+            if g.kind == GenericKind::Dim {
+                env.dims.insert(g.name.name, Dim::sym(g.name.name));
+            }
+        }
+        let mut types = Vec::new();
+        for p in params() {
+            if let Some(t) = &p.ty
+                && self.may_be_encoded(&env, t)
+            {
+                types.extend(self.ty(&env, t));
+            }
+        }
+        bound.blocks = self.blocked(&types);
+        bound.blocks.retain(|s, _| sig.generics.iter().any(|g| g.name.name == *s));
     }
 
     /// The conditions of a `where`, in terms of an environment.
@@ -295,7 +337,9 @@ impl<'a> Checker<'a> {
         let (env, dims) = self.inside(&def.sig, bound);
         let mut head = self.func_head(def, item, &env, dims)?;
         let id = FuncId(self.module.funcs.len() as u32);
-        if !plain || !self.instances.names.insert(head.func.name.clone()) {
+        // The first instance of a function of the program has its name, by which it is entered.
+        let named = plain || !self.defs.is_library(Def::Fn(def, item));
+        if !named || !self.instances.names.insert(head.func.name.clone()) {
             head.func.name = format!("{}_{}", head.func.name, id.0);
             self.instances.names.insert(head.func.name.clone());
         }
@@ -427,14 +471,16 @@ impl<'a> Checker<'a> {
     }
 
     pub(crate) fn sample_fn(&mut self, def: &'a FnDef, item: &'a Item) {
-        if let Some(env) = self.sample(&def.sig) {
+        if let Some(mut env) = self.sample(&def.sig) {
+            self.count_blocks(&def.sig, &[], &mut env);
             self.func_instance(def, item, &env, None);
             self.bodies();
         }
     }
 
     pub(crate) fn sample_prim(&mut self, def: &'a PrimDef) {
-        if let Some(env) = self.sample(&def.sig) {
+        if let Some(mut env) = self.sample(&def.sig) {
+            self.count_blocks(&def.sig, &def.outs, &mut env);
             self.prim_instance(def, &env);
         }
     }

@@ -20,10 +20,10 @@ use crate::env::Env;
 use crate::types::Ty;
 use crate::{Checker, Maybe};
 
-use place::Place;
+pub(crate) use place::Place;
 
 #[derive(Clone)]
-enum Local {
+pub(crate) enum Local {
     Buf(BufId),
     /// A record, a tuple, an array or an encoded tensor: its leaves are buffers one after the other.
     Tree(Place),
@@ -100,17 +100,17 @@ impl Body {
     }
 
     /// The buffers of a parameter or an output.
-    fn buffers(&mut self, name: Sym, ty: &Ty) -> Vec<BufId> {
+    pub(crate) fn buffers(&mut self, name: Sym, ty: &Ty) -> Vec<BufId> {
         let leaves = ty.leaves(name.name()).into_iter();
         let bufs: Vec<BufId> = leaves.map(|l| self.buffer(Sym::new(&l.path), l.ty, false)).collect();
         if !matches!(ty, Ty::Tensor(_)) {
             let first = bufs.first().map_or(0, |b| b.0);
-            self.define(name, Local::Tree(Place { ty: Rc::new(ty.clone()), first, index: vec![] }));
+            self.define(name, Local::Tree(Place::new(Rc::new(ty.clone()), first)));
         }
         bufs
     }
 
-    fn variable(&mut self, name: Sym, dtype: DType) -> VarId {
+    pub(crate) fn variable(&mut self, name: Sym, dtype: DType) -> VarId {
         let unique = self.unique(name);
         self.prim.vars.push(Var { name: unique, dtype });
         VarId(self.prim.vars.len() as u32 - 1)
@@ -120,11 +120,20 @@ impl Body {
         self.scopes.last_mut().expect("a body has a scope").insert(name, local);
     }
 
+    /// Leaves only these names to be seen; gives back those hidden, for [`Body::again`].
+    pub(crate) fn only(&mut self, names: Vec<(Sym, Local)>) -> Vec<BTreeMap<Sym, Local>> {
+        std::mem::replace(&mut self.scopes, vec![names.into_iter().collect()])
+    }
+
+    pub(crate) fn again(&mut self, hidden: Vec<BTreeMap<Sym, Local>>) {
+        self.scopes = hidden;
+    }
+
     fn find(&self, name: Sym) -> Option<Local> {
         self.scopes.iter().rev().find_map(|s| s.get(&name)).cloned()
     }
 
-    fn var(&self, id: VarId) -> Scalar {
+    pub(crate) fn var(&self, id: VarId) -> Scalar {
         Scalar { kind: ScalarKind::Var(id), dtype: self.prim.var(id).dtype }
     }
 
@@ -156,7 +165,7 @@ impl Body {
     }
 
     /// What holds inside a loop over `lo..hi`.
-    fn assume_range(&mut self, var: VarId, lo: &Scalar, hi: &Scalar) {
+    pub(crate) fn assume_range(&mut self, var: VarId, lo: &Scalar, hi: &Scalar) {
         let v = Dim::sym(self.prim.var(var).name);
         if let Some(lo) = self.steady(lo) {
             self.env.facts.assume(Pred::Le(lo, v.clone()));
@@ -245,6 +254,18 @@ impl<'a> Checker<'a> {
         match &stmt.kind {
             StmtKind::Let(ast::Pattern::Name(name), ty, e) | StmtKind::Var(name, ty, Some(e)) => {
                 let mutable = matches!(stmt.kind, StmtKind::Var(..));
+                if !mutable
+                    && ty.is_none()
+                    && let Some(place) = self.place(b, e)
+                {
+                    let part = place.as_ref().is_none_or(Place::is_part);
+                    if part {
+                        let local = place.and_then(|p| self.fixed(b, p, out));
+                        let ok = local.as_ref().map(|_| ());
+                        b.define(name.name, local.unwrap_or(Local::Broken));
+                        return ok;
+                    }
+                }
                 let value = self.annotation(b, ty.as_ref(), e);
                 let Some(value) = value else {
                     b.define(name.name, Local::Broken);
@@ -450,8 +471,8 @@ impl<'a> Checker<'a> {
         };
         let ExprKind::Name(name) = base.kind else {
             if let Some(found) = self.place(b, place) {
-                let (buf, index) = self.leaf(b, found?, place.span)?;
-                return self.store(b, (buf, index), place, combine, e, span, out);
+                let to = self.leaf(b, found?, place.span)?;
+                return self.store(b, to, place, combine, e, span, out);
             }
             return self.fail(Diagnostic::error("E0404", place.span, "only buffers and `var`s are assigned"));
         };
@@ -468,11 +489,21 @@ impl<'a> Checker<'a> {
                 out.push(Stmt::Set(var, value));
                 Some(())
             }
-            Some(Local::Buf(buf)) => self.store(b, (buf, index.to_vec()), place, combine, e, span, out),
-            Some(Local::Tree(found)) => {
-                let found = Place { index: index.to_vec(), ..found };
-                let (buf, index) = self.leaf(b, found, place.span)?;
+            Some(Local::Buf(buf)) => {
+                let index = self.indices(b, index)?;
                 self.store(b, (buf, index), place, combine, e, span, out)
+            }
+            Some(Local::Tree(found)) => {
+                let mut found = found;
+                found.index.extend(index.iter().cloned());
+                if let Ty::Encoded(e) = &*found.ty {
+                    let text = format!("an element of `{e}` is not stored by itself", e = found.ty);
+                    let d = Diagnostic::error("E0404", place.span, text);
+                    let field = e.fields.first().map_or("", |f| f.0.name());
+                    return self.fail(d.help(format!("write the fields of its block: `{name}.block[i, b].{field} = ..`")));
+                }
+                let to = self.leaf(b, found, place.span)?;
+                self.store(b, to, place, combine, e, span, out)
             }
             Some(Local::Broken) => None,
             Some(_) => {
@@ -488,7 +519,7 @@ impl<'a> Checker<'a> {
     fn store(
         &mut self,
         b: &mut Body,
-        (buf, index): (BufId, Vec<IndexArg>),
+        (buf, index): (BufId, Vec<Scalar>),
         place: &Expr,
         combine: Option<Combine>,
         e: &Expr,
@@ -502,7 +533,7 @@ impl<'a> Checker<'a> {
                 .fail(d.help("an input updated in place is an `own` parameter that is also an output"));
         }
         let dtype = b.prim.buf(buf).dtype;
-        let (index, checked) = self.index(b, buf, &index, place.span)?;
+        let (index, checked) = self.bounds(b, buf, index, place.span)?;
         let value = self.scalar(b, e, Some(dtype))?;
         if value.dtype != dtype {
             return self.differ(e.span, dtype, value.dtype);
@@ -525,14 +556,8 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// The index of an access, and whether it must be checked when running.
-    fn index(
-        &mut self,
-        b: &mut Body,
-        buf: BufId,
-        args: &[IndexArg],
-        span: Span,
-    ) -> Maybe<(Vec<Scalar>, bool)> {
+    /// An index as numbers, packs spread.
+    fn indices(&mut self, b: &mut Body, args: &[IndexArg]) -> Maybe<Vec<Scalar>> {
         let mut index = Vec::new();
         for a in args {
             match a {
@@ -550,6 +575,17 @@ impl<'a> Checker<'a> {
                 }
             }
         }
+        Some(index)
+    }
+
+    /// The index of an access, and whether it must be checked when running.
+    fn bounds(
+        &mut self,
+        b: &mut Body,
+        buf: BufId,
+        index: Vec<Scalar>,
+        span: Span,
+    ) -> Maybe<(Vec<Scalar>, bool)> {
         let (name, shape) = (b.prim.buf(buf).name, b.prim.buf(buf).shape.clone());
         if index.len() != shape.len() {
             let text = format!("`{name}` has {} axes, and {} indices are given", shape.len(), index.len());

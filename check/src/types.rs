@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use ir::ast::{EncodingDef, ExprKind, File, Generic, GenericKind, IndexArg, ItemKind, RecordDef, TypeExpr, TypeKind};
+use ir::ast::{EncodingDef, ExprKind, File, Generic, GenericKind, Ident, IndexArg, ItemKind, RecordDef, TypeExpr, TypeKind};
 use ir::diag::Diagnostic;
 use ir::graph::Type;
 use ir::source::Span;
@@ -447,6 +447,19 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// True for a written type that may hold an encoded tensor.
+    pub(crate) fn may_be_encoded(&self, env: &Env, t: &TypeExpr) -> bool {
+        match &t.kind {
+            TypeKind::Named { name, .. } => {
+                self.encoding_named(env, name.name).is_some()
+                    || matches!(self.types.get(name.name), Some(Named::Record(_)))
+            }
+            TypeKind::Tuple(parts) => parts.iter().any(|t| self.may_be_encoded(env, t)),
+            TypeKind::Array(of, _) | TypeKind::Exists(_, of) => self.may_be_encoded(env, of),
+            TypeKind::Fn(..) => false,
+        }
+    }
+
     /// The encoding that a name means: one declared, or what a generic stands for.
     pub(crate) fn encoding_named(&self, env: &Env, name: Sym) -> Option<EncodingId> {
         if let Some(id) = env.encodings.get(&name) {
@@ -607,11 +620,17 @@ impl<'a> Checker<'a> {
         if !std::ptr::eq(self.types.record(id), def) {
             return;
         }
-        let mut seen: HashMap<Sym, Span> = HashMap::new();
-        for name in def.generics.iter().map(|g| g.name).chain(def.fields.iter().map(|f| f.name)) {
-            if let Some(first) = seen.insert(name.name, name.span) {
-                let d = Diagnostic::error("E0202", name.span, format!("`{}` is given twice", name.name));
-                self.report(d.label(first, "first here"));
+        // A field may be called as a generic is: `layers: [Layer; layers]`.
+        for names in [
+            def.generics.iter().map(|g| g.name).collect::<Vec<Ident>>(),
+            def.fields.iter().map(|f| f.name).collect(),
+        ] {
+            let mut seen: HashMap<Sym, Span> = HashMap::new();
+            for name in names {
+                if let Some(first) = seen.insert(name.name, name.span) {
+                    let d = Diagnostic::error("E0202", name.span, format!("`{}` is given twice", name.name));
+                    self.report(d.label(first, "first here"));
+                }
             }
         }
         for g in &def.generics {

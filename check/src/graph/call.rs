@@ -11,7 +11,7 @@ use ir::diag::Diagnostic;
 use ir::graph::{Op, Type, ValId};
 use ir::loops::{Buf, BufId};
 use ir::source::Span;
-use shape::{Expr as Dim, Sym};
+use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
 use super::{Body, Lit, Value};
@@ -199,7 +199,15 @@ impl<'a> Checker<'a> {
         span: Span,
     ) -> Maybe<Value> {
         let sig = def.sig();
-        let bound = self.bind(body, sig, dims, args, span)?;
+        let mut bound = self.bind(body, sig, dims, args, span)?;
+        let outs = if let Def::Prim(d) = def { &d.outs[..] } else { &[] };
+        self.count_blocks(sig, outs, &mut bound.env);
+        for (name, n) in bound.env.blocks.clone() {
+            let Some(d) = bound.env.dims.get(&name).cloned() else { continue };
+            let text = format!("{}: {name} is {d}, which is not a whole number of blocks of {n}", sig.name.name);
+            let wrong = Diagnostic::error("E0301", span, text.clone()).label(sig.name.span, "blocks are counted here");
+            self.require(body, Pred::Divides(Dim::int(n), d), span, &text, wrong)?;
+        }
         let dims = dims_of(sig, &bound.env);
         match def {
             Def::Prim(def) => {

@@ -13,7 +13,7 @@ use tensor::{DType, Tensor};
 use super::call::given;
 use super::{Body, Lit, Value};
 use crate::bind::Actual;
-use crate::types::{Arg as Generics, EncodingId, RecordId, Ty};
+use crate::types::{Arg as Generics, RecordId, Ty};
 use crate::{Checker, Maybe};
 
 /// A value of a tree type: its leaves, in order.
@@ -337,17 +337,14 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// `q8_0(scale=s, q=q)`
-    pub(super) fn encode(
-        &mut self,
-        _: &mut Body,
-        _: EncodingId,
-        _: &[IndexArg],
-        _: &[Arg],
-        span: Span,
-    ) -> Maybe<Value> {
-        self.later(span, "encodings");
-        None
+    /// The arguments of a call, all of them values.
+    pub(crate) fn actuals(&mut self, body: &mut Body, args: &[Arg]) -> Maybe<Vec<Actual>> {
+        let value = |a: &Arg| {
+            let value = self.expr(body, &a.value);
+            value.map(|value| Actual { name: a.name, value, expr: None, span: a.value.span })
+        };
+        let values: Vec<Maybe<Actual>> = args.iter().map(value).collect();
+        values.into_iter().collect()
     }
 
     /// `Layer(norm1=x, q=y)`
@@ -379,16 +376,8 @@ impl<'a> Checker<'a> {
             params: params.collect(),
             wheres: vec![],
         };
-        let mut actuals = Some(Vec::new());
-        for a in args {
-            let value = self.expr(body, &a.value);
-            let actual = value.map(|value| Actual { name: a.name, value, expr: None, span: a.value.span });
-            actuals = actuals.zip(actual).map(|(mut list, a)| {
-                list.push(a);
-                list
-            });
-        }
-        let bound = self.bind(body, &sig, dims, actuals?, span)?;
+        let actuals = self.actuals(body, args)?;
+        let bound = self.bind(body, &sig, dims, actuals, span)?;
         let mut generics = Vec::new();
         for g in &sig.generics {
             generics.push(match g.kind {

@@ -16,11 +16,10 @@ use crate::{Checker, Maybe};
 impl<'a> Checker<'a> {
     /// A scalar expression. `want` types literals; the caller compares the type it gets.
     pub(crate) fn scalar(&mut self, b: &mut Body, e: &Expr, want: Option<DType>) -> Maybe<Scalar> {
-        if let ExprKind::Name(_) | ExprKind::Field(..) | ExprKind::Index(..) = &e.kind
+        if let ExprKind::Name(_) | ExprKind::Field(..) | ExprKind::Index(..) | ExprKind::Call(..) = &e.kind
             && let Some(place) = self.place(b, e)
         {
-            let (buf, index) = self.leaf(b, place?, e.span)?;
-            return self.load(b, buf, &index, e.span);
+            return self.read(b, place?, e.span);
         }
         match &e.kind {
             ExprKind::Int(i) => Some(match want {
@@ -37,7 +36,7 @@ impl<'a> Checker<'a> {
             ExprKind::Name(name) => match b.find(*name) {
                 Some(Local::Var(v)) => Some(b.var(v)),
                 Some(Local::Value(s)) => Some(s),
-                Some(Local::Buf(buf)) => self.load(b, buf, &[], e.span),
+                Some(Local::Buf(buf)) => self.load(b, buf, vec![], e.span),
                 Some(Local::Tree(_)) => None,
                 Some(Local::Pack(_)) => {
                     let d = Diagnostic::error("E0307", e.span, format!("`{name}` is a pack of indices"));
@@ -68,7 +67,10 @@ impl<'a> Checker<'a> {
             ExprKind::Binary(..) => self.scalar_chain(b, e, want),
             ExprKind::Index(base, args) => match &base.kind {
                 ExprKind::Name(name) => match b.find(*name) {
-                    Some(Local::Buf(buf)) => self.load(b, buf, args, e.span),
+                    Some(Local::Buf(buf)) => {
+                        let index = self.indices(b, args)?;
+                        self.load(b, buf, index, e.span)
+                    }
                     Some(Local::Tree(_)) => None,
                     Some(Local::Pack(_)) => match args.as_slice() {
                         [IndexArg::Expr(k)] => {
@@ -111,8 +113,14 @@ impl<'a> Checker<'a> {
     }
 
     /// An element of a buffer.
-    fn load(&mut self, b: &mut Body, buf: BufId, index: &[IndexArg], span: Span) -> Maybe<Scalar> {
-        let (index, checked) = self.index(b, buf, index, span)?;
+    pub(super) fn load(
+        &mut self,
+        b: &mut Body,
+        buf: BufId,
+        index: Vec<Scalar>,
+        span: Span,
+    ) -> Maybe<Scalar> {
+        let (index, checked) = self.bounds(b, buf, index, span)?;
         let dtype = b.prim.buf(buf).dtype;
         Some(Scalar { kind: ScalarKind::Load { buf, index, checked, span }, dtype })
     }
