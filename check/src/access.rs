@@ -268,8 +268,7 @@ impl Checker<'_> {
             }
             let shape: Vec<String> = buf.shape.iter().map(Dim::to_string).collect();
             let text = format!("`{}` is not proved to be written everywhere", buf.name);
-            let mut d =
-                Diagnostic::error("E0402", head, text).here(format!("[{}]", shape.join(", ")));
+            let mut d = Diagnostic::error("E0402", head, text).here(format!("[{}]", shape.join(", ")));
             for r in regions.iter().take(3) {
                 let axis = |i: &Option<Interval>| {
                     i.as_ref().map_or("?".to_owned(), |(lo, hi)| format!("{lo}..{hi}"))

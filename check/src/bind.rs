@@ -40,7 +40,11 @@ pub(crate) struct Bound {
 
 /// True if a generic's bounds allow an encoding. Where there are none, `open` says.
 pub(crate) fn allows_encoding(g: &Generic, open: bool) -> bool {
-    if g.bounds.is_empty() { open } else { g.bounds.iter().any(|b| matches!(b.name.name(), "any" | "encoding")) }
+    if g.bounds.is_empty() {
+        open
+    } else {
+        g.bounds.iter().any(|b| matches!(b.name.name(), "any" | "encoding"))
+    }
 }
 
 /// Where a generic got its value, for the message when another place disagrees.
@@ -172,7 +176,9 @@ impl Checker<'_> {
                 }
                 Slot::Part(i) => {
                     let part = &parts.tensors[*i];
-                    if let (Value::Tree(t), Some(_)) = (&part.value, self.encoding_named(&b.env, part.elem.name)) {
+                    if let (Value::Tree(t), Some(_)) =
+                        (&part.value, self.encoding_named(&b.env, part.elem.name))
+                    {
                         for leaf in &t.leaves {
                             let dtype = body.func.ty(*leaf).dtype;
                             args.push(self.materialize(body, &Value::Val(*leaf), dtype, part.span)?);
@@ -382,12 +388,11 @@ impl Checker<'_> {
                 let parts = match value {
                     Value::Tuple(parts) if front.is_empty() && parts.len() == types.len() => parts.clone(),
                     // An array of tuples: each part is an array.
-                    Value::Tree(t) if !front.is_empty() && t.ty.field_names().len() == types.len() => {
-                        (0..types.len())
-                            .filter_map(|i| t.ty.field(&i.to_string()))
-                            .map(|(ty, at)| Value::of(&ty, &t.leaves[at..at + ty.count()]))
-                            .collect()
-                    }
+                    Value::Tree(t) if !front.is_empty() && t.ty.field_names().len() == types.len() => (0
+                        ..types.len())
+                        .filter_map(|i| t.ty.field(&i.to_string()))
+                        .map(|(ty, at)| Value::of(&ty, &t.leaves[at..at + ty.count()]))
+                        .collect(),
                     _ => return self.not_a(body, b, param, "a tuple", value, &what, span),
                 };
                 if parts.len() != types.len() {
@@ -438,7 +443,11 @@ impl Checker<'_> {
                                 IndexArg::Spread(e) => Pattern::Spread(e),
                                 IndexArg::Broadcast(name) => Pattern::Broadcast(*name),
                                 IndexArg::Range(ast::Range { span, .. }) | IndexArg::Full(span) => {
-                                    return self.fail(Diagnostic::error("E0306", *span, "a range is not a dim"));
+                                    return self.fail(Diagnostic::error(
+                                        "E0306",
+                                        *span,
+                                        "a range is not a dim",
+                                    ));
                                 }
                             });
                         }
@@ -447,12 +456,22 @@ impl Checker<'_> {
                             Value::Tree(t) if !encoded(t) => {
                                 return self.not_a(body, b, param, "a tensor", value, &what, span);
                             }
-                            Value::Tuple(_) => return self.not_a(body, b, param, "a tensor", value, &what, span),
+                            Value::Tuple(_) => {
+                                return self.not_a(body, b, param, "a tensor", value, &what, span);
+                            }
                             _ => {}
                         }
                         out.order.push(Slot::Part(out.tensors.len()));
                         let value = value.clone();
-                        out.tensors.push(Part { param, what, elem: *name, args, pattern: front, value, span });
+                        out.tensors.push(Part {
+                            param,
+                            what,
+                            elem: *name,
+                            args,
+                            pattern: front,
+                            value,
+                            span,
+                        });
                         Some(())
                     }
                 }
@@ -461,9 +480,11 @@ impl Checker<'_> {
                 self.later(param.span, "parameters that are functions");
                 None
             }
-            TypeKind::Exists(..) => {
-                self.fail(Diagnostic::error("E0306", ty.span, "`exists` stands only around the result of a function"))
-            }
+            TypeKind::Exists(..) => self.fail(Diagnostic::error(
+                "E0306",
+                ty.span,
+                "`exists` stands only around the result of a function",
+            )),
         }
     }
 
@@ -493,7 +514,9 @@ impl Checker<'_> {
     /// The generics of records: what the signature says against what the arguments have.
     fn generics(&mut self, b: &mut Binder<'_>, parts: &Parts<'_>) -> Maybe<()> {
         for g in &parts.generics {
-            let (Arg::Elem(has, shown), TypeKind::Named { name, .. }) = (&g.has, &g.said.kind) else { continue };
+            let (Arg::Elem(has, shown), TypeKind::Named { name, .. }) = (&g.has, &g.said.kind) else {
+                continue;
+            };
             let generic = b.sig.generics.iter().find(|x| x.name.name == name.name);
             let known = match generic {
                 Some(_) => b.env.bound_elem(name.name),
@@ -503,7 +526,8 @@ impl Checker<'_> {
                 (Some(known), _) if known == *has => {}
                 (Some(known), _) => {
                     let known = self.elem_name(known);
-                    let text = format!("{}: element types differ: {known} vs {shown} (in `{}`)", b.callee, g.what);
+                    let text =
+                        format!("{}: element types differ: {known} vs {shown} (in `{}`)", b.callee, g.what);
                     let d = Diagnostic::error("E0303", g.span, text).here(shown.name());
                     let first = b.origins.get(&name.name).map(|o| o.span);
                     return self.fail(match first {
@@ -559,9 +583,25 @@ impl Checker<'_> {
                 if !takes {
                     let v = self.materialize(body, &part.value, DType::F32, part.span)?;
                     part.value = Value::Val(v);
+                    if generic.is_none() {
+                        continue;
+                    }
                 }
             }
-            let Some(g) = generic else { continue };
+            let Some(g) = generic else {
+                // Numbers are not encoded by themselves: how is a choice.
+                if self.encoding_named(&b.env, part.elem.name).is_some() {
+                    let got = self.value_ty(body, &part.value, part.span)?;
+                    let text = format!(
+                        "{}: `{}` is encoded as {}, got `{got}`",
+                        b.callee, part.what, part.elem.name
+                    );
+                    let d = Diagnostic::error("E0303", part.span, text).here(got.to_string());
+                    let d = d.label(part.param.span, "the parameter");
+                    return self.fail(d.help(format!("encode it: `quantize_{}(..)`", part.elem.name)));
+                }
+                continue;
+            };
             let got = match &part.value {
                 Value::Lit(lit) => {
                     literals.push((g.name.name, lit.natural()));
@@ -659,9 +699,14 @@ impl Checker<'_> {
             let packs = part.pattern.len() - singles;
             if (packs == 0 && actual.len() != singles) || actual.len() < singles || packs > 1 {
                 let least = if packs == 0 { "" } else { "at least " };
-                let text =
-                    format!("{}: `{}` needs {least}{singles} axes, got {}", b.callee, part.what, actual.len());
-                let shown = self.value_ty(body, &part.value, part.span).map_or(String::new(), |t| t.to_string());
+                let text = format!(
+                    "{}: `{}` needs {least}{singles} axes, got {}",
+                    b.callee,
+                    part.what,
+                    actual.len()
+                );
+                let shown =
+                    self.value_ty(body, &part.value, part.span).map_or(String::new(), |t| t.to_string());
                 let d = Diagnostic::error("E0302", part.span, text).here(shown);
                 return self.fail(d.label(part.param.span, "the parameter"));
             }
@@ -718,14 +763,7 @@ impl Checker<'_> {
     }
 
     /// A dim of a parameter's type against an extent.
-    fn match_dim(
-        &mut self,
-        body: &mut Body,
-        b: &mut Binder<'_>,
-        e: &Expr,
-        got: Dim,
-        o: Origin,
-    ) -> Maybe<()> {
+    fn match_dim(&mut self, body: &mut Body, b: &mut Binder<'_>, e: &Expr, got: Dim, o: Origin) -> Maybe<()> {
         let ExprKind::Name(name) = &e.kind else {
             b.later.push(Later { pattern: e.clone(), spread: false, actual: vec![got], origin: o });
             return Some(());

@@ -112,7 +112,8 @@ impl<'a> Checker<'a> {
     pub(crate) fn const_value(&mut self, body: &mut Body, name: Sym, span: Span) -> Maybe<Value> {
         let w = *self.consts.written.get(&name)?;
         if self.consts.open.contains(&name) {
-            let d = Diagnostic::error("E0315", w.name.span, format!("the constant `{name}` is made of itself"));
+            let d =
+                Diagnostic::error("E0315", w.name.span, format!("the constant `{name}` is made of itself"));
             return self.fail(if span == w.name.span { d } else { d.label(span, "used here") });
         }
         self.consts.open.push(name);
@@ -132,7 +133,8 @@ impl<'a> Checker<'a> {
                 ("int" | "dim", Some(Const::Int(_))) | ("ints", Some(Const::Ints(_))) => true,
                 ("int" | "dim" | "ints", _) => {
                     let text = format!("`{name}` is not known when compiling as `{}`", ty.name);
-                    return self.fail(Diagnostic::error("E0307", w.value.span, text).label(ty.span, "asked here"));
+                    return self
+                        .fail(Diagnostic::error("E0307", w.value.span, text).label(ty.span, "asked here"));
                 }
                 _ => false,
             };

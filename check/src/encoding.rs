@@ -183,7 +183,13 @@ impl<'a> Checker<'a> {
     }
 
     /// An encoded tensor as a tensor of numbers.
-    pub(crate) fn decoded(&mut self, body: &mut Body, e: &Encoded, leaves: &[ValId], span: Span) -> Maybe<ValId> {
+    pub(crate) fn decoded(
+        &mut self,
+        body: &mut Body,
+        e: &Encoded,
+        leaves: &[ValId],
+        span: Span,
+    ) -> Maybe<ValId> {
         let layout = self.layout(e.id)?;
         let (prim, dtype) = self.decoder(e.id, e.shape.len(), span)?;
         let mut args = Vec::new();
@@ -219,7 +225,8 @@ impl<'a> Checker<'a> {
             *dims = Some(whole);
             Some(Param { mode: Mode::Plain, ty: Some(ty), default: None, ..f.clone() })
         };
-        let generic = |kind, name| Generic { kind, name: Ident { name, span: def.name.span }, bounds: vec![] };
+        let generic =
+            |kind, name| Generic { kind, name: Ident { name, span: def.name.span }, bounds: vec![] };
         let sig = Signature {
             name: def.name,
             generics: vec![generic(GenericKind::Pack, front), generic(GenericKind::Dim, blocks)],

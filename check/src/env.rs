@@ -294,7 +294,9 @@ impl Env {
             ExprKind::Float(x, _) => Ok(Const::float(*x)),
             ExprKind::Unary(UnaryOp::Neg, a) => match self.constant(a)? {
                 Const::Float(x) => Ok(Const::float(-f64::from_bits(x))),
-                Const::Int(i) => i.checked_neg().map(Const::Int).map_or_else(|| wrong(e.span, "overflows"), Ok),
+                Const::Int(i) => {
+                    i.checked_neg().map(Const::Int).map_or_else(|| wrong(e.span, "overflows"), Ok)
+                }
                 Const::Ints(_) | Const::Bool(_) => wrong(e.span, "a number is needed"),
             },
             ExprKind::Name(name) if !self.dims.contains_key(name) && self.known(*name).is_some() => {

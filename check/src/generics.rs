@@ -11,7 +11,10 @@ use ir::ast::{File, Generic, Ident, Item, ItemKind, Param, RecordDef, Signature,
 use shape::Sym;
 
 /// Files with the generics of their signatures written out.
-pub(crate) fn written_out<'f>(library: &'f [File], files: &'f [File]) -> (Vec<Cow<'f, File>>, Vec<Cow<'f, File>>) {
+pub(crate) fn written_out<'f>(
+    library: &'f [File],
+    files: &'f [File],
+) -> (Vec<Cow<'f, File>>, Vec<Cow<'f, File>>) {
     let mut records: HashMap<Sym, &RecordDef> = HashMap::new();
     for item in library.iter().chain(files).flat_map(|f| &f.items) {
         if let ItemKind::Record(d) = &item.kind {
@@ -24,7 +27,8 @@ pub(crate) fn written_out<'f>(library: &'f [File], files: &'f [File]) -> (Vec<Co
 
 fn file<'f>(file: &'f File, records: &HashMap<Sym, &RecordDef>) -> Cow<'f, File> {
     let short = |item: &Item| {
-        signature(&item.kind).is_some_and(|s| s.params.iter().any(|p| p.ty.as_ref().is_some_and(|t| is_short(t, records))))
+        signature(&item.kind)
+            .is_some_and(|s| s.params.iter().any(|p| p.ty.as_ref().is_some_and(|t| is_short(t, records))))
     };
     if records.is_empty() || !file.items.iter().any(short) {
         return Cow::Borrowed(file);

@@ -26,8 +26,8 @@ use tensor::{DType, Tensor};
 
 use crate::env::{Const, Env};
 use crate::instance::Head;
-use crate::{Checker, Maybe};
 use crate::types::Ty;
+use crate::{Checker, Maybe};
 use call::given;
 pub(crate) use tree::{Literals, Tree};
 

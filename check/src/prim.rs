@@ -500,7 +500,9 @@ impl<'a> Checker<'a> {
                     let text = format!("an element of `{e}` is not stored by itself", e = found.ty);
                     let d = Diagnostic::error("E0404", place.span, text);
                     let field = e.fields.first().map_or("", |f| f.0.name());
-                    return self.fail(d.help(format!("write the fields of its block: `{name}.block[i, b].{field} = ..`")));
+                    return self.fail(
+                        d.help(format!("write the fields of its block: `{name}.block[i, b].{field} = ..`")),
+                    );
                 }
                 let to = self.leaf(b, found, place.span)?;
                 self.store(b, to, place, combine, e, span, out)

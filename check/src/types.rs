@@ -11,7 +11,10 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use ir::ast::{EncodingDef, ExprKind, File, Generic, GenericKind, Ident, IndexArg, ItemKind, RecordDef, TypeExpr, TypeKind};
+use ir::ast::{
+    EncodingDef, ExprKind, File, Generic, GenericKind, Ident, IndexArg, ItemKind, RecordDef, TypeExpr,
+    TypeKind,
+};
 use ir::diag::Diagnostic;
 use ir::graph::Type;
 use ir::source::Span;
@@ -518,7 +521,11 @@ impl<'a> Checker<'a> {
     /// What stands for a generic of a record in angle brackets.
     fn record_arg(&mut self, env: &Env, g: &Generic, a: &TypeExpr) -> Maybe<Arg> {
         let TypeKind::Named { name, args, dims: None } = &a.kind else {
-            return self.fail(Diagnostic::error("E0306", a.span, "a generic is the name of a dim or of an element type"));
+            return self.fail(Diagnostic::error(
+                "E0306",
+                a.span,
+                "a generic is the name of a dim or of an element type",
+            ));
         };
         if let Some(first) = args.first() {
             return self.fail(no_generics(name.name, first.span));
@@ -600,7 +607,11 @@ impl<'a> Checker<'a> {
         let def = self.types.encoding(id);
         let name = def.name.name;
         let Some((last, front)) = shape.split_last() else {
-            let d = Diagnostic::error("E0302", span, format!("`{name}` is cut into blocks, and a scalar has none"));
+            let d = Diagnostic::error(
+                "E0302",
+                span,
+                format!("`{name}` is cut into blocks, and a scalar has none"),
+            );
             return self.fail(d.help(format!("it needs an axis: `{name}[n]`")));
         };
         let layout = self.layout(id)?;
@@ -635,7 +646,11 @@ impl<'a> Checker<'a> {
         }
         for g in &def.generics {
             if g.kind == GenericKind::Pack {
-                let d = Diagnostic::error("E0204", g.name.span, "a record is generic over dims and element types");
+                let d = Diagnostic::error(
+                    "E0204",
+                    g.name.span,
+                    "a record is generic over dims and element types",
+                );
                 self.report(d.help("give it one dim an axis"));
                 self.types.broken.push(id);
             }

@@ -131,7 +131,9 @@ impl<'a> Checker<'a> {
                     }
                 }
                 Value::Dim(_) | Value::Lit(_) => {}
-                Value::Val(_) | Value::Tuple(_) | Value::Tree(_) | Value::Literals(_) | Value::Unit => return None,
+                Value::Val(_) | Value::Tuple(_) | Value::Tree(_) | Value::Literals(_) | Value::Unit => {
+                    return None;
+                }
             }
         }
         let natural = |a: &Actual| if let Value::Lit(l) = &a.value { l.natural() } else { DType::I64 };
@@ -204,8 +206,10 @@ impl<'a> Checker<'a> {
         self.count_blocks(sig, outs, &mut bound.env);
         for (name, n) in bound.env.blocks.clone() {
             let Some(d) = bound.env.dims.get(&name).cloned() else { continue };
-            let text = format!("{}: {name} is {d}, which is not a whole number of blocks of {n}", sig.name.name);
-            let wrong = Diagnostic::error("E0301", span, text.clone()).label(sig.name.span, "blocks are counted here");
+            let text =
+                format!("{}: {name} is {d}, which is not a whole number of blocks of {n}", sig.name.name);
+            let wrong = Diagnostic::error("E0301", span, text.clone())
+                .label(sig.name.span, "blocks are counted here");
             self.require(body, Pred::Divides(Dim::int(n), d), span, &text, wrong)?;
         }
         let dims = dims_of(sig, &bound.env);

@@ -131,7 +131,9 @@ impl<'a> Checker<'a> {
             (Value::Val(v), _) | (_, Value::Val(v)) => body.func.ty(*v).dtype,
             (Value::Lit(l), _) | (_, Value::Lit(l)) => l.natural(),
             (Value::Literals(l), _) | (_, Value::Literals(l)) => l.natural(),
-            (tree @ Value::Tree(_), _) | (_, tree @ Value::Tree(_)) => self.value_type(body, tree, span)?.dtype,
+            (tree @ Value::Tree(_), _) | (_, tree @ Value::Tree(_)) => {
+                self.value_type(body, tree, span)?.dtype
+            }
             _ => DType::I64,
         };
         let mut inside = |c: &mut Self, value: &Value, block: &mut Block| {

@@ -154,7 +154,11 @@ impl<'a> Checker<'a> {
         let mut leaves = tree.leaves.clone();
         for arg in args {
             let IndexArg::Expr(e) = arg else {
-                return self.fail(Diagnostic::error("E0403", span, format!("`{ty}` is taken one element at a time")));
+                return self.fail(Diagnostic::error(
+                    "E0403",
+                    span,
+                    format!("`{ty}` is taken one element at a time"),
+                ));
             };
             let index = self.expr(body, e)?;
             let Some(inner) = ty.element() else {
@@ -187,7 +191,13 @@ impl<'a> Checker<'a> {
     }
 
     /// The element of an array, or the row of a tensor, at an index.
-    pub(super) fn element(&mut self, body: &mut Body, value: &Value, index: &Value, span: Span) -> Maybe<Value> {
+    pub(super) fn element(
+        &mut self,
+        body: &mut Body,
+        value: &Value,
+        index: &Value,
+        span: Span,
+    ) -> Maybe<Value> {
         let Value::Tree(tree) = value else {
             let dtype = self.value_type(body, value, span)?.dtype;
             let val = self.materialize(body, value, dtype, span)?;
@@ -328,10 +338,13 @@ impl<'a> Checker<'a> {
             return self.fail(Diagnostic::error("E0311", span, text));
         }
         let got = self.value_ty(body, value, span)?;
-        let code = if matches!(want, Ty::Encoded(_)) && matches!(got, Ty::Tensor(_)) { "E0303" } else { "E0307" };
+        let code =
+            if matches!(want, Ty::Encoded(_)) && matches!(got, Ty::Tensor(_)) { "E0303" } else { "E0307" };
         let d = Diagnostic::error(code, span, format!("{what}: `{want}` is needed, got `{got}`"));
         self.fail(match (want, &got) {
-            (Ty::Encoded(e), Ty::Tensor(_)) => d.help(format!("encode it: `{}(..)` takes the fields of its blocks", e.name)),
+            (Ty::Encoded(e), Ty::Tensor(_)) => {
+                d.help(format!("encode it: `{}(..)` takes the fields of its blocks", e.name))
+            }
             (Ty::Record(_), Ty::Record(_)) => d.help("records are equal by name and by their generics"),
             _ => d,
         })
@@ -367,7 +380,8 @@ impl<'a> Checker<'a> {
         // What a record may hold, its maker takes: encodings as well as numbers.
         let any = |g: &Generic| {
             let all = vec![Ident { name: Sym::new("any"), span: g.name.span }];
-            let bounds = if g.bounds.is_empty() && g.kind == GenericKind::DType { all } else { g.bounds.clone() };
+            let bounds =
+                if g.bounds.is_empty() && g.kind == GenericKind::DType { all } else { g.bounds.clone() };
             Generic { bounds, ..g.clone() }
         };
         let sig = Signature {
@@ -385,7 +399,9 @@ impl<'a> Checker<'a> {
                     let e = bound.env.bound_elem(g.name.name)?;
                     Generics::Elem(e, self.elem_name(e))
                 }
-                GenericKind::Dim | GenericKind::Pack => Generics::Dim(bound.env.dims.get(&g.name.name)?.clone()),
+                GenericKind::Dim | GenericKind::Pack => {
+                    Generics::Dim(bound.env.dims.get(&g.name.name)?.clone())
+                }
             });
         }
         let ty = self.record_of(id, generics)?;

@@ -185,7 +185,13 @@ impl Checker<'_> {
                 let text = format!("`{}` has {rank} axes, and {given} indices are given", p.ty);
                 return self.fail(Diagnostic::error("E0403", span, text));
             }
-            return self.decode(b, id, p.first, p.done);
+            let said = self.diagnostics.len();
+            let value = self.decode(b, id, p.first, p.done);
+            // What is wrong in the text of `decode` is wrong because of the access.
+            for d in &mut self.diagnostics[said..] {
+                d.labels.insert(0, ir::diag::Label { span, text: "in this access".to_owned() });
+            }
+            return value;
         }
         let (buf, index) = self.leaf(b, p, span)?;
         self.load(b, buf, index, span)

@@ -113,13 +113,7 @@ impl<'a> Checker<'a> {
     }
 
     /// An element of a buffer.
-    pub(super) fn load(
-        &mut self,
-        b: &mut Body,
-        buf: BufId,
-        index: Vec<Scalar>,
-        span: Span,
-    ) -> Maybe<Scalar> {
+    pub(super) fn load(&mut self, b: &mut Body, buf: BufId, index: Vec<Scalar>, span: Span) -> Maybe<Scalar> {
         let (index, checked) = self.bounds(b, buf, index, span)?;
         let dtype = b.prim.buf(buf).dtype;
         Some(Scalar { kind: ScalarKind::Load { buf, index, checked, span }, dtype })
