@@ -60,12 +60,18 @@ fn sweep(region: Region, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<Re
             let interval = region[*axis].as_ref()?;
             let k = stride(interval, v)?;
             let width = &interval.1 - &interval.0;
+            let at = |d: &Dim, value: &Dim| d.subst(&|s| (s == v).then(|| value.clone()));
             // Steps of no width sweep nothing, and say so.
-            if width != k || !facts.prove(&Pred::Le(Dim::int(0), k)).is_proved() {
+            let tiles = |k: &Dim| width == *k && facts.prove(&Pred::Le(Dim::int(0), k.clone())).is_proved();
+            let swept = if tiles(&k) {
+                (at(&interval.0, lo), at(&interval.0, hi))
+            } else if tiles(&-&k) {
+                // From the end to the beginning.
+                let last = hi - &Dim::int(1);
+                (at(&interval.0, &last), at(&interval.1, lo))
+            } else {
                 return None;
-            }
-            let at = |value: &Dim| interval.0.subst(&|s| (s == v).then(|| value.clone()));
-            let swept = (at(lo), at(hi));
+            };
             let mut region = region.clone();
             region[*axis] = Some(swept);
             Some(region)

@@ -1,9 +1,10 @@
 //! Arguments against parameters: what the generics of a callee stand for at one call.
 //!
 //! In this order: brackets give generics that no parameter tells; element types; dims and packs that
-//! stand alone in the type of a parameter; shapes that broadcast (`~s`), joined; then all that is left
-//! of the parameter types is solved or compared. What must be equal is proved, refuted with a
-//! diagnostic that names both places, or checked when running.
+//! stand alone in the type of a parameter; shapes that broadcast (`~s`), joined; attributes that were not
+//! given, whose defaults may speak of all these; then what is left of the parameter types is solved or
+//! compared, and a `_` in brackets is solved from the equations of the `where`. What must be equal is
+//! proved, refuted with a diagnostic that names both places, or checked when running.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use shape::{Expr as Dim, Pred, Sym, Verdict};
 use tensor::DType;
 
 use crate::defs::Def;
-use crate::env::Env;
+use crate::env::{Const, Env};
 use crate::graph::{Body, Tree, Value};
 use crate::types::{Arg, Elem, Named, Ty, name_expr};
 use crate::{Checker, Maybe};
@@ -82,6 +83,8 @@ struct Binder<'b> {
     env: Env,
     origins: BTreeMap<Sym, Origin>,
     later: Vec<Later>,
+    /// What stands for each `_` in brackets.
+    holes: Vec<(Sym, Span)>,
     span: Span,
 }
 
@@ -145,16 +148,23 @@ impl Checker<'_> {
         let callee = sig.name.name.name();
         let slots = self.slots(body, sig, actuals, span)?;
         let env = self.env();
-        let mut b = Binder { callee, sig, env, origins: BTreeMap::new(), later: vec![], span };
+        let mut b = Binder { callee, sig, env, origins: BTreeMap::new(), later: vec![], holes: vec![], span };
         self.attributes(body, &mut b, &slots)?;
         self.explicit(body, &mut b, explicit)?;
         let mut parts = self.take_apart(body, &b, &slots)?;
         self.generics(&mut b, &parts)?;
         self.element_types(body, &mut b, &mut parts.tensors)?;
         let joined = self.shapes(body, &mut b, &parts)?;
+        self.defaults(&mut b)?;
         self.solve_rest(body, &mut b)?;
         self.all_bound(&b)?;
-        for pred in self.wheres(sig, &b.env) {
+        self.fill_holes(body, &mut b)?;
+        let said = self.diagnostics.len();
+        let wheres = self.wheres(sig, &b.env);
+        if self.diagnostics.len() > said {
+            return None;
+        }
+        for pred in wheres {
             let d =
                 Diagnostic::error("E0308", span, format!("{callee}: the condition `{pred}` does not hold"))
                     .label(sig.name.span, "required by this definition");
@@ -190,8 +200,19 @@ impl Checker<'_> {
                     }
                     let dtype = self.part_dtype(&b.env, part.elem, part.args)?;
                     let mut val = self.materialize(body, &part.value, dtype, part.span)?;
-                    if let Some(pack) = joined.get(i) {
-                        let target = b.env.packs[pack].clone();
+                    if joined.contains_key(i) {
+                        let mut target = Vec::new();
+                        for pattern in &part.pattern {
+                            let dims = match pattern {
+                                Pattern::One(e) => b.env.dim(e).map(|d| vec![d]),
+                                Pattern::Spread(e) => b.env.pack(e),
+                                Pattern::Broadcast(name) => Ok(b.env.packs[&name.name].clone()),
+                            };
+                            match dims {
+                                Ok(dims) => target.extend(dims),
+                                Err(d) => return self.fail(*d),
+                            }
+                        }
                         val = self.stretch(body, val, &target, part.span)?;
                     }
                     (val, part.param.mode, part.span)
@@ -268,10 +289,8 @@ impl Checker<'_> {
                 continue;
             }
             match &p.default {
-                Some(e) if p.mode == Mode::Const => {
-                    *slot =
-                        Some(Actual { name: None, value: Value::Unit, expr: Some(e.clone()), span: e.span });
-                }
+                // Evaluated once the generics are known.
+                Some(_) if p.mode == Mode::Const => {}
                 Some(e) => {
                     let value = self.expr(body, e)?;
                     *slot = Some(Actual { name: None, value, expr: None, span: e.span });
@@ -289,14 +308,74 @@ impl Checker<'_> {
         Some(slots)
     }
 
+    /// The attributes given, as seen by the caller.
     fn attributes(&mut self, body: &Body, b: &mut Binder<'_>, slots: &[Option<Actual>]) -> Maybe<()> {
         for (p, slot) in b.sig.params.iter().zip(slots) {
             let (Mode::Const, Some(a)) = (p.mode, slot) else { continue };
             let Some(e) = &a.expr else { continue };
             match body.env.constant(e) {
-                Ok(c) => b.env.consts.insert(p.name.name, c),
+                Ok(c) => self.attribute(b, p, c, a.span)?,
                 Err(d) => return self.fail(*d),
+            }
+        }
+        Some(())
+    }
+
+    /// The attributes not given, as seen by the callee: `const axis: ints = s.axes`.
+    fn defaults(&mut self, b: &mut Binder<'_>) -> Maybe<()> {
+        for p in b.sig.params.iter().filter(|p| p.mode == Mode::Const) {
+            let Some(e) = p.default.as_ref().filter(|_| !b.env.consts.contains_key(&p.name.name)) else {
+                continue;
             };
+            match b.env.constant(e) {
+                Ok(c) => self.attribute(b, p, c, e.span)?,
+                Err(d) => return self.fail(*d),
+            }
+        }
+        Some(())
+    }
+
+    fn attribute(&mut self, b: &mut Binder<'_>, p: &Param, value: Const, span: Span) -> Maybe<()> {
+        let declared = match p.ty.as_ref().map(|t| &t.kind) {
+            Some(TypeKind::Named { name, .. }) => name.name.name(),
+            _ => "",
+        };
+        let shown = value.clone();
+        match value.fit(declared) {
+            Some(c) => {
+                b.env.consts.insert(p.name.name, c);
+                Some(())
+            }
+            None => {
+                let text = format!("{}: `{}` is {declared}, and this is {}", b.callee, p.name.name, shown.kind());
+                self.fail(Diagnostic::error("E0307", span, text).label(p.span, "this attribute"))
+            }
+        }
+    }
+
+    /// Solves for each `_` in brackets: some equation of the `where` tells it.
+    fn fill_holes(&mut self, body: &mut Body, b: &mut Binder<'_>) -> Maybe<()> {
+        for (hole, at) in std::mem::take(&mut b.holes) {
+            let mentions = |d: &Dim| d.syms().contains(&hole);
+            let equation = self.wheres(b.sig, &b.env).into_iter().find_map(|p| match p {
+                Pred::Eq(x, y) if mentions(&x) && !mentions(&y) => Some((x, y)),
+                Pred::Eq(x, y) if mentions(&y) && !mentions(&x) => Some((y, x)),
+                _ => None,
+            });
+            let solved = equation.as_ref().and_then(|(x, y)| shape::solve(x, y, hole));
+            let Some(solved) = solved else {
+                let d = Diagnostic::error("E0203", at, format!("{}: `_` cannot be inferred", b.callee));
+                return self.fail(d.help("a `_` stands for one dim that the others and the argument tell"));
+            };
+            let total = equation.map_or_else(String::new, |(_, y)| y.to_string());
+            for pred in solved.requires {
+                let text = format!("{}: {total} is not a multiple of the other dims", b.callee);
+                let d = Diagnostic::error("E0301", at, text.clone());
+                self.require(body, pred, at, &text, d)?;
+            }
+            let fill = |d: &mut Dim| *d = d.subst(&|s| (s == hole).then(|| solved.value.clone()));
+            b.env.dims.values_mut().for_each(fill);
+            b.env.packs.values_mut().flatten().for_each(fill);
         }
         Some(())
     }
@@ -317,11 +396,25 @@ impl Checker<'_> {
             wanted.pop();
             given.next();
         }
-        let rest: Vec<IndexArg> = given.cloned().collect();
+        let mut rest: Vec<IndexArg> = given.cloned().collect();
         if rest.is_empty() {
             return Some(());
         }
-        let dims = self.dims_of_body(body, &rest)?;
+        for arg in &mut rest {
+            if let IndexArg::Expr(Expr { kind: ExprKind::Name(name), span }) = arg
+                && name.name() == "_"
+            {
+                let hole = Sym::new(&format!("?_{}", b.holes.len()));
+                b.holes.push((hole, *span));
+                body.env.dims.insert(hole, Dim::sym(hole));
+                *name = hole;
+            }
+        }
+        let dims = self.dims_of_body(body, &rest);
+        for (hole, _) in &b.holes {
+            body.env.dims.remove(hole);
+        }
+        let dims = dims?;
         let free: Vec<&Generic> = b
             .sig
             .generics
@@ -921,6 +1014,14 @@ impl Checker<'_> {
             joined[d.0] = (d.1.clone(), None);
         }
         for (shape, origin) in parts {
+            if let Some(known) = known.as_ref().filter(|k| k.len() < shape.len()) {
+                let text = format!(
+                    "{callee}: [{}] does not broadcast to [{}], which has fewer axes",
+                    list(shape),
+                    list(known)
+                );
+                return self.fail(Diagnostic::error("E0312", origin.span, text));
+            }
             for (i, d) in shape.iter().enumerate() {
                 let at = rank - shape.len() + i;
                 let (so_far, first) = &joined[at];
@@ -994,7 +1095,8 @@ fn is_generic(sig: &Signature, name: Sym) -> bool {
     sig.generics.iter().any(|g| g.name.name == name && g.kind != GenericKind::DType)
 }
 
-/// True if the type of some parameter tells this generic: it stands alone in it, or linearly.
+/// True if the type of some parameter tells this generic: it stands alone in it, or linearly. One that may be
+/// left out does not, nor does one that only broadcasts to it.
 fn told(sig: &Signature, name: Sym) -> bool {
     fn tells(t: &TypeExpr, name: Sym) -> bool {
         match &t.kind {
@@ -1002,7 +1104,7 @@ fn told(sig: &Signature, name: Sym) -> bool {
                 n.name == name
                     || args.iter().any(|a| tells(a, name))
                     || dims.iter().flatten().any(|d| match d {
-                        IndexArg::Broadcast(n) => n.name == name,
+                        IndexArg::Broadcast(_) => false,
                         IndexArg::Spread(e) => matches!(&e.kind, ExprKind::Name(n) if *n == name),
                         IndexArg::Expr(e) => names_in(e).contains(&name),
                         IndexArg::Range(_) | IndexArg::Full(_) => false,
@@ -1013,7 +1115,7 @@ fn told(sig: &Signature, name: Sym) -> bool {
             TypeKind::Fn(..) | TypeKind::Exists(..) => false,
         }
     }
-    let params = sig.params.iter().filter(|p| p.mode != Mode::Const);
+    let params = sig.params.iter().filter(|p| p.mode != Mode::Const && p.default.is_none());
     params.filter_map(|p| p.ty.as_ref()).any(|t| tells(t, name))
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use ir::ast::{ExternDef, File, FnDef, Item, ItemKind, PrimDef, RuleDef, Signature, TestDef};
+use ir::ast::{
+    ExternDef, File, FnDef, IndexArg, Item, ItemKind, Mode, Param, PrimDef, RuleDef, Signature, TestDef, TypeKind,
+};
 use ir::diag::{Diagnostic, nearest};
 use ir::source::Span;
 use shape::Sym;
@@ -33,6 +35,61 @@ pub(crate) struct Defs<'a> {
     by_name: HashMap<Sym, Def<'a>>,
     /// The library's, which the program may define anew.
     library: HashMap<Sym, Def<'a>>,
+    /// The definitions of one name that differ in how many parameters they have, or of which ranks: by the
+    /// place of the first, which stands for all in the maps above.
+    forms: HashMap<Span, Vec<Def<'a>>>,
+}
+
+/// How many parameters are tensors, and the axes of each: at least so many, and whether there may be more.
+fn form(sig: &Signature) -> Vec<(usize, bool)> {
+    let axes = |p: &Param| match p.ty.as_ref().map(|t| &t.kind) {
+        Some(TypeKind::Named { dims, .. }) => {
+            let dims = dims.as_deref().unwrap_or(&[]);
+            let packs =
+                dims.iter().filter(|d| matches!(d, IndexArg::Spread(_) | IndexArg::Broadcast(_))).count();
+            (dims.len() - packs, packs > 0)
+        }
+        // Of any rank: a tuple or a function is not told apart here.
+        _ => (0, true),
+    };
+    sig.params.iter().filter(|p| p.mode != Mode::Const).map(axes).collect()
+}
+
+/// An argument, as far as it decides between forms.
+pub(crate) struct Shown {
+    /// `name=`
+    pub(crate) name: Option<Sym>,
+    /// The axes, where it is known to be a tensor or number.
+    pub(crate) rank: Option<usize>,
+}
+
+/// True if a definition can take such arguments.
+fn takes(sig: &Signature, args: &[Shown]) -> bool {
+    let mut taken = vec![false; sig.params.len()];
+    let mut next = 0;
+    for a in args {
+        let at = match a.name {
+            Some(name) => sig.params.iter().position(|p| p.name.name == name),
+            None => {
+                next += 1;
+                Some(next - 1).filter(|&at| at < sig.params.len())
+            }
+        };
+        let Some(at) = at.filter(|&at| !taken[at]) else { return false };
+        taken[at] = true;
+        let p = &sig.params[at];
+        if let Some(rank) = a.rank {
+            if p.mode == Mode::Const {
+                return false;
+            }
+            let plain = sig.params[..at].iter().filter(|p| p.mode != Mode::Const).count();
+            let (least, more) = form(sig)[plain];
+            if rank < least || (rank > least && !more) {
+                return false;
+            }
+        }
+    }
+    sig.params.iter().zip(taken).all(|(p, taken)| taken || p.default.is_some())
 }
 
 impl<'a> Defs<'a> {
@@ -51,9 +108,20 @@ impl<'a> Defs<'a> {
         self.library.get(&name).or_else(|| self.by_name.get(&name)).copied()
     }
 
+    /// Every form of a definition.
+    pub(crate) fn forms(&self, def: Def<'a>) -> Vec<Def<'a>> {
+        self.forms.get(&def.sig().name.span).cloned().unwrap_or_else(|| vec![def])
+    }
+
+    /// The first form that can take such arguments; where none does, the first of all, which says why.
+    pub(crate) fn fitting(&self, def: Def<'a>, args: &[Shown]) -> Def<'a> {
+        self.forms(def).into_iter().find(|d| takes(d.sig(), args)).unwrap_or(def)
+    }
+
     /// True for a definition of the library, as opposed to one of the program under the same name.
     pub(crate) fn is_library(&self, def: Def<'a>) -> bool {
-        self.library.get(&def.sig().name.name).is_some_and(|d| std::ptr::eq(d.sig(), def.sig()))
+        let first = self.library.get(&def.sig().name.name);
+        first.is_some_and(|d| self.forms(*d).iter().any(|d| std::ptr::eq(d.sig(), def.sig())))
     }
 
     /// A guess at what a misspelt name meant.
@@ -84,11 +152,20 @@ impl<'a> Checker<'a> {
                 | ItemKind::Config(_)
                 | ItemKind::Test(_) => continue,
             };
+            if let (Some(def), Some(first)) = (def, self.defs.by_name.get(&name.name).copied())
+                && (places.contains_key(&name.name) || self.defs.library.is_empty())
+            {
+                let forms = self.defs.forms.entry(first.sig().name.span).or_insert_with(|| vec![first]);
+                if forms.iter().all(|d| form(d.sig()) != form(def.sig())) {
+                    forms.push(def);
+                    continue;
+                }
+            }
             if let Some(first) = places.insert(name.name, name.span) {
                 self.report(
                     Diagnostic::error("E0202", name.span, format!("`{}` is defined twice", name.name))
                         .label(first, "first here")
-                        .help("rename one of them"),
+                        .help("rename one of them; two of one name must differ in the number or the ranks of their parameters"),
                 );
                 continue;
             }

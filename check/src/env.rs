@@ -1,10 +1,8 @@
 //! Dims, packs and compile-time attributes: the values that exist only while checking.
 //!
 //! A dim expression of the text becomes a [`shape::Expr`] over the symbols of the instance being
-//! checked. A pack is a list of dims (or of index variables); the functions on packs run here, so
-//! that a definition for every rank is one text:
-//! `s.without(axis)`, `s.before(axis)`, `s.after(axis)`, `s.insert(axis, d)`, `s.pick(list)`, `s.take(k)`,
-//! `s.drop(k)`, `s[k]`, `s.rank`.
+//! checked. A pack is a list of dims; functions on lists are in [`crate::lists`]. An attribute is an `int`, a
+//! list of them (`ints`), a `bool`, a `float` or a `text`.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -26,11 +24,36 @@ pub(crate) enum Const {
     Bool(bool),
     /// A float by its bits, so that constants can be told apart.
     Float(u64),
+    Text(String),
 }
 
 impl Const {
     pub(crate) fn float(x: f64) -> Const {
         Const::Float(x.to_bits())
+    }
+
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Const::Int(_) => "an integer",
+            Const::Ints(_) => "a list of integers",
+            Const::Bool(_) => "true or false",
+            Const::Float(_) => "a float",
+            Const::Text(_) => "a text",
+        }
+    }
+
+    /// This value for a parameter declared with a type; none where it does not fit.
+    pub(crate) fn fit(self, declared: &str) -> Option<Const> {
+        match (declared, self) {
+            ("ints", Const::Int(i)) => Some(Const::Ints(vec![i])),
+            ("float", Const::Int(i)) => Some(Const::float(i as f64)),
+            ("int", c @ Const::Int(_))
+            | ("ints", c @ Const::Ints(_))
+            | ("bool", c @ Const::Bool(_))
+            | ("float", c @ Const::Float(_))
+            | ("text", c @ Const::Text(_)) => Some(c),
+            _ => None,
+        }
     }
 }
 
@@ -50,9 +73,9 @@ pub(crate) struct Env {
     pub(crate) facts: Facts,
 }
 
-type Answer<T> = Result<T, Box<Diagnostic>>;
+pub(crate) type Answer<T> = Result<T, Box<Diagnostic>>;
 
-fn wrong<T>(span: Span, text: impl Into<String>) -> Answer<T> {
+pub(crate) fn wrong<T>(span: Span, text: impl Into<String>) -> Answer<T> {
     Err(Box::new(Diagnostic::error("E0307", span, text)))
 }
 
@@ -161,6 +184,9 @@ impl Env {
                 self.pack(base)?.into_iter().fold(Dim::int(1), |a, d| a * d)
             }
             ExprKind::Field(base, f) if f.name.name() == "rank" => Dim::int(self.pack(base)?.len() as i64),
+            ExprKind::Field(base, f) if f.name.name() == "size" => {
+                self.pack(base)?.into_iter().fold(Dim::int(1), |a, d| a * d)
+            }
             _ => return wrong(e.span, "not a dim expression"),
         };
         if d.is_poison() {
@@ -189,130 +215,83 @@ impl Env {
         }
     }
 
-    /// A list of dims: a pack, or a function of one.
-    pub(crate) fn pack(&self, e: &Expr) -> Answer<Vec<Dim>> {
-        self.list(e, &|name| self.packs.get(&name).cloned(), &|e| self.dim(e), Dim::int(1))
-    }
-
-    /// Evaluates an expression that gives a list: of dims here, of index variables in a primitive.
-    /// `blank` is what `pick` puts where its list has -1.
-    pub(crate) fn list<T: Clone>(
-        &self,
-        e: &Expr,
-        named: &dyn Fn(Sym) -> Option<Vec<T>>,
-        item: &dyn Fn(&Expr) -> Answer<T>,
-        blank: T,
-    ) -> Answer<Vec<T>> {
-        match &e.kind {
-            ExprKind::Paren(e) => self.list(e, named, item, blank),
-            ExprKind::Name(name) => match named(*name) {
-                Some(list) => Ok(list),
-                None if self.dims.contains_key(name) => Err(Box::new(Diagnostic::error(
-                    "E0204",
-                    e.span,
-                    format!("`{name}` is one dim, not a pack"),
-                ))),
-                None => Err(Box::new(Diagnostic::error("E0201", e.span, format!("unknown pack `{name}`")))),
-            },
-            ExprKind::Call(f, args) => {
-                let ExprKind::Field(base, method) = &f.kind else {
-                    return wrong(e.span, "not a pack of dims");
-                };
-                let mut list = self.list(base, named, item, blank.clone())?;
-                let arg = |i: usize| match args.get(i) {
-                    Some(a) => Ok(&a.value),
-                    None => wrong(e.span, format!("`{}` needs {} arguments", method.name, i + 1)),
-                };
-                match method.name.name() {
-                    "without" => {
-                        list.remove(self.axis(arg(0)?, list.len())?);
-                    }
-                    "insert" => {
-                        let at = self.axis(arg(0)?, list.len() + 1)?;
-                        list.insert(at, item(arg(1)?)?);
-                    }
-                    "before" => list.truncate(self.axis(arg(0)?, list.len())?),
-                    "after" => {
-                        list.drain(..=self.axis(arg(0)?, list.len())?);
-                    }
-                    "take" => list.truncate(self.axis(arg(0)?, list.len() + 1)?),
-                    "drop" => {
-                        list.drain(..self.axis(arg(0)?, list.len() + 1)?);
-                    }
-                    "pick" => {
-                        let picked = self.ints(arg(0)?)?;
-                        let place = |&k: &i64| match usize::try_from(k) {
-                            Err(_) => Ok(blank.clone()),
-                            Ok(k) => list.get(k).cloned().map_or_else(
-                                || wrong(e.span, format!("axis {k} is out of range for rank {}", list.len())),
-                                Ok,
-                            ),
-                        };
-                        return picked.iter().map(place).collect();
-                    }
-                    other => {
-                        return wrong(
-                            method.span,
-                            format!(
-                                "packs have no function `{other}` (without, insert, before, after, pick, take, drop)"
-                            ),
-                        );
-                    }
-                }
-                Ok(list)
-            }
-            _ => wrong(e.span, "not a pack of dims"),
-        }
-    }
-
-    /// An axis of a list of `rank`, counted from the end where negative.
-    pub(crate) fn axis(&self, e: &Expr, rank: usize) -> Answer<usize> {
-        let k = match self.dim(e)?.as_int() {
-            Some(k) => k,
-            None => return wrong(e.span, "an axis is a number known when compiling"),
-        };
-        let at = if k < 0 { k + rank as i64 } else { k };
-        match usize::try_from(at) {
-            Ok(at) if at < rank => Ok(at),
-            _ => wrong(e.span, format!("axis {k} is out of range for rank {rank}")),
-        }
-    }
-
-    fn ints(&self, e: &Expr) -> Answer<Vec<i64>> {
-        match self.constant(e)? {
-            Const::Ints(list) => Ok(list),
-            Const::Int(i) => Ok(vec![i]),
-            Const::Bool(_) | Const::Float(_) => wrong(e.span, "a list of integers is needed"),
-        }
-    }
-
     /// A compile-time attribute.
     pub(crate) fn constant(&self, e: &Expr) -> Answer<Const> {
         match &e.kind {
             ExprKind::Bool(b) => Ok(Const::Bool(*b)),
-            ExprKind::Paren(e) => self.constant(e),
             ExprKind::Float(x, _) => Ok(Const::float(*x)),
+            ExprKind::Str(s) => Ok(Const::Text(s.clone())),
+            ExprKind::Paren(e) => self.constant(e),
             ExprKind::Unary(UnaryOp::Neg, a) => match self.constant(a)? {
                 Const::Float(x) => Ok(Const::float(-f64::from_bits(x))),
                 Const::Int(i) => {
                     i.checked_neg().map(Const::Int).map_or_else(|| wrong(e.span, "overflows"), Ok)
                 }
-                Const::Ints(_) | Const::Bool(_) => wrong(e.span, "a number is needed"),
+                Const::Ints(_) | Const::Bool(_) | Const::Text(_) => wrong(e.span, "a number is needed"),
             },
             ExprKind::Name(name) if !self.dims.contains_key(name) && self.known(*name).is_some() => {
                 Ok(self.known(*name).expect("just asked").clone())
             }
-            ExprKind::Array(items) => {
-                let int = |e: &Expr| match self.dim(e)?.as_int() {
-                    Some(i) => Ok(i),
-                    None => wrong(e.span, "a number known when compiling is needed"),
-                };
-                Ok(Const::Ints(items.iter().map(int).collect::<Answer<_>>()?))
-            }
-            _ => match self.dim(e)?.as_int() {
-                Some(i) => Ok(Const::Int(i)),
-                None => wrong(e.span, "an attribute must be known when compiling"),
+            _ if self.is_list(e) => Ok(Const::Ints(self.ints(e)?)),
+            _ => match (self.decided(e), self.dim(e)) {
+                (Some(b), _) => Ok(Const::Bool(b)),
+                (None, d) => match d?.as_int() {
+                    Some(i) => Ok(Const::Int(i)),
+                    None => wrong(e.span, "an attribute must be known when compiling"),
+                },
             },
+        }
+    }
+
+    /// The answer of a condition that speaks of attributes and ranks alone. A branch on one is taken while checking.
+    pub(crate) fn decided(&self, e: &Expr) -> Option<bool> {
+        match &e.kind {
+            ExprKind::Paren(e) => self.decided(e),
+            ExprKind::Name(name) => match self.known(*name) {
+                Some(Const::Bool(b)) => Some(*b),
+                _ => None,
+            },
+            ExprKind::Unary(UnaryOp::Not, a) => Some(!self.decided(a)?),
+            ExprKind::Binary(op, a, b) => match op {
+                BinaryOp::And => Some(self.decided(a)? && self.decided(b)?),
+                BinaryOp::Or => Some(self.decided(a)? || self.decided(b)?),
+                BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => {
+                    if !self.is_of_attributes(a) && !self.is_of_attributes(b) {
+                        return None;
+                    }
+                    let (a, b) = (self.constant(a).ok()?, self.constant(b).ok()?);
+                    let order = match (&a, &b) {
+                        (Const::Int(a), Const::Int(b)) => a.cmp(b),
+                        (Const::Text(a), Const::Text(b)) => a.cmp(b),
+                        _ => return None,
+                    };
+                    Some(match op {
+                        BinaryOp::Eq => order.is_eq(),
+                        BinaryOp::Ne => order.is_ne(),
+                        BinaryOp::Lt => order.is_lt(),
+                        BinaryOp::Le => order.is_le(),
+                        BinaryOp::Gt => order.is_gt(),
+                        _ => order.is_ge(),
+                    })
+                }
+                BinaryOp::Add
+                | BinaryOp::Sub
+                | BinaryOp::Mul
+                | BinaryOp::Div
+                | BinaryOp::Rem
+                | BinaryOp::MatMul => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn is_of_attributes(&self, e: &Expr) -> bool {
+        match &e.kind {
+            ExprKind::Paren(e) | ExprKind::Unary(_, e) => self.is_of_attributes(e),
+            ExprKind::Name(name) => self.known(*name).is_some(),
+            ExprKind::Field(_, f) => f.name.name() == "rank",
+            ExprKind::Binary(_, a, b) => self.is_of_attributes(a) || self.is_of_attributes(b),
+            _ => false,
         }
     }
 
@@ -336,6 +315,13 @@ impl Env {
 
     /// A condition of a `where`: conjunctions of comparisons of dims.
     pub(crate) fn preds(&self, e: &Expr, out: &mut Vec<Pred>) -> Answer<()> {
+        match self.decided(e) {
+            Some(true) => return Ok(()),
+            Some(false) => {
+                return Err(Box::new(Diagnostic::error("E0308", e.span, "this does not hold for the attributes")));
+            }
+            None => {}
+        }
         match &e.kind {
             ExprKind::Paren(e) => self.preds(e, out),
             ExprKind::Binary(BinaryOp::And, a, b) => {
@@ -359,10 +345,36 @@ impl Env {
                     | BinaryOp::Rem
                     | BinaryOp::MatMul => return wrong(e.span, "a condition on dims compares two of them"),
                 };
+                if self.is_list(a) || self.is_list(b) {
+                    return self.preds_of_lists(make, a, b, e.span, out);
+                }
                 out.push(make(self.dim(a)?, self.dim(b)?));
                 Ok(())
             }
             _ => wrong(e.span, "a condition on dims compares two of them"),
         }
+    }
+
+    /// `s.without(axis) == t.without(axis)`: a condition for each item.
+    fn preds_of_lists(
+        &self,
+        make: fn(Dim, Dim) -> Pred,
+        a: &Expr,
+        b: &Expr,
+        span: Span,
+        out: &mut Vec<Pred>,
+    ) -> Answer<()> {
+        let rank = self.pack(if self.is_list(a) { a } else { b })?.len();
+        let of = |e: &Expr| if self.is_list(e) { self.pack(e) } else { Ok(vec![self.dim(e)?; rank]) };
+        let (x, y) = (of(a)?, of(b)?);
+        if x.len() != y.len() {
+            return Err(Box::new(Diagnostic::error(
+                "E0302",
+                span,
+                format!("ranks differ: {} axes are compared with {}", x.len(), y.len()),
+            )));
+        }
+        out.extend(x.into_iter().zip(y).map(|(x, y)| make(x, y)));
+        Ok(())
     }
 }

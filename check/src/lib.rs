@@ -8,7 +8,8 @@
 //! run time, at the function's entry where its dims are known there.
 //!
 //! The files: [`defs`] what names mean; [`types`] records, tuples, arrays and encoded tensors as trees of
-//! tensors, with [`generics`] that signatures leave out, [`encoding`] and [`consts`]; [`env`] dims, packs and attributes as values while checking;
+//! tensors, with [`generics`] that signatures leave out, [`encoding`] and [`consts`]; [`env`] dims, packs and attributes as values while checking,
+//! with [`lists`] and [`labels`] for what is said about ranks;
 //! [`bind`] arguments against parameters; [`instance`] templates made concrete; [`graph`] bodies of
 //! functions; [`prim`] bodies of primitives, with [`access`] for bounds, coverage and independence of
 //! loops; [`rule`] rules and bindings. Start at [`check`].
@@ -29,6 +30,8 @@ mod env;
 mod generics;
 mod graph;
 mod instance;
+mod labels;
+mod lists;
 mod prim;
 mod rule;
 mod types;

@@ -12,11 +12,12 @@ use ir::ast::{self, AssignOp, Expr, ExprKind, Ident, IndexArg, Mode, PrimDef, St
 use ir::diag::Diagnostic;
 use ir::loops::{Buf, BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
 use ir::source::Span;
-use ir::{Combine, Literal};
+use ir::{Class, Combine, Intrinsic, Literal};
 use shape::{Expr as Dim, Pred, Sym, Verdict};
 use tensor::DType;
 
-use crate::env::Env;
+use crate::env::{Const, Env};
+use crate::lists::{Item, Scope};
 use crate::types::Ty;
 use crate::{Checker, Maybe};
 
@@ -131,6 +132,17 @@ impl Body {
 
     fn find(&self, name: Sym) -> Option<Local> {
         self.scopes.iter().rev().find_map(|s| s.get(&name)).cloned()
+    }
+
+    /// The answer of a condition on attributes and ranks, which are no variables of the body.
+    fn decided(&self, e: &Expr) -> Option<bool> {
+        let shadowed = crate::bind::names_in(e).into_iter().any(|n| self.find(n).is_some());
+        if shadowed { None } else { self.env.decided(e) }
+    }
+
+    /// The value of a name that is an attribute.
+    fn attribute(&self, name: Sym) -> Option<&Const> {
+        if self.find(name).is_some() { None } else { self.env.consts.get(&name) }
     }
 
     pub(crate) fn var(&self, id: VarId) -> Scalar {
@@ -325,6 +337,14 @@ impl<'a> Checker<'a> {
                 let inner = self.prim_block(b, block);
                 b.env.facts = facts;
                 out.push(Stmt::While(cond, inner?));
+            }
+            StmtKind::Expr(Expr { kind: ExprKind::If(cond, then, otherwise), .. })
+                if b.decided(cond).is_some() =>
+            {
+                let taken = if b.decided(cond) == Some(true) { Some(then) } else { otherwise.as_ref() };
+                if let Some(block) = taken {
+                    out.extend(self.prim_block(b, block)?);
+                }
             }
             StmtKind::Expr(Expr { kind: ExprKind::If(cond, then, otherwise), span }) => {
                 let cond = self.scalar(b, cond, Some(DType::Bool))?;
@@ -640,11 +660,40 @@ impl<'a> Checker<'a> {
             let (checker, body) = &mut *state.borrow_mut();
             Ok(checker.integer(body, e))
         };
-        let list = env.list(e, &|n| packs.get(&n).cloned(), &item, Some(Scalar::int(0)));
+        let list = env.list(e, &Scope { named: &|n| packs.get(&n).cloned(), item: &item });
         let (checker, _) = state.into_inner();
         match list {
             Ok(list) => list.into_iter().collect(),
             Err(d) => checker.fail(*d),
         }
+    }
+}
+
+/// An index; none where it had an error, which is said.
+impl Item for Maybe<Scalar> {
+    fn from_dim(d: Dim) -> Maybe<Scalar> {
+        Some(Scalar::dim(d))
+    }
+
+    fn operate(op: Intrinsic, a: Maybe<Scalar>, b: Maybe<Scalar>) -> Option<Maybe<Scalar>> {
+        if op.class() != Class::Number {
+            return None;
+        }
+        let (Some(a), Some(b)) = (a, b) else { return Some(None) };
+        let number = |s: &Scalar| match &s.kind {
+            ScalarKind::Const(Literal::Int(i)) => Some(*i),
+            ScalarKind::Dim(d) => d.as_int(),
+            _ => None,
+        };
+        Some(Some(match (op, number(&a), number(&b)) {
+            // An attribute is often nothing to add or multiply by.
+            (Intrinsic::Add | Intrinsic::Sub, _, Some(0)) | (Intrinsic::Mul | Intrinsic::Div, _, Some(1)) => a,
+            (Intrinsic::Add, Some(0), _) | (Intrinsic::Mul, Some(1), _) => b,
+            _ => Scalar { kind: ScalarKind::Op(op, vec![a, b]), dtype: DType::I64 },
+        }))
+    }
+
+    fn blank() -> Maybe<Scalar> {
+        Some(Scalar::int(0))
     }
 }

@@ -16,7 +16,7 @@ use tensor::DType;
 
 use super::{Body, Lit, Value};
 use crate::bind::Actual;
-use crate::defs::Def;
+use crate::defs::{Def, Shown};
 use crate::instance::dims_of;
 use crate::types::Named;
 use crate::{Checker, Maybe};
@@ -61,13 +61,15 @@ impl<'a> Checker<'a> {
             return self.unknown(body, name, at);
         };
         // An attribute is no value: it is evaluated when it is bound.
-        let sig = def.sig();
+        let forms = self.defs.forms(def);
         let is_const = |i: usize, a: &Arg| {
-            let p = match a.name {
-                Some(n) => sig.params.iter().find(|p| p.name.name == n.name),
-                None => sig.params.get(i),
-            };
-            p.is_some_and(|p| p.mode == ast::Mode::Const)
+            let mut params = forms.iter().filter_map(|def| match a.name {
+                Some(n) => def.sig().params.iter().find(|p| p.name.name == n.name),
+                None => def.sig().params.get(i),
+            });
+            // Where one form has a tensor at this place and another an attribute, the attribute is given by name.
+            params.next().is_some_and(|p| p.mode == ast::Mode::Const)
+                && params.all(|p| p.mode == ast::Mode::Const)
         };
         let mut actuals: Maybe<Vec<Actual>> = Some(Vec::new());
         for (i, a) in args.iter().enumerate() {
@@ -164,6 +166,7 @@ impl<'a> Checker<'a> {
         args: Vec<Actual>,
         span: Span,
     ) -> Maybe<Value> {
+        let def = self.fitting(body, def, &args);
         let sig = def.sig();
         let ours = self.defs.is_library(def);
         if ours
@@ -181,6 +184,19 @@ impl<'a> Checker<'a> {
             self.blame(said, span);
         }
         value
+    }
+
+    /// The form of a definition that fits some arguments, where it has several.
+    fn fitting(&self, body: &Body, def: Def<'a>, args: &[Actual]) -> Def<'a> {
+        let shown = |a: &Actual| Shown {
+            name: a.name.map(|n| n.name),
+            rank: match &a.value {
+                Value::Val(v) => Some(body.func.ty(*v).shape.len()),
+                Value::Dim(_) | Value::Lit(_) => Some(0),
+                _ => None,
+            },
+        };
+        self.defs.fitting(def, &args.iter().map(shown).collect::<Vec<_>>())
     }
 
     /// What is wrong inside a definition of another file is wrong because of the call.

@@ -32,6 +32,14 @@ impl<'a> Checker<'a> {
         otherwise: Option<&ast::Block>,
         span: Span,
     ) -> Maybe<Value> {
+        // A condition on attributes and ranks is answered here, and the other branch need not even make sense.
+        let shadowed = crate::bind::names_in(cond).into_iter().any(|n| body.find(n).is_some());
+        if let Some(answer) = body.env.decided(cond).filter(|_| !shadowed) {
+            return match if answer { Some(then) } else { otherwise } {
+                Some(block) => self.statements(body, block),
+                None => Some(Value::Unit),
+            };
+        }
         let val = self.condition(body, cond);
         let assigned = assigned_in(std::iter::once(then).chain(otherwise));
         let vars: Vec<Sym> =

@@ -83,6 +83,12 @@ impl<'a> Checker<'a> {
         want: Option<DType>,
         span: Span,
     ) -> Maybe<Scalar> {
+        // What attributes and ranks decide is decided here, and the other branch need not even make sense.
+        if let Some(answer) = b.decided(cond)
+            && let Some(taken) = if answer { Some(yes) } else { no }
+        {
+            return self.branch(b, taken, None, want);
+        }
         let cond = self.scalar(b, cond, Some(DType::Bool)).and_then(|c| {
             self.bool(&c, span)?;
             Some(c)
@@ -92,7 +98,7 @@ impl<'a> Checker<'a> {
             return self.fail(d.help("say what it is otherwise: `if c { a } else { 0 }`"));
         };
         // A literal takes its type from the other branch.
-        let literals = [yes, no].map(|block| value_of(block).is_some_and(is_literal));
+        let literals = [yes, no].map(|block| value_of(block).is_some_and(|e| is_literal(b, e)));
         let (first, second) =
             if literals[0] && !literals[1] { ((no, false), (yes, true)) } else { ((yes, true), (no, false)) };
         let one = self.branch(b, first.0, cond.as_ref().map(|c| (c, first.1)), want);

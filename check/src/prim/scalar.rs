@@ -140,8 +140,8 @@ impl<'a> Checker<'a> {
         spine.reverse();
         // A literal at the left takes the type of the first operand that has one, which is checked once.
         let mut ready: Option<(usize, Scalar)> = None;
-        if is_literal(left)
-            && let Some(at) = spine.iter().position(|s| !is_literal(s.1))
+        if is_literal(b, left)
+            && let Some(at) = spine.iter().position(|s| !is_literal(b, s.1))
         {
             ready = Some((at, self.scalar(b, spine[at].1, chain_want)?));
         }
@@ -211,7 +211,7 @@ impl<'a> Checker<'a> {
                     format!("{name}: takes 1 argument, got {}", args.len()),
                 ));
             };
-            let s = self.scalar(b, &arg.value, is_literal(&arg.value).then_some(d))?;
+            let s = self.scalar(b, &arg.value, is_literal(b, &arg.value).then_some(d))?;
             // What was computed is rounded by a cast to its own type; what was read is rounded already.
             let rounds = d.is_float()
                 && matches!(s.kind, ScalarKind::Op(..) | ScalarKind::Choose(_) | ScalarKind::Reduce { .. });
@@ -249,7 +249,7 @@ impl<'a> Checker<'a> {
         let first = usize::from(op.class() == Class::Select);
         let want = if op.class() == Class::Compare { None } else { want };
         // The first argument that is not a literal types the others.
-        let typed = (first..args.len()).find(|&i| !is_literal(&args[i].value));
+        let typed = (first..args.len()).find(|&i| !is_literal(b, &args[i].value));
         let mut ready = match typed {
             Some(i) => Some(self.scalar(b, &args[i].value, want)?),
             None => None,
@@ -282,7 +282,7 @@ impl<'a> Checker<'a> {
             let text = format!("wide: takes 1 argument, got {}", args.len());
             return self.fail(Diagnostic::error("E0304", e.span, text));
         };
-        let s = self.scalar(b, &arg.value, like.filter(|_| is_literal(&arg.value)).map(DType::wide))?;
+        let s = self.scalar(b, &arg.value, like.filter(|_| is_literal(b, &arg.value)).map(DType::wide))?;
         let dtype = like.unwrap_or(s.dtype).wide();
         Some(if s.dtype == dtype { s } else { Scalar { kind: ScalarKind::Cast(Box::new(s)), dtype } })
     }
@@ -346,10 +346,11 @@ impl<'a> Checker<'a> {
 }
 
 /// A number whose type is decided by its neighbour.
-pub(super) fn is_literal(e: &Expr) -> bool {
+pub(super) fn is_literal(b: &Body, e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Int(_) | ExprKind::Float(..) => true,
-        ExprKind::Paren(e) | ExprKind::Unary(UnaryOp::Neg, e) => is_literal(e),
+        ExprKind::Name(name) => matches!(b.attribute(*name), Some(Const::Int(_) | Const::Float(_))),
+        ExprKind::Paren(e) | ExprKind::Unary(UnaryOp::Neg, e) => is_literal(b, e),
         _ => false,
     }
 }
