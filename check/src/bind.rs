@@ -1106,17 +1106,29 @@ fn told(sig: &Signature, name: Sym) -> bool {
                     || dims.iter().flatten().any(|d| match d {
                         IndexArg::Broadcast(_) => false,
                         IndexArg::Spread(e) => matches!(&e.kind, ExprKind::Name(n) if *n == name),
-                        IndexArg::Expr(e) => names_in(e).contains(&name),
+                        IndexArg::Expr(e) => is_linear(e, name),
                         IndexArg::Range(_) | IndexArg::Full(_) => false,
                     })
             }
             TypeKind::Tuple(parts) => parts.iter().any(|p| tells(p, name)),
-            TypeKind::Array(of, k) => tells(of, name) || names_in(k).contains(&name),
+            TypeKind::Array(of, k) => tells(of, name) || is_linear(k, name),
             TypeKind::Fn(..) | TypeKind::Exists(..) => false,
         }
     }
     let params = sig.params.iter().filter(|p| p.mode != Mode::Const && p.default.is_none());
     params.filter_map(|p| p.ty.as_ref()).any(|t| tells(t, name))
+}
+
+/// True for an extent that tells a dim where the other names in it are known.
+fn is_linear(e: &Expr, name: Sym) -> bool {
+    let names = names_in(e);
+    if !names.contains(&name) {
+        return false;
+    }
+    let mut env = Env::default();
+    env.dims.extend(names.into_iter().map(|n| (n, Dim::sym(n))));
+    // What is no expression of dims alone speaks of packs or attributes, which are known first.
+    env.dim(e).map_or(true, |d| shape::solve(&d, &Dim::sym(Sym::new("?")), name).is_some())
 }
 
 /// The names in a dim expression.

@@ -8,7 +8,7 @@
 //! Here stand the tree, what can be asked of it, and how a written type becomes one ([`Checker::ty`]).
 //! Records are equal by name and by what their generics are.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use ir::ast::{
@@ -364,7 +364,7 @@ pub(crate) struct Types<'a> {
     encodings: Vec<&'a EncodingDef>,
     by_name: HashMap<Sym, Named>,
     /// Records that cannot be laid out: said once, and no type.
-    broken: Vec<RecordId>,
+    broken: BTreeSet<RecordId>,
 }
 
 impl<'a> Types<'a> {
@@ -384,6 +384,28 @@ impl<'a> Types<'a> {
                 _ => {}
             }
         }
+    }
+
+    /// The records that the fields of one name.
+    fn held_by(&self, record: usize) -> Vec<usize> {
+        fn go(t: &TypeExpr, out: &mut Vec<Sym>) {
+            match &t.kind {
+                TypeKind::Named { name, .. } => out.push(name.name),
+                TypeKind::Tuple(parts) => parts.iter().for_each(|p| go(p, out)),
+                TypeKind::Array(of, _) | TypeKind::Exists(_, of) => go(of, out),
+                TypeKind::Fn(args, ret) => {
+                    args.iter().for_each(|p| go(p, out));
+                    go(ret, out);
+                }
+            }
+        }
+        let mut names = Vec::new();
+        self.records[record].fields.iter().for_each(|f| go(&f.ty, &mut names));
+        let held = names.into_iter().filter_map(|n| match self.get(n) {
+            Some(Named::Record(id)) => Some(id.0 as usize),
+            Some(Named::Encoding(_)) | None => None,
+        });
+        held.collect()
     }
 
     pub(crate) fn get(&self, name: Sym) -> Option<Named> {
@@ -590,7 +612,14 @@ impl<'a> Checker<'a> {
             let ty = self.ty(&env, &f.ty);
             fields.push(ty.map(|ty| Field { name: f.name.name, ty, from: f.from.clone() }));
         }
-        let fields = fields.into_iter().collect::<Maybe<Vec<_>>>()?;
+        let fields = fields.into_iter().collect::<Maybe<Vec<Field>>>()?;
+        let leaves: usize = fields.iter().map(|f| f.ty.count()).sum();
+        if leaves > MOST_LEAVES {
+            self.types.broken.insert(id);
+            let text = format!("the record `{}` is {leaves} tensors; {MOST_LEAVES} are the most", def.name.name);
+            let d = Diagnostic::error("E0306", def.name.span, text);
+            return self.fail(d.help("make an array of the parts that are alike: `[Layer; n]`"));
+        }
         Some(Ty::Record(Record { id, name: def.name.name, args, fields }))
     }
 
@@ -652,7 +681,7 @@ impl<'a> Checker<'a> {
                     "a record is generic over dims and element types",
                 );
                 self.report(d.help("give it one dim an axis"));
-                self.types.broken.push(id);
+                self.types.broken.insert(id);
             }
         }
         if self.types.broken.contains(&id) {
@@ -670,57 +699,65 @@ impl<'a> Checker<'a> {
             });
         }
         if self.record_of(id, args).is_none() {
-            self.types.broken.push(id);
+            self.types.broken.insert(id);
         }
     }
 
-    /// Refuses records that hold themselves: their leaves would have no end.
+    /// Refuses records that hold themselves, as their leaves would have no end, and those nested too deeply.
     pub(crate) fn check_recursion(&mut self) {
-        for i in 0..self.types.records.len() {
-            let id = RecordId(i as u32);
-            let mut path = Vec::new();
-            if self.reaches(id, id, &mut path, &mut vec![false; self.types.records.len()]) {
-                let def = self.types.record(id);
-                let names: Vec<&str> = path.iter().map(|n: &Sym| n.name()).collect();
-                let text = format!("the record `{}` holds itself: {}", def.name.name, names.join(" in "));
-                let d = Diagnostic::error("E0315", def.name.span, text);
-                self.report(d.help("a record is as many tensors as it has leaves, which must be known"));
-                self.types.broken.push(id);
+        let count = self.types.records.len();
+        let inner: Vec<Vec<usize>> = (0..count).map(|i| self.types.held_by(i)).collect();
+        // How deeply each nests; none: not looked at yet.
+        let mut depths: Vec<Option<usize>> = vec![None; count];
+        for start in 0..count {
+            // Records being looked at, from the outside in, each with how many of its parts are done.
+            let mut path: Vec<(usize, usize)> = vec![(start, 0)];
+            while let Some(&mut (at, ref mut done)) = path.last_mut() {
+                if depths[at].is_some() {
+                    path.pop();
+                    continue;
+                }
+                let Some(&next) = inner[at].get(*done) else {
+                    let depth = 1 + inner[at].iter().filter_map(|i| depths[*i]).max().unwrap_or(0);
+                    depths[at] = Some(depth);
+                    if depth > DEEPEST {
+                        self.types.broken.insert(RecordId(at as u32));
+                    }
+                    if depth == DEEPEST + 1 {
+                        let name = self.types.records[at].name;
+                        let text = format!("the record `{}` is nested more than {DEEPEST} deep", name.name);
+                        self.report(Diagnostic::error("E0105", name.span, text));
+                    }
+                    path.pop();
+                    continue;
+                };
+                *done += 1;
+                if let Some(from) = path.iter().position(|p| p.0 == next) {
+                    let cycle: Vec<usize> = path[from..].iter().map(|p| p.0).collect();
+                    self.holds_itself(&cycle);
+                } else if depths[next].is_none() {
+                    path.push((next, 0));
+                }
             }
         }
     }
 
-    fn reaches(&self, from: RecordId, goal: RecordId, path: &mut Vec<Sym>, seen: &mut [bool]) -> bool {
-        fn named(t: &TypeExpr, out: &mut Vec<Sym>) {
-            match &t.kind {
-                TypeKind::Named { name, args, .. } => {
-                    out.push(name.name);
-                    args.iter().for_each(|a| named(a, out));
-                }
-                TypeKind::Tuple(parts) => parts.iter().for_each(|p| named(p, out)),
-                TypeKind::Array(of, _) | TypeKind::Exists(_, of) => named(of, out),
-                TypeKind::Fn(args, ret) => {
-                    args.iter().for_each(|p| named(p, out));
-                    named(ret, out);
-                }
-            }
-        }
-        let mut names = Vec::new();
-        self.types.record(from).fields.iter().for_each(|f| named(&f.ty, &mut names));
-        for n in names {
-            let Some(Named::Record(id)) = self.types.get(n) else { continue };
-            if id == goal {
-                path.push(n);
-                return true;
-            }
-            if !std::mem::replace(&mut seen[id.0 as usize], true) && self.reaches(id, goal, path, seen) {
-                path.push(n);
-                return true;
-            }
-        }
-        false
+    fn holds_itself(&mut self, cycle: &[usize]) {
+        let names: Vec<Ident> = cycle.iter().map(|i| self.types.records[*i].name).collect();
+        let mut way: Vec<&str> = names.iter().map(|n| n.name.name()).collect();
+        way.push(names[0].name.name());
+        let text = format!("the record `{}` holds itself: {}", names[0].name, way.join(" holds "));
+        let d = Diagnostic::error("E0315", names[0].span, text);
+        self.report(d.help("a record is as many tensors as it has leaves, which must be known"));
+        self.types.broken.extend(cycle.iter().map(|i| RecordId(*i as u32)));
     }
 }
+
+/// How deeply records may hold records.
+const DEEPEST: usize = 64;
+
+/// How many tensors a record may be.
+const MOST_LEAVES: usize = 4096;
 
 fn no_generics(name: Sym, span: Span) -> Diagnostic {
     Diagnostic::error("E0306", span, format!("`{name}` has no generics"))

@@ -223,7 +223,7 @@ impl<'a> Checker<'a> {
         for (name, n) in bound.env.blocks.clone() {
             let Some(d) = bound.env.dims.get(&name).cloned() else { continue };
             let text =
-                format!("{}: {name} is {d}, which is not a whole number of blocks of {n}", sig.name.name);
+                format!("{}: {name} must be whole blocks of {n}, and is {d}", sig.name.name);
             let wrong = Diagnostic::error("E0301", span, text.clone())
                 .label(sig.name.span, "blocks are counted here");
             self.require(body, Pred::Divides(Dim::int(n), d), span, &text, wrong)?;

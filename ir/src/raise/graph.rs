@@ -150,7 +150,7 @@ impl Writer<'_> {
         }
     }
 
-    /// `f[k](x)`: brackets give the dims that no parameter's type mentions.
+    /// `f[k](x)`: brackets give the dims that no parameter's type tells.
     fn call<'d>(
         &self,
         callee: Sym,
@@ -159,8 +159,12 @@ impl Writer<'_> {
         dims: &[Dim],
         args: Vec<Expr>,
     ) -> Expr {
-        let told: Vec<Sym> = told.flat_map(Dim::syms).collect();
-        let free = generics.iter().zip(dims).filter(|(g, _)| !told.contains(g));
+        let told: Vec<&Dim> = told.collect();
+        // An extent tells a dim in which it is linear.
+        let tells = |d: &Dim, g: Sym| {
+            d.as_sym() == Some(g) || shape::solve(d, &Dim::sym(Sym::new("?")), g).is_some()
+        };
+        let free = generics.iter().zip(dims).filter(|(g, _)| !told.iter().any(|d| tells(d, **g)));
         let brackets: Vec<IndexArg> = free.map(|(_, d)| IndexArg::Expr(self.names.dim_expr(d))).collect();
         let name = term::name(callee);
         if brackets.is_empty() {
