@@ -48,3 +48,31 @@ def permutation_of(b):
 
 
 entry("t_permutation", permutation_of, [words(17)], [words(0)], [words(1)])
+
+
+def draws(seed):
+    unit = lambda b: (b >> 8) / 2**24
+    a = unit(bits(seed, 0, 6)).reshape(2, 3)
+    first, second = bits(seed, 2, 5), bits(seed, 4, 5)
+    b = np.sqrt(-2 * np.log(((first >> 8) + 1) / 2**24)) * np.cos(2 * np.pi * unit(second))
+    c = -3 + (bits(seed, 6, 4) * 103 >> 32)
+    d = unit(bits(seed, 7, 6)) < 0.5
+    return a, b, c, d, permutation_of(bits(seed, 9, 7)), np.array(11)
+
+
+one = [[values(3, dtype=i64)], [values(-8, dtype=i64)], [values(2**50 + 1, dtype=i64)]]
+entry("t_draws", draws, *one, out=f32, atol=3e-6)
+
+
+def dropout(x, seed):
+    u = (bits(seed, 0, x.size) >> 8).reshape(x.shape) / 2**24
+    return np.where(u < 0.25, 0, x / 0.75)
+
+
+def categorical(x, seed):
+    u = ((bits(seed, 0, x.size) >> 9).reshape(x.shape) + 0.5) / 2**23
+    return np.argmax(x - np.log(-np.log(u)), axis=-1)
+
+
+entry("t_dropout", dropout, [randn(3, 5), one[0][0]], [randn(0, 5), one[0][0]], [randn(1, 1), one[1][0]])
+entry("t_categorical", categorical, [randn(7, 5), one[0][0]], [randn(1, 1), one[1][0]], [values([[-inf, 0, -inf]]), one[1][0]], [randn(0, 3), one[0][0]])
