@@ -58,19 +58,19 @@ fn sweep(region: Region, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<Re
         [] => facts.prove(&Pred::Lt(lo.clone(), hi.clone())).is_proved().then_some(region),
         [axis] => {
             let interval = region[*axis].as_ref()?;
-            let k = stride(interval, v)?;
             let width = &interval.1 - &interval.0;
             let at = |d: &Dim, value: &Dim| d.subst(&|s| (s == v).then(|| value.clone()));
             // Steps of no width sweep nothing, and say so.
+            let stride = stride(interval, v);
             let tiles = |k: &Dim| width == *k && facts.prove(&Pred::Le(Dim::int(0), k.clone())).is_proved();
-            let swept = if tiles(&k) {
+            let swept = if stride.as_ref().is_some_and(tiles) {
                 (at(&interval.0, lo), at(&interval.0, hi))
-            } else if tiles(&-&k) {
+            } else if stride.as_ref().is_some_and(|k| tiles(&-k)) {
                 // From the end to the beginning.
                 let last = hi - &Dim::int(1);
                 (at(&interval.0, &last), at(&interval.1, lo))
             } else {
-                return None;
+                touching(interval, v, lo, hi, facts)?
             };
             let mut region = region.clone();
             region[*axis] = Some(swept);
@@ -78,6 +78,27 @@ fn sweep(region: Region, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<Re
         }
         _ => None,
     }
+}
+
+/// The union over `v` in `lo..hi` of intervals each of which begins in the one before or where it ends, as the tiles of
+/// an extent do of which the last is cut off.
+fn touching(interval: &Interval, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<Interval> {
+    let at = |d: &Dim, value: &Dim| d.subst(&|s| (s == v).then(|| value.clone()));
+    let here = Dim::sym(v);
+    let next = &here + &Dim::int(1);
+    let mut inside = facts.clone();
+    inside.assume(Pred::Le(lo.clone(), here));
+    inside.assume(Pred::Lt(next.clone(), hi.clone()));
+    let begins = at(&interval.0, &next);
+    let proved = |facts: &Facts, a: &Dim, b: &Dim| facts.prove(&Pred::Le(a.clone(), b.clone())).is_proved();
+    if !proved(&inside, &begins, &interval.1) || !proved(&inside, &interval.0, &begins) {
+        return None;
+    }
+    let swept = (at(&interval.0, lo), at(&interval.1, &(hi - &Dim::int(1))));
+    // Without a round nothing is written: then the union must be empty.
+    let mut none = facts.clone();
+    none.assume(Pred::Le(hi.clone(), lo.clone()));
+    (none.is_contradictory() || proved(&none, &swept.1, &swept.0)).then_some(swept)
 }
 
 /// The regions of `buf` that statements are sure to write.
@@ -355,12 +376,18 @@ fn independent(prim: &Prim, var: VarId, body: &[Stmt], facts: &Facts) -> bool {
         return false;
     }
     let v = prim.var(var).name;
+    let set: Vec<Sym> = set_in(body).into_iter().map(|v| prim.var(v).name).collect();
     found.stored.iter().filter(|b| !found.fresh.contains(b)).all(|buf| {
         // Each region is looked at once, however often it is touched.
         let mut seen = HashSet::new();
         let regions: Vec<&Region> =
             found.touches.iter().filter(|t| t.0 == *buf && seen.insert(&t.1)).map(|t| &t.1).collect();
         let Some(first) = regions.first() else { return true };
+        // What the body sets is another number in each iteration, whatever its name.
+        let steady = |i: &Interval| !set.iter().any(|name| mentions(i, *name));
+        if !regions.iter().all(|r| r.iter().flatten().all(steady)) {
+            return false;
+        }
         // An axis on which each iteration keeps to a band of its own.
         (0..first.len()).any(|axis| {
             let Some(first) = &first[axis] else { return false };

@@ -1,5 +1,6 @@
 //! Bodies of primitives: statements and scalar expressions to loops.
 
+mod binder;
 mod choose;
 mod place;
 mod scalar;
@@ -10,6 +11,7 @@ use std::rc::Rc;
 
 use ir::ast::{self, AssignOp, Expr, ExprKind, Ident, IndexArg, Mode, PrimDef, StmtKind};
 use ir::diag::Diagnostic;
+use ir::exact::{Exact, Size};
 use ir::loops::{Buf, BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
 use ir::source::Span;
 use ir::{Class, Combine, Intrinsic, Literal};
@@ -48,6 +50,8 @@ pub(crate) struct Body {
     pub(crate) mutable: BTreeSet<Sym>,
     /// What variables of `let` are in terms of loops and dims: a fact each would be one more for every proof.
     defined: BTreeMap<Sym, Dim>,
+    /// How large variables may be; those not named count positions.
+    sizes: BTreeMap<VarId, Size>,
     /// Outputs that are only accumulated into begin at their combiner's identity.
     starts: BTreeMap<BufId, Combine>,
     /// Where each output is declared.
@@ -75,6 +79,7 @@ impl Body {
             names: dims.into_iter().map(|d| (d, 1)).collect(),
             mutable: BTreeSet::new(),
             defined: BTreeMap::new(),
+            sizes: BTreeMap::new(),
             starts: BTreeMap::new(),
             heads: vec![],
         }
@@ -149,31 +154,41 @@ impl Body {
         Scalar { kind: ScalarKind::Var(id), dtype: self.prim.var(id).dtype }
     }
 
-    /// Puts loops in front that store a value everywhere in a buffer.
-    fn initialize(&mut self, buf: BufId, value: Scalar) {
+    /// Loops that store a value everywhere in a buffer.
+    fn fill(&mut self, buf: BufId, value: Scalar, span: Span) -> Stmt {
         let shape = self.prim.buf(buf).shape.clone();
         let vars: Vec<VarId> = shape.iter().map(|_| self.variable(Sym::new("z"), DType::I64)).collect();
         let index = vars.iter().map(|v| self.var(*v)).collect();
-        let store = Stmt::Store { buf, index, checked: false, combine: None, value, span: self.prim.span };
-        let nest = vars.iter().zip(shape).rev().fold(store, |inner, (&var, extent)| Stmt::For {
+        let store = Stmt::Store { buf, index, checked: false, combine: None, value, span };
+        vars.iter().zip(shape).rev().fold(store, |inner, (&var, extent)| Stmt::For {
             var,
             lo: Scalar::int(0),
             hi: Scalar::dim(extent),
             mark: Mark::Serial,
             body: vec![inner],
-        });
+        })
+    }
+
+    /// Puts loops in front that store a value everywhere in a buffer.
+    fn initialize(&mut self, buf: BufId, value: Scalar) {
+        let nest = self.fill(buf, value, self.prim.span);
         self.prim.body.insert(0, nest);
     }
 
     /// The expression as a dim, if no variable in it changes.
-    fn steady(&self, s: &Scalar) -> Option<Dim> {
-        let d = self.prim.as_dim(s).filter(|d| d.syms().into_iter().all(|s| !self.mutable.contains(&s)))?;
-        Some(self.expanded(&d)).filter(|d| !d.is_poison())
+    pub(crate) fn steady(&self, s: &Scalar) -> Option<Dim> {
+        self.dim(s).filter(|d| d.syms().into_iter().all(|s| !self.mutable.contains(&s)))
     }
 
-    /// The dim with what its variables were defined as in their place.
-    fn expanded(&self, d: &Dim) -> Dim {
-        d.subst(&|s| self.defined.get(&s).cloned())
+    /// The expression as a dim, with what its variables were defined as in their place.
+    fn dim(&self, s: &Scalar) -> Option<Dim> {
+        let d = self.exact(s)?.dim;
+        Some(d.subst(&|s| self.defined.get(&s).cloned())).filter(|d| !d.is_poison())
+    }
+
+    /// The expression as a dim, and how large it may be.
+    pub(crate) fn exact(&self, s: &Scalar) -> Option<Exact> {
+        self.prim.exact(s, &|v| self.sizes.get(&v).copied().unwrap_or(Size::POSITION))
     }
 
     /// What holds inside a loop over `lo..hi`.
@@ -264,6 +279,9 @@ impl<'a> Checker<'a> {
 
     fn prim_stmt(&mut self, b: &mut Body, stmt: &ast::Stmt, out: &mut Vec<Stmt>) -> Maybe<()> {
         match &stmt.kind {
+            StmtKind::Var(name, Some(ty), Some(e)) if has_axes(ty) => {
+                self.filled(b, *name, ty, e, out)?;
+            }
             StmtKind::Let(ast::Pattern::Name(name), ty, e) | StmtKind::Var(name, ty, Some(e)) => {
                 let mutable = matches!(stmt.kind, StmtKind::Var(..));
                 if !mutable
@@ -285,6 +303,9 @@ impl<'a> Checker<'a> {
                 };
                 let var = b.variable(name.name, value.dtype);
                 let sym = b.prim.var(var).name;
+                // What assignments add up to is not looked at.
+                let size = b.exact(&value).filter(|_| !mutable).map_or(Size::ANY, |e| e.size);
+                b.sizes.insert(var, size);
                 if mutable {
                     b.mutable.insert(sym);
                 } else if let Some(d) = b.steady(&value) {
@@ -313,7 +334,7 @@ impl<'a> Checker<'a> {
             StmtKind::For(_, binders, block) => {
                 let facts = b.env.facts.clone();
                 b.scopes.push(BTreeMap::new());
-                let loops = binders.iter().map(|x| self.binder(b, x)).collect::<Vec<_>>();
+                let loops = binders.iter().map(|x| self.binder(b, x, true)).collect::<Vec<_>>();
                 let ok = loops.iter().all(Option::is_some);
                 let inner = self.prim_block(b, block);
                 b.scopes.pop();
@@ -322,10 +343,10 @@ impl<'a> Checker<'a> {
                     return None;
                 }
                 let mut body = inner?;
-                for (var, lo, hi) in
-                    loops.into_iter().flatten().flatten().collect::<Vec<_>>().into_iter().rev()
-                {
-                    body = vec![Stmt::For { var, lo, hi, mark: Mark::Serial, body }];
+                for l in loops.into_iter().flatten().flatten().collect::<Vec<_>>().into_iter().rev() {
+                    let (var, lo, hi) = l.range;
+                    let nest = Stmt::For { var, lo, hi, mark: Mark::Serial, body };
+                    body = l.before.into_iter().chain([nest]).collect();
                 }
                 out.extend(body);
             }
@@ -375,18 +396,43 @@ impl<'a> Checker<'a> {
         Some(())
     }
 
+    /// `var buf: f32[16] = 1.0`: a local buffer, each element of which begins as the value.
+    fn filled(
+        &mut self,
+        b: &mut Body,
+        name: Ident,
+        ty: &ast::TypeExpr,
+        e: &Expr,
+        out: &mut Vec<Stmt>,
+    ) -> Maybe<()> {
+        let env = b.env.clone();
+        let ty = self.tensor_type(&env, ty);
+        let value = self.scalar(b, e, ty.as_ref().map(|t| t.dtype));
+        let (Some(ty), Some(value)) = (ty, value) else {
+            b.define(name.name, Local::Broken);
+            return None;
+        };
+        let dtype = ty.dtype;
+        let id = b.buffer(name.name, ty, true);
+        if value.dtype != dtype {
+            return self.differ(e.span, dtype, value.dtype);
+        }
+        // It is computed once.
+        let first = b.variable(Sym::new(&format!("{}_first", name.name)), dtype);
+        out.extend([Stmt::Alloc(id), Stmt::Set(first, value)]);
+        let value = b.var(first);
+        out.push(b.fill(id, value, e.span));
+        Some(())
+    }
+
     fn annotation(&mut self, b: &mut Body, ty: Option<&ast::TypeExpr>, e: &Expr) -> Maybe<Scalar> {
         let want = match ty {
             Some(ty) => {
                 let env = b.env.clone();
                 let ty = self.tensor_type(&env, ty)?;
                 if !ty.shape.is_empty() {
-                    let d = Diagnostic::error(
-                        "E0405",
-                        e.span,
-                        "a local buffer begins as zeros and has no first value",
-                    );
-                    return self.fail(d);
+                    let d = Diagnostic::error("E0405", e.span, "a `let` of a primitive is a scalar");
+                    return self.fail(d.help("a local buffer is a `var`: `var t: f32[16] = 0.0`"));
                 }
                 Some(ty.dtype)
             }
@@ -406,49 +452,6 @@ impl<'a> Checker<'a> {
 
     fn bool(&mut self, s: &Scalar, span: Span) -> Maybe<()> {
         if s.dtype == DType::Bool { Some(()) } else { self.differ(span, DType::Bool, s.dtype) }
-    }
-
-    /// The loops of a binder: one, or one for each axis of a pack.
-    fn binder(&mut self, b: &mut Body, x: &ast::Binder) -> Maybe<Vec<(VarId, Scalar, Scalar)>> {
-        if let Some(step) = &x.range.step {
-            self.later(step.span, "steps of loops");
-            return None;
-        }
-        if x.pack {
-            let Some(hi) = &x.range.hi else {
-                return self.fail(Diagnostic::error(
-                    "E0307",
-                    x.range.span,
-                    "a pack of extents is needed: `..s`",
-                ));
-            };
-            let dims = match b.env.pack(hi) {
-                Ok(dims) => dims,
-                Err(d) => return self.fail(*d),
-            };
-            let mut loops = Vec::new();
-            for (k, d) in dims.into_iter().enumerate() {
-                let var = b.variable(Sym::new(&format!("{}{k}", x.name.name)), DType::I64);
-                let (lo, hi) = (Scalar::int(0), Scalar::dim(d));
-                b.assume_range(var, &lo, &hi);
-                loops.push((var, lo, hi));
-            }
-            b.define(x.name.name, Local::Pack(loops.iter().map(|l| l.0).collect()));
-            return Some(loops);
-        }
-        let lo = match &x.range.lo {
-            Some(e) => self.integer(b, e),
-            None => Some(Scalar::int(0)),
-        };
-        let hi = match &x.range.hi {
-            Some(e) => self.integer(b, e),
-            None => self.fail(Diagnostic::error("E0307", x.range.span, "a loop needs an end")),
-        };
-        let var = b.variable(x.name.name, DType::I64);
-        b.define(x.name.name, Local::Var(var));
-        let (lo, hi) = (lo?, hi?);
-        b.assume_range(var, &lo, &hi);
-        Some(vec![(var, lo, hi)])
     }
 
     /// An i64 expression; other integer types are widened.
@@ -619,7 +622,7 @@ impl<'a> Checker<'a> {
         }
         let mut checked = false;
         for (axis, (i, extent)) in index.iter().zip(&shape).enumerate() {
-            let Some(d) = b.prim.as_dim(i).map(|d| b.expanded(&d)) else {
+            let Some(d) = b.dim(i) else {
                 checked = true;
                 continue;
             };
@@ -696,4 +699,9 @@ impl Item for Maybe<Scalar> {
     fn blank() -> Maybe<Scalar> {
         Some(Scalar::int(0))
     }
+}
+
+/// True for a type with extents: of a buffer, not of a scalar.
+fn has_axes(ty: &ast::TypeExpr) -> bool {
+    matches!(&ty.kind, ast::TypeKind::Named { dims: Some(dims), .. } if !dims.is_empty())
 }

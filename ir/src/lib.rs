@@ -22,6 +22,7 @@
 
 pub mod ast;
 pub mod diag;
+pub mod exact;
 pub mod graph;
 mod intrinsic;
 pub mod loops;

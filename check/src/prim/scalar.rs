@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use ir::ast::{self, Arg, BinaryOp, Expr, ExprKind, Ident, IndexArg, UnaryOp};
 use ir::diag::Diagnostic;
-use ir::loops::{BufId, Scalar, ScalarKind, dim_op};
+use ir::exact::Exact;
+use ir::loops::{BufId, Scalar, ScalarKind};
 use ir::source::Span;
 use ir::{Class, Combine, Intrinsic, Literal};
 use tensor::DType;
@@ -148,7 +149,7 @@ impl<'a> Checker<'a> {
         let typed = ready.as_ref().map(|r| r.1.dtype).or(chain_want);
         let mut value = self.scalar(b, left, typed)?;
         // What the chain is as a dim so far, so that no operand is looked at twice.
-        let mut dim = b.prim.as_dim(&value);
+        let mut dim = b.exact(&value);
         for (i, (op, right, span)) in spine.into_iter().enumerate() {
             let right = match ready.take_if(|r| r.0 == i) {
                 Some((_, s)) => s,
@@ -158,10 +159,10 @@ impl<'a> Checker<'a> {
                 let d = Diagnostic::error("E0405", span, format!("`{}` works on whole tensors", op.token()));
                 return self.fail(d.help("write the sum: `sum(k in n) a[i, k] * b[k, j]`"));
             };
-            dim = dim.and_then(|d| dim_op(op, &d, Some(&b.prim.as_dim(&right)?)));
+            dim = dim.and_then(|d| Exact::operation(op, d, Some(b.exact(&right)?)));
             value = self.operation(op, vec![value, right], span)?;
             // Arithmetic of dims alone stays a dim, evaluated once.
-            if let Some(d) = &dim
+            if let Some(Exact { dim: d, .. }) = &dim
                 && value.dtype == DType::I64
                 && d.syms().into_iter().all(|s| b.prim.dims.contains(&s))
             {
@@ -327,7 +328,7 @@ impl<'a> Checker<'a> {
         };
         let facts = b.env.facts.clone();
         b.scopes.push(BTreeMap::new());
-        let loops: Vec<_> = binders.iter().map(|x| self.binder(b, x)).collect();
+        let loops: Vec<_> = binders.iter().map(|x| self.binder(b, x, false)).collect();
         let value = self.scalar(b, body, want);
         b.scopes.pop();
         b.env.facts = facts;
@@ -337,7 +338,8 @@ impl<'a> Checker<'a> {
             let want = if logic { DType::Bool } else { DType::F32 };
             return self.differ(body.span, want, value.dtype);
         }
-        Some(loops.into_iter().flatten().rev().fold(value, |body, (var, lo, hi)| {
+        Some(loops.into_iter().flatten().rev().fold(value, |body, l| {
+            let (var, lo, hi) = l.range;
             let dtype = body.dtype;
             let (lo, hi, body) = (Box::new(lo), Box::new(hi), Box::new(body));
             Scalar { kind: ScalarKind::Reduce { combine, var, lo, hi, body }, dtype }

@@ -92,7 +92,8 @@ impl<'c> Single<'_, 'c> {
             ],
         );
         let near = b.fma(b.fmul(p, z), x, x);
-        b.select(b.fcmp(F::OLT, a, self.f(0.625)), near, self.copysign(far, x))
+        // Its sign is that of x, also where the polynomial adds zeros of both.
+        self.copysign(b.select(b.fcmp(F::OLT, a, self.f(0.625)), near, far), x)
     }
 
     /// erf x: a polynomial below 475/512, elsewhere 1 - e^p(x). The coefficients are N. Juffa's.

@@ -78,7 +78,8 @@ impl<'c> Single<'_, 'c> {
                 -1.666_666_664_162_652_4e-1,
             ],
         );
-        let s = b.fptrunc(b.fma(b.fmul(z, s), r, r), Ty::F32);
+        // A product, so that the sine of -0 is -0.
+        let s = b.fptrunc(b.fmul(r, b.fma(z, s, self.d(1.0))), Ty::F32);
         let c = self.poly(
             Ty::F64,
             z,

@@ -1,0 +1,168 @@
+//! Scalars as dims: where the wrapping arithmetic of i64 is that of the integers.
+//!
+//! The checker proves accesses in bounds, and loops independent, over [`shape::Expr`], whose values are integers. A
+//! scalar operation on i64 wraps. An expression is read as a dim only if no operation in it can wrap:
+//!
+//! - No dim, position or product of them that a program meets reaches 2^47 bytes' worth of elements: an extent is
+//!   of a tensor in memory, a loop's variable counts rounds that are run, and a product of extents and positions counts
+//!   the elements of what is stored or the rounds of a nest. This is the one assumption.
+//! - What a variable was given out of memory may be any i64: it is compared and divided exactly, and adding to it is not
+//!   trusted.
+//! - Constants are exact numbers. What is multiplied by them, and how often things are added up, is counted: the *scale*
+//!   of an expression is the number of times 2^47 that it may be. Where that passes 2^15 the product of both is
+//!   no i64 for sure, and the expression is no dim: an index with it is checked while running, and a
+//!   condition with it is no fact.
+
+use shape::{Expr as Dim, Op, Step};
+use tensor::DType;
+
+use crate::intrinsic::{Intrinsic, Literal};
+use crate::loops::{Prim, Scalar, ScalarKind, VarId};
+
+/// The largest scale of which all values are sure to be i64: 2^15 times 2^47, with a bit to spare.
+const LIMIT: u128 = 1 << 15;
+
+/// How large the value of an expression may be.
+#[derive(Clone, Copy, Debug)]
+pub enum Size {
+    /// A constant.
+    Exactly(i64),
+    /// So many times 2^47.
+    Scale(u128),
+}
+
+/// A scalar that is a dim.
+#[derive(Clone, Debug)]
+pub struct Exact {
+    /// The dim, over dims and loop variables under their names.
+    pub dim: Dim,
+    /// How large it may be.
+    pub size: Size,
+}
+
+impl Size {
+    /// Of a dim, or of the variable of a loop.
+    pub const POSITION: Size = Size::Scale(1);
+    /// Of any i64: what is read from memory. It is compared, divided and clamped exactly; adding to it may wrap.
+    pub const ANY: Size = Size::Scale(1 << 16);
+
+    fn scale(self) -> u128 {
+        match self {
+            Size::Exactly(c) => (u128::from(c.unsigned_abs()) >> 47) + 1,
+            Size::Scale(s) => s,
+        }
+    }
+
+    fn sum(self, other: Size) -> Size {
+        Size::Scale(self.scale().saturating_add(other.scale()))
+    }
+
+    fn product(self, other: Size) -> Size {
+        let factor = |s: Size| match s {
+            Size::Exactly(c) => u128::from(c.unsigned_abs()).max(1),
+            Size::Scale(s) => s,
+        };
+        Size::Scale(factor(self).saturating_mul(factor(other)))
+    }
+
+    fn larger(self, other: Size) -> Size {
+        Size::Scale(self.scale().max(other.scale()))
+    }
+
+    fn fits(self) -> bool {
+        matches!(self, Size::Exactly(_)) || self.scale() <= LIMIT
+    }
+}
+
+/// How large the value of a dim expression may be, if nothing in it overflows.
+fn size_of(d: &Dim) -> Option<Size> {
+    if d.is_poison() {
+        return None;
+    }
+    if let Some(c) = d.as_int() {
+        return Some(Size::Exactly(c));
+    }
+    let mut sizes: Vec<Size> = Vec::new();
+    for step in d.steps() {
+        let size = match step {
+            Step::Const(c) => Size::Exactly(c),
+            Step::Sym(_) => Size::Scale(1),
+            Step::Bin(op, a, b) => {
+                let (a, b) = (sizes[a as usize], sizes[b as usize]);
+                match op {
+                    Op::Add | Op::Sub => a.sum(b),
+                    Op::Mul => a.product(b),
+                    Op::FloorDiv | Op::CeilDiv => Size::Scale(a.scale()),
+                    Op::Mod => Size::Scale(b.scale()),
+                    Op::Min | Op::Max => a.larger(b),
+                }
+            }
+        };
+        if !size.fits() {
+            return None;
+        }
+        sizes.push(size);
+    }
+    sizes.pop()
+}
+
+impl Exact {
+    /// An operation on dims, where it gives one and cannot wrap.
+    pub fn operation(op: Intrinsic, a: Exact, b: Option<Exact>) -> Option<Exact> {
+        let (size, more) = (a.size, b.as_ref().map(|b| b.size).unwrap_or(a.size));
+        let (a, b) = (a.dim, b.map(|b| b.dim));
+        let (dim, size, wraps) = match (op, &b) {
+            (Intrinsic::Neg, None) => (-a, Size::Scale(size.scale()), true),
+            (Intrinsic::Add, Some(b)) => (a + b, size.sum(more), true),
+            (Intrinsic::Sub, Some(b)) => (a - b, size.sum(more), true),
+            (Intrinsic::Mul, Some(b)) => (a * b, size.product(more), true),
+            // A dim divided by zero is undefined, a scalar is 0: only literal divisors are alike. Dividing by -1 may wrap.
+            (Intrinsic::Div, Some(b)) if nonzero(b) => {
+                (a.floor_div(b), Size::Scale(size.scale()), b.as_int() == Some(-1))
+            }
+            (Intrinsic::Rem, Some(b)) if nonzero(b) => (a.modulo(b), Size::Scale(more.scale()), false),
+            (Intrinsic::Min, Some(b)) => (Dim::min(&a, b), size.larger(more), false),
+            (Intrinsic::Max, Some(b)) => (Dim::max(&a, b), size.larger(more), false),
+            _ => return None,
+        };
+        // What is a constant after all is as large as it is.
+        let size = dim.as_int().map_or(size, Size::Exactly);
+        ((size.fits() || !wraps) && !dim.is_poison()).then_some(Exact { dim, size })
+    }
+}
+
+impl Prim {
+    /// The expression as an integer over dims and loop variables (under their names), where it is one. Variables are
+    /// taken for positions: what is read from memory is for the caller to tell apart.
+    pub fn as_dim(&self, s: &Scalar) -> Option<Dim> {
+        self.exact(s, &|_| Size::POSITION).map(|e| e.dim)
+    }
+
+    /// The same with the size; `of` tells that of a variable.
+    pub fn exact(&self, s: &Scalar, of: &dyn Fn(VarId) -> Size) -> Option<Exact> {
+        if s.dtype != DType::I64 {
+            return None;
+        }
+        match &s.kind {
+            ScalarKind::Const(Literal::Int(i)) => Some(Exact { dim: Dim::int(*i), size: Size::Exactly(*i) }),
+            ScalarKind::Dim(d) => Some(Exact { dim: d.clone(), size: size_of(d)? }),
+            ScalarKind::Var(v) => Some(Exact { dim: Dim::sym(self.var(*v).name), size: of(*v) }),
+            ScalarKind::Op(op, args) => {
+                let a = self.exact(args.first()?, of)?;
+                match args.get(1) {
+                    Some(b) => Exact::operation(*op, a, Some(self.exact(b, of)?)),
+                    None => Exact::operation(*op, a, None),
+                }
+            }
+            ScalarKind::Const(_)
+            | ScalarKind::Load { .. }
+            | ScalarKind::Cast(_)
+            | ScalarKind::Choose(_)
+            | ScalarKind::Reduce { .. } => None,
+        }
+    }
+}
+
+fn nonzero(d: &Dim) -> bool {
+    d.as_int().is_some_and(|i| i != 0)
+}
