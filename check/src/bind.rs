@@ -347,7 +347,8 @@ impl Checker<'_> {
                 Some(())
             }
             None => {
-                let text = format!("{}: `{}` is {declared}, and this is {}", b.callee, p.name.name, shown.kind());
+                let text =
+                    format!("{}: `{}` is {declared}, and this is {}", b.callee, p.name.name, shown.kind());
                 self.fail(Diagnostic::error("E0307", span, text).label(p.span, "this attribute"))
             }
         }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use ir::ast::{
-    ExternDef, File, FnDef, IndexArg, Item, ItemKind, Mode, Param, PrimDef, RuleDef, Signature, TestDef, TypeKind,
+    ExternDef, File, FnDef, IndexArg, Item, ItemKind, Mode, Param, PrimDef, RuleDef, Signature, TestDef,
+    TypeKind,
 };
 use ir::diag::{Diagnostic, nearest};
 use ir::source::Span;

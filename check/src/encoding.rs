@@ -87,20 +87,22 @@ impl<'a> Checker<'a> {
 
     /// The element type of what is decoded.
     pub(crate) fn decoded_dtype(&mut self, id: EncodingId) -> Maybe<DType> {
-        let (_, dtype) = self.decoder(id, 1, Span::default())?;
-        Some(dtype)
+        if let Some(known) = self.instances.decoded.get(&id) {
+            return *known;
+        }
+        let dtype = self.make_decoder(id, 1, Span::default()).map(|(_, dtype)| dtype);
+        self.instances.decoded.insert(id, dtype);
+        dtype
     }
 
-    /// The primitive that decodes tensors of a rank, and the element type it gives.
-    fn decoder(&mut self, id: EncodingId, rank: usize, span: Span) -> Maybe<(Maybe<ir::PrimId>, DType)> {
+    /// The primitive that decodes tensors of a rank.
+    fn decoder(&mut self, id: EncodingId, rank: usize, span: Span) -> Maybe<ir::PrimId> {
         if let Some(known) = self.instances.decoders.get(&(id, rank)) {
             return *known;
         }
-        self.instances.decoders.insert((id, rank), None);
-        let made = self.make_decoder(id, rank, span);
-        let found = made.map(|(prim, dtype)| (Some(self.add_prim(prim)), dtype));
-        self.instances.decoders.insert((id, rank), found);
-        found
+        let made = self.make_decoder(id, rank, span).map(|(prim, _)| self.add_prim(prim));
+        self.instances.decoders.insert((id, rank), made);
+        made
     }
 
     fn make_decoder(&mut self, id: EncodingId, rank: usize, span: Span) -> Maybe<(ir::loops::Prim, DType)> {
@@ -191,7 +193,8 @@ impl<'a> Checker<'a> {
         span: Span,
     ) -> Maybe<ValId> {
         let layout = self.layout(e.id)?;
-        let (prim, dtype) = self.decoder(e.id, e.shape.len(), span)?;
+        let prim = self.decoder(e.id, e.shape.len(), span)?;
+        let dtype = self.decoded_dtype(e.id)?;
         let mut args = Vec::new();
         for leaf in leaves {
             let leaf_type = body.func.ty(*leaf).dtype;
@@ -201,7 +204,7 @@ impl<'a> Checker<'a> {
         if let Some(last) = dims.last_mut() {
             *last = last.floor_div(&Dim::int(layout.block));
         }
-        Some(body.push(Op::Prim(prim?, dims), args, Type { dtype, shape: e.shape.clone() }, span))
+        Some(body.push(Op::Prim(prim, dims), args, Type { dtype, shape: e.shape.clone() }, span))
     }
 
     /// `q8_0(scale=s, q=q)`: an encoded tensor from the fields of its blocks.

@@ -318,7 +318,11 @@ impl Env {
         match self.decided(e) {
             Some(true) => return Ok(()),
             Some(false) => {
-                return Err(Box::new(Diagnostic::error("E0308", e.span, "this does not hold for the attributes")));
+                return Err(Box::new(Diagnostic::error(
+                    "E0308",
+                    e.span,
+                    "this does not hold for the attributes",
+                )));
             }
             None => {}
         }

@@ -137,7 +137,10 @@ pub(crate) struct Body {
 impl Body {
     /// `names`: what the parameters are called, and what they are.
     pub(crate) fn new(func: Func, env: Env, names: Vec<(Sym, Value)>) -> Body {
-        let scope = names.into_iter().map(|(n, value)| (n, Local { value, mutable: false, declared: None })).collect();
+        let scope = names
+            .into_iter()
+            .map(|(n, value)| (n, Local { value, mutable: false, declared: None }))
+            .collect();
         let mut borrowed = BTreeSet::new();
         for (p, &v) in func.params.iter().zip(&func.body.params) {
             if !p.own {
@@ -352,16 +355,16 @@ impl<'a> Checker<'a> {
         }
         match (want, value) {
             (Ty::Tuple(types), Value::Tuple(parts)) if types.len() == parts.len() => {
-                return types.iter().zip(parts).try_for_each(|(t, v)| self.results(body, v, t, span, out));
+                types.iter().zip(parts).try_for_each(|(t, v)| self.results(body, v, t, span, out))
             }
             (Ty::Tuple(types), other) => {
                 let got = if let Value::Tuple(parts) = other { parts.len() } else { 1 };
                 let text = format!("{callee}: {} values are needed, got {got}", types.len());
-                return self.fail(Diagnostic::error("E0307", span, text));
+                self.fail(Diagnostic::error("E0307", span, text))
             }
             (Ty::Tensor(_), Value::Tuple(_)) => {
                 let text = format!("{callee}: gives more values than declared");
-                return self.fail(Diagnostic::error("E0307", span, text));
+                self.fail(Diagnostic::error("E0307", span, text))
             }
             (Ty::Tensor(want), value) => self.result(body, value, want, span, out),
             (Ty::Record(_) | Ty::Encoded(_) | Ty::Array(..), value) => {

@@ -43,7 +43,9 @@ pub(crate) struct Instances<'a> {
     pub(crate) outs: HashMap<PrimId, Rc<Ty>>,
     pub(crate) layouts: HashMap<EncodingId, Maybe<Rc<Layout>>>,
     /// Primitives that no text has: those that decode, by rank, with the element type they give.
-    pub(crate) decoders: HashMap<(EncodingId, usize), Maybe<(Maybe<PrimId>, DType)>>,
+    pub(crate) decoders: HashMap<(EncodingId, usize), Maybe<PrimId>>,
+    /// The element types of what is decoded.
+    pub(crate) decoded: HashMap<EncodingId, Maybe<DType>>,
     /// Those that stack, by how many, of what type and rank.
     pub(crate) stacks: HashMap<(usize, DType, usize), PrimId>,
     /// The names of functions in use.

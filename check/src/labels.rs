@@ -34,7 +34,9 @@ pub(crate) fn function(text: &str, name: &str, numbers: &[i64], at: Span) -> Ans
     let (which, ranks) = match (name, numbers) {
         ("axes", [which, ranks @ ..]) => (usize::try_from(*which).unwrap_or(usize::MAX), ranks),
         ("kept" | "summed" | "same", ranks) => (0, ranks),
-        _ => return wrong(at, format!("a form of labels has no function `{name}` (kept, summed, axes, same)")),
+        _ => {
+            return wrong(at, format!("a form of labels has no function `{name}` (kept, summed, axes, same)"));
+        }
     };
     let form = parse(text, ranks, at)?;
     let row: Vec<Label> = form.operands.concat();
@@ -73,7 +75,10 @@ fn parse(text: &str, ranks: &[i64], at: Span) -> Answer<Form> {
         widest = widest.max(if operand.contains("...") { rest } else { 0 });
         let labels = labels(operand, rest, at)?;
         if labels.len() != rank {
-            return wrong(at, format!("\"{operand}\" labels {} axes of an operand of rank {rank}", labels.len()));
+            return wrong(
+                at,
+                format!("\"{operand}\" labels {} axes of an operand of rank {rank}", labels.len()),
+            );
         }
         operands.push(labels);
     }
@@ -84,9 +89,7 @@ fn parse(text: &str, ranks: &[i64], at: Span) -> Answer<Form> {
     let kept = match output {
         Some(o) => labels(o, widest, at)?,
         None => {
-            let once = |l: &&Label| {
-                matches!(l, Label::Rest(_)) || row.iter().filter(|x| x == l).count() == 1
-            };
+            let once = |l: &&Label| matches!(l, Label::Rest(_)) || row.iter().filter(|x| x == l).count() == 1;
             distinct.iter().filter(once).copied().collect()
         }
     };
@@ -122,7 +125,10 @@ fn labels(text: &str, rest: usize, at: Span) -> Answer<Vec<Label>> {
         } else if c == ' ' {
             tail = &tail[1..];
         } else {
-            return wrong(at, format!("`{c}` is no label; labels are letters, and `...` stands for the other axes"));
+            return wrong(
+                at,
+                format!("`{c}` is no label; labels are letters, and `...` stands for the other axes"),
+            );
         }
     }
     Ok(out)
@@ -162,7 +168,9 @@ mod tests {
 
     #[test]
     fn faults_are_refused() {
-        for (text, ranks) in [("ij", &[3][..]), ("ij,jk->ik", &[2]), ("ij->ik", &[2]), ("ij->ii", &[2]), ("i1", &[2])] {
+        for (text, ranks) in
+            [("ij", &[3][..]), ("ij,jk->ik", &[2]), ("ij->ik", &[2]), ("ij->ii", &[2]), ("i1", &[2])]
+        {
             assert_eq!(says(text, "kept", ranks), None, "{text}");
         }
     }

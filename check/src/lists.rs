@@ -86,9 +86,7 @@ impl Env {
         match &e.kind {
             ExprKind::Array(_) => true,
             ExprKind::Paren(e) => self.is_list(e),
-            ExprKind::Name(n) => {
-                self.packs.contains_key(n) || matches!(self.known(*n), Some(Const::Ints(_)))
-            }
+            ExprKind::Name(n) => self.packs.contains_key(n) || matches!(self.known(*n), Some(Const::Ints(_))),
             ExprKind::Field(_, f) => matches!(f.name.name(), "axes" | "inverse"),
             ExprKind::Call(f, args) => match &f.kind {
                 ExprKind::Field(..) => true,
@@ -134,9 +132,10 @@ impl Env {
                     axes.iter().enumerate().for_each(|(k, &to)| inverse[to] = k as i64);
                     Ok(inverse.into_iter().map(|k| T::from_dim(Dim::int(k))).collect())
                 }
-                other => {
-                    wrong(field.span, format!("lists have no `{other}` (rank, size, axes, inverse are theirs)"))
-                }
+                other => wrong(
+                    field.span,
+                    format!("lists have no `{other}` (rank, size, axes, inverse are theirs)"),
+                ),
             },
             _ if item_by_item(e).is_some() => self.item_by_item(e, scope),
             ExprKind::Call(f, args) => {

@@ -690,7 +690,9 @@ impl Item for Maybe<Scalar> {
         };
         Some(Some(match (op, number(&a), number(&b)) {
             // An attribute is often nothing to add or multiply by.
-            (Intrinsic::Add | Intrinsic::Sub, _, Some(0)) | (Intrinsic::Mul | Intrinsic::Div, _, Some(1)) => a,
+            (Intrinsic::Add | Intrinsic::Sub, _, Some(0)) | (Intrinsic::Mul | Intrinsic::Div, _, Some(1)) => {
+                a
+            }
             (Intrinsic::Add, Some(0), _) | (Intrinsic::Mul, Some(1), _) => b,
             _ => Scalar { kind: ScalarKind::Op(op, vec![a, b]), dtype: DType::I64 },
         }))

@@ -616,7 +616,8 @@ impl<'a> Checker<'a> {
         let leaves: usize = fields.iter().map(|f| f.ty.count()).sum();
         if leaves > MOST_LEAVES {
             self.types.broken.insert(id);
-            let text = format!("the record `{}` is {leaves} tensors; {MOST_LEAVES} are the most", def.name.name);
+            let text =
+                format!("the record `{}` is {leaves} tensors; {MOST_LEAVES} are the most", def.name.name);
             let d = Diagnostic::error("E0306", def.name.span, text);
             return self.fail(d.help("make an array of the parts that are alike: `[Layer; n]`"));
         }

@@ -222,8 +222,7 @@ impl<'a> Checker<'a> {
         self.count_blocks(sig, outs, &mut bound.env);
         for (name, n) in bound.env.blocks.clone() {
             let Some(d) = bound.env.dims.get(&name).cloned() else { continue };
-            let text =
-                format!("{}: {name} must be whole blocks of {n}, and is {d}", sig.name.name);
+            let text = format!("{}: {name} must be whole blocks of {n}, and is {d}", sig.name.name);
             let wrong = Diagnostic::error("E0301", span, text.clone())
                 .label(sig.name.span, "blocks are counted here");
             self.require(body, Pred::Divides(Dim::int(n), d), span, &text, wrong)?;

@@ -75,8 +75,14 @@ impl<'a> Checker<'a> {
         // Given away in either branch is given away.
         body.consumed.extend(after_a);
         let (val, a, b) = (val?, a?, b?);
-        let mut merge =
-            Merge { outside, facts: [a_facts, b_facts], strict: false, fixed: vec![], types: vec![], opens: vec![] };
+        let mut merge = Merge {
+            outside,
+            facts: [a_facts, b_facts],
+            strict: false,
+            fixed: vec![],
+            types: vec![],
+            opens: vec![],
+        };
         let value = match (&a, &b) {
             (Value::Unit, Value::Unit) => Value::Unit,
             (Value::Unit, _) | (_, Value::Unit) => Value::Unit,

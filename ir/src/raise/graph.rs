@@ -161,9 +161,8 @@ impl Writer<'_> {
     ) -> Expr {
         let told: Vec<&Dim> = told.collect();
         // An extent tells a dim in which it is linear.
-        let tells = |d: &Dim, g: Sym| {
-            d.as_sym() == Some(g) || shape::solve(d, &Dim::sym(Sym::new("?")), g).is_some()
-        };
+        let tells =
+            |d: &Dim, g: Sym| d.as_sym() == Some(g) || shape::solve(d, &Dim::sym(Sym::new("?")), g).is_some();
         let free = generics.iter().zip(dims).filter(|(g, _)| !told.iter().any(|d| tells(d, **g)));
         let brackets: Vec<IndexArg> = free.map(|(_, d)| IndexArg::Expr(self.names.dim_expr(d))).collect();
         let name = term::name(callee);
