@@ -487,11 +487,11 @@ impl Checker<'_> {
                         .filter_map(|i| t.ty.field(&i.to_string()))
                         .map(|(ty, at)| Value::of(&ty, &t.leaves[at..at + ty.count()]))
                         .collect(),
-                    _ => return self.not_a(body, b, param, "a tuple", value, &what, span),
+                    _ => {
+                        let want = format!("a tuple of {}", types.len());
+                        return self.not_a(body, b, param, &want, value, &what, span);
+                    }
                 };
-                if parts.len() != types.len() {
-                    return self.not_a(body, b, param, "a tuple", value, &what, span);
-                }
                 for (i, (t, v)) in types.iter().zip(&parts).enumerate() {
                     let what = format!("{what}.{i}");
                     self.take_part(body, b, (param, t), front.clone(), v, what, span, out)?;

@@ -540,7 +540,7 @@ impl<'a> Checker<'a> {
                 let text = format!("{callee} updates `{name}` in place, and it is not owned here");
                 return self.fail(
                     Diagnostic::error("E0502", span, text)
-                        .help(format!("declare the parameter `own {name}`")),
+                        .help(format!("declare the parameter `own {}`", root(name))),
                 );
             }
             if body.consumed.insert(v, span).is_none() {
@@ -707,6 +707,11 @@ impl<'a> Checker<'a> {
         let args = vec![given(l, at), given(r, right)];
         self.call_named(body, Sym::new(op.callee()), span, &[], args, span)
     }
+}
+
+/// The parameter that a leaf is part of: `w` of `w.layers.q`.
+fn root(name: Sym) -> &'static str {
+    name.name().split('.').next().unwrap_or_default()
 }
 
 /// A function that no text names.

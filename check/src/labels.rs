@@ -35,7 +35,10 @@ pub(crate) fn function(text: &str, name: &str, numbers: &[i64], at: Span) -> Ans
         ("axes", [which, ranks @ ..]) => (usize::try_from(*which).unwrap_or(usize::MAX), ranks),
         ("kept" | "summed" | "same", ranks) => (0, ranks),
         _ => {
-            return wrong(at, format!("a form of labels has no function `{name}` (kept, summed, axes, same)"));
+            return wrong(
+                at,
+                format!("a form of labels has no function `{name}` (kept, summed, axes, same)"),
+            );
         }
     };
     let form = parse(text, ranks, at)?;

@@ -237,7 +237,9 @@ impl<'a> Checker<'a> {
                 let name = body.func.val(v).name;
                 let text = format!("`{name}` is given away in a loop, and a second round needs it");
                 let d = Diagnostic::error("E0501", at, text);
-                return self.fail(d.help(format!("carry it: `var {name} = ..`, and assign it in the loop")));
+                return self.fail(
+                    d.help(format!("carry it: `var {} = ..`, and assign it in the loop", super::root(name))),
+                );
             }
         }
         if round.failed {
