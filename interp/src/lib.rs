@@ -7,11 +7,20 @@
 //!
 //! What those headers leave open, and this crate decides:
 //! - `and`, `or` and `select` evaluate all their arguments; an access inside that fails, fails;
+//! - `if c { a } else { b }` evaluates one branch: an access in the other cannot fail;
+//! - integers of every width wrap; a shift's count is taken modulo the width; a division rounds down, a remainder has the
+//!   sign of its divisor, and both are 0 where the divisor is;
+//! - a cast to an integer cuts towards zero and saturates, NaN gives 0; between integers it wraps;
+//! - `min` and `max` give NaN if either is, and -0 is below +0; `round` takes ties to the even; `pow` is IEEE's;
+//! - a reduction adds in the order of its range, in double; over nothing it is the identity of its combiner;
 //! - an output all of whose writes accumulate with one combiner begins as that combiner's identity, any
 //!   other as zeros;
 //! - a constant keeps its double value until it is stored; a float cast to `bool` is whether it is not 0;
 //! - the bounds of a loop or reduction are evaluated once, before it;
 //! - at graph level each scalar operation gives a value, so it rounds to its type.
+//!
+//! `filetests/suite/run/semantics.tn` and `guards.tn` hold a test for each, which every engine passes. What engines may differ
+//! in is the order and precision of sums of floats (ARCHITECTURE.md, reduction-order classes).
 //!
 //! Entry points: [`Interp::run`] for a function, [`run_prim`] for a primitive by itself. `graph` runs
 //! functions; `compile` turns a primitive into a tree of slots, once, and `machine` runs that tree;
