@@ -132,3 +132,13 @@ def llama3():
 
 
 entry("t_llama3", llama3, [], out=f32)
+
+
+def pool(k, v, sequence, position, table, q, new_k, new_v):
+    k, v = [append(c, table, sequence, position, rows) for c, rows in ((k, new_k), (v, new_v))]
+    return paged(q, k, v, table, sequence, position), k, v
+
+
+# Sequence 0 is prefilled, sequence 1 goes on behind the page it shares with it.
+rows = lambda t, *heads: [randn(t, h, 8) for h in heads]
+entry("t_pool", pool, [randn(5, 4, 2, 8), randn(5, 4, 2, 8), ints(0, 0, 0, 1), ints(4, 5, 6, 4), shared, *rows(4, 4, 2, 2)], atol=1e-5)
