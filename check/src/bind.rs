@@ -1203,6 +1203,7 @@ impl Checker<'_> {
                 let dtype = self.decoded_dtype(e.id)?;
                 Some(Type { dtype, shape: e.shape.clone() })
             }
+            Value::Fn(_) => self.not_a_tensor(value, span),
             other => {
                 let text = format!("a tensor is needed, and this is {}", other.kind());
                 self.fail(Diagnostic::error("E0307", span, text))

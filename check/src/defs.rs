@@ -1,6 +1,6 @@
 //! What the names of definitions mean.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ir::ast::{
     ExternDef, File, FnDef, IndexArg, Item, ItemKind, Mode, Param, PrimDef, RuleDef, Signature, TestDef,
@@ -39,6 +39,8 @@ pub(crate) struct Defs<'a> {
     /// The definitions of one name that differ in how many parameters they have, or of which ranks: by the
     /// place of the first, which stands for all in the maps above.
     forms: HashMap<Span, Vec<Def<'a>>>,
+    /// Those of two operands that take an array of any number: `#[variadic]`, by the place of their names.
+    variadic: HashSet<Span>,
 }
 
 /// How many parameters are tensors, and the axes of each: at least so many, and whether there may be more.
@@ -97,6 +99,11 @@ impl<'a> Defs<'a> {
     /// What was declared so far becomes the library.
     pub(crate) fn shadow(&mut self) {
         self.library = std::mem::take(&mut self.by_name);
+    }
+
+    /// True for `#[variadic]`: a call with an array of operands is calls of two, from the left.
+    pub(crate) fn is_variadic(&self, def: Def<'a>) -> bool {
+        self.variadic.contains(&def.sig().name.span)
     }
 
     pub(crate) fn get(&self, name: Sym) -> Option<Def<'a>> {
@@ -172,6 +179,9 @@ impl<'a> Checker<'a> {
             }
             if let Some(def) = def {
                 self.defs.by_name.insert(name.name, def);
+                if item.attrs.iter().any(|a| a.name.name.name() == "variadic") {
+                    self.defs.variadic.insert(name.span);
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Bodies of functions: statements and expressions to blocks of operations.
 //!
-//! Here stand the state of a body, its ends, and expressions; [`stmt`], [`call`], [`control`], [`carry`], [`index`] and [`open`] have
+//! Here stand the state of a body, its ends, and expressions; [`stmt`], [`call`], [`control`], [`carry`], [`closure`], [`index`] and [`open`] have
 //! files of their own.
 //! What a name holds while checking is a [`Value`]: a tensor, but also a dim, a literal whose type its
 //! use decides, a tuple. A `var` is a name that may be given another value; what an `if` assigns
@@ -8,6 +8,7 @@
 
 mod call;
 mod carry;
+mod closure;
 mod control;
 mod index;
 mod open;
@@ -29,6 +30,7 @@ use crate::instance::Head;
 use crate::types::Ty;
 use crate::{Checker, Maybe};
 use call::given;
+pub(crate) use closure::{Closure, is_template};
 pub(crate) use tree::{Literals, Tree};
 
 /// A literal whose element type its use decides.
@@ -60,6 +62,8 @@ pub(crate) enum Value {
     Tree(Tree),
     /// An array of literals, whose element type its use decides.
     Literals(Rc<Literals>),
+    /// A function.
+    Fn(Rc<Closure>),
     Unit,
 }
 
@@ -70,6 +74,7 @@ impl Value {
             Value::Val(v) => out.push(*v),
             Value::Tuple(parts) => parts.iter().for_each(|p| p.leaves(out)),
             Value::Tree(t) => out.extend(&t.leaves),
+            Value::Fn(f) => f.captured(out),
             Value::Dim(_) | Value::Lit(_) | Value::Literals(_) | Value::Unit => {}
         }
     }
@@ -82,6 +87,7 @@ impl Value {
             Value::Tuple(_) => "a tuple",
             Value::Tree(t) => t.ty.kind(),
             Value::Literals(_) => "an array of literals",
+            Value::Fn(_) => "a function",
             Value::Unit => "no value",
         }
     }
@@ -132,6 +138,8 @@ pub(crate) struct Body {
     opened: BTreeMap<(Vec<Span>, Span, usize), carry::Opened>,
     /// The calls that are being taken apart, the innermost last.
     inlined: Vec<Span>,
+    /// How many were.
+    calls: usize,
 }
 
 impl Body {
@@ -163,6 +171,7 @@ impl Body {
             loops: 0,
             opened: BTreeMap::new(),
             inlined: vec![],
+            calls: 0,
         }
     }
 
@@ -499,11 +508,24 @@ impl<'a> Checker<'a> {
             }
             Value::Lit(Lit::Float(_)) => wrong(self, "a float literal"),
             Value::Lit(Lit::Bool(_)) => wrong(self, "a bool"),
+            Value::Fn(_) => self.not_a_tensor(value, span),
             other => {
                 let text = format!("a tensor is needed, and this is {}", other.kind());
                 self.fail(Diagnostic::error("E0307", span, text))
             }
         }
+    }
+
+    /// Says that a function stands where a tensor is needed.
+    pub(crate) fn not_a_tensor<T>(&mut self, value: &Value, span: Span) -> Maybe<T> {
+        let d = match value {
+            Value::Fn(f) if let Closure::Named(n) = &**f => {
+                Diagnostic::error("E0307", span, format!("`{n}` is a definition, not a value"))
+                    .help(format!("call it: `{n}(..)`"))
+            }
+            _ => Diagnostic::error("E0307", span, "a tensor is needed, and this is a function"),
+        };
+        self.fail(d)
     }
 
     /// Stretches a value to a shape it broadcasts to.
@@ -582,14 +604,7 @@ impl<'a> Checker<'a> {
                     (None, Some(Const::Bool(b))) => Some(Value::Lit(Lit::Bool(*b))),
                     (None, Some(Const::Float(x))) => Some(Value::Lit(Lit::Float(f64::from_bits(*x)))),
                     (None, None) if self.consts.has(*name) => self.const_value(body, *name, e.span),
-                    _ if self.defs.get(*name).is_some() => {
-                        let d = Diagnostic::error(
-                            "E0307",
-                            e.span,
-                            format!("`{name}` is a definition, not a value"),
-                        );
-                        self.fail(d.help(format!("call it: `{name}(..)`")))
-                    }
+                    _ if self.defs.get(*name).is_some() => Some(Value::Fn(Rc::new(Closure::Named(*name)))),
                     _ => self.unknown(body, *name, e.span),
                 },
             },
@@ -603,9 +618,9 @@ impl<'a> Checker<'a> {
                 ExprKind::Name(name) => self.call(body, *name, f.span, &[], args, e.span),
                 ExprKind::Index(base, dims) => match &base.kind {
                     ExprKind::Name(name) => self.call(body, *name, base.span, dims, args, e.span),
-                    _ => self.fail(Diagnostic::error("E0307", f.span, "only a name can be called")),
+                    _ => self.call_value(body, f, args, e.span),
                 },
-                _ => self.fail(Diagnostic::error("E0307", f.span, "only a name can be called")),
+                _ => self.call_value(body, f, args, e.span),
             },
             // `ones[3]`: brackets alone call a definition that takes no arguments.
             ExprKind::Index(base, dims) => match &base.kind {
@@ -630,10 +645,7 @@ impl<'a> Checker<'a> {
             }
             ExprKind::Str(_) => self.fail(Diagnostic::error("E0307", e.span, "a text is no value here")),
             ExprKind::Array(items) => self.array(body, items, e.span),
-            ExprKind::Lambda(..) => {
-                self.later(e.span, "closures");
-                None
-            }
+            ExprKind::Lambda(params, inner) => Some(self.lambda(body, params, inner, e.span)),
             ExprKind::Error => None,
         }
     }

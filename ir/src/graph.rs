@@ -5,7 +5,9 @@
 //! what a loop changes is carried: it enters the loop's blocks as their parameters.
 //!
 //! Dims are not values. A function is generic over some; a node may *open* others: after it ran, each
-//! symbol in [`Node::opens`] is the extent of the axes of its results that name it.
+//! symbol in [`Node::opens`] is the extent of the axes of its results that name it. What a loop carries may
+//! change its shape: the symbols that it opens are those of the parameters of its blocks too, which read them anew at
+//! the head of each round.
 
 use shape::{Expr as Dim, Facts, Pred, Sym};
 use tensor::{DType, Tensor};

@@ -14,7 +14,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
-use super::{Body, Lit, Value};
+use super::{Body, Lit, Value, is_template};
 use crate::bind::Actual;
 use crate::defs::{Def, Shown};
 use crate::instance::dims_of;
@@ -32,6 +32,10 @@ impl<'a> Checker<'a> {
         args: &[Arg],
         span: Span,
     ) -> Maybe<Value> {
+        if let Some(Value::Fn(f)) = body.find(name).map(|l| l.value.clone()) {
+            let args = self.arguments(body, args)?;
+            return self.apply(body, &f, args, span);
+        }
         if let Some(d) = body.env.dtype(name).filter(|_| dims.is_empty()) {
             return self.cast(body, Some(d), args, span);
         }
@@ -61,6 +65,12 @@ impl<'a> Checker<'a> {
             return self.unknown(body, name, at);
         };
         // An attribute is no value: it is evaluated when it is bound.
+        if self.defs.is_variadic(def)
+            && let Some((Arg { name: None, value: Expr { kind: ExprKind::Array(items), .. } }, rest)) =
+                args.split_first()
+        {
+            return self.call_variadic(body, def, dims, (items, rest), span);
+        }
         let forms = self.defs.forms(def);
         let is_const = |i: usize, a: &Arg| {
             let mut params = forms.iter().filter_map(|def| match a.name {
@@ -93,6 +103,65 @@ impl<'a> Checker<'a> {
             };
         }
         self.call_def(body, def, dims, actuals?, span)
+    }
+
+    /// `concat([a, b, c], axis=0)`: operands of types of their own, two at a time from the left.
+    fn call_variadic(
+        &mut self,
+        body: &mut Body,
+        def: Def<'a>,
+        dims: &[IndexArg],
+        (items, rest): (&[Expr], &[Arg]),
+        span: Span,
+    ) -> Maybe<Value> {
+        let sig = def.sig();
+        let [first, more @ ..] = items else {
+            let text = format!("{}: an array of nothing", sig.name.name);
+            return self.fail(Diagnostic::error("E0304", span, text));
+        };
+        // What comes after the array comes after the second operand.
+        let mut others = Vec::new();
+        for (i, a) in rest.iter().enumerate() {
+            let p = match a.name {
+                Some(n) => sig.params.iter().find(|p| p.name.name == n.name),
+                None => sig.params.get(i + 2),
+            };
+            let is_const = p.is_some_and(|p| p.mode == ast::Mode::Const);
+            let value = if is_const { Value::Unit } else { self.expr(body, &a.value)? };
+            others.push(Actual { name: a.name, value, expr: Some(a.value.clone()), span: a.value.span });
+        }
+        let mut value = self.expr(body, first);
+        let mut at = first.span;
+        for e in more {
+            let right = self.expr(body, e);
+            let (l, r) = (value?, right?);
+            let args = [given(l, at), given(r, e.span)].into_iter().chain(others.iter().cloned()).collect();
+            value = self.call_def(body, def, dims, args, span);
+            at = span;
+        }
+        value
+    }
+
+    /// A call of what an expression gives.
+    pub(super) fn call_value(&mut self, body: &mut Body, f: &Expr, args: &[Arg], span: Span) -> Maybe<Value> {
+        let callee = self.expr(body, f);
+        let args = self.arguments(body, args);
+        match callee? {
+            Value::Fn(f) => self.apply(body, &f, args?, span),
+            other => {
+                let text = format!("only a function can be called, and this is {}", other.kind());
+                self.fail(Diagnostic::error("E0307", f.span, text))
+            }
+        }
+    }
+
+    /// Arguments as values.
+    fn arguments(&mut self, body: &mut Body, args: &[Arg]) -> Maybe<Vec<Actual>> {
+        let one = |a: &Arg| {
+            let value = self.expr(body, &a.value)?;
+            Some(Actual { name: a.name, value, expr: Some(a.value.clone()), span: a.value.span })
+        };
+        args.iter().map(one).collect::<Vec<_>>().into_iter().collect()
     }
 
     /// A call of an operator of the library.
@@ -133,9 +202,12 @@ impl<'a> Checker<'a> {
                     }
                 }
                 Value::Dim(_) | Value::Lit(_) => {}
-                Value::Val(_) | Value::Tuple(_) | Value::Tree(_) | Value::Literals(_) | Value::Unit => {
-                    return None;
-                }
+                Value::Val(_)
+                | Value::Tuple(_)
+                | Value::Tree(_)
+                | Value::Literals(_)
+                | Value::Fn(_)
+                | Value::Unit => return None,
             }
         }
         let natural = |a: &Actual| if let Value::Lit(l) = &a.value { l.natural() } else { DType::I64 };
@@ -217,6 +289,11 @@ impl<'a> Checker<'a> {
         span: Span,
     ) -> Maybe<Value> {
         let sig = def.sig();
+        if let Def::Fn(def, _) = def
+            && is_template(def)
+        {
+            return self.expand(body, def, dims, args, span);
+        }
         let mut bound = self.bind(body, sig, dims, args, span)?;
         let outs = if let Def::Prim(d) = def { &d.outs[..] } else { &[] };
         self.count_blocks(sig, outs, &mut bound.env);

@@ -79,7 +79,7 @@ impl Class {
 }
 
 /// How far a body had got.
-struct Mark {
+pub(super) struct Mark {
     env: Env,
     scopes: Vec<BTreeMap<Sym, Local>>,
     vals: usize,
@@ -92,8 +92,15 @@ struct Mark {
     dims: BTreeSet<Sym>,
 }
 
+impl Mark {
+    /// True for a dim that was in use then.
+    pub(super) fn knows(&self, s: Sym) -> bool {
+        self.dims.contains(&s)
+    }
+}
+
 impl Body {
-    fn mark(&mut self, diagnostics: usize) -> Mark {
+    pub(super) fn mark(&mut self, diagnostics: usize) -> Mark {
         Mark {
             env: self.env.clone(),
             scopes: self.scopes.clone(),
@@ -122,7 +129,7 @@ struct Round {
 
 impl<'a> Checker<'a> {
     /// Takes back what was checked since the mark. What other definitions were found guilty of stays said.
-    fn back_to(&mut self, body: &mut Body, mark: &Mark, here: Span) {
+    pub(super) fn back_to(&mut self, body: &mut Body, mark: &Mark, here: Span) {
         body.env = mark.env.clone();
         body.scopes.clone_from(&mark.scopes);
         body.func.vals.truncate(mark.vals);

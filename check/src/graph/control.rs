@@ -11,7 +11,7 @@ use shape::{Expr as Dim, Facts, Pred, Sym};
 use tensor::DType;
 
 use super::carry::Repeat;
-use super::{Body, Tree, Value};
+use super::{Body, Closure, Tree, Value};
 use crate::{Checker, Maybe};
 
 impl<'a> Checker<'a> {
@@ -49,6 +49,7 @@ impl<'a> Checker<'a> {
         let facts = facts.unwrap_or_default();
         let before = body.consumed.clone();
         let outside = body.dims.clone();
+        let inner = body.func.vals.len() as u32;
         let branch = |c: &mut Self, body: &mut Body, block: Option<&ast::Block>, facts: &[Pred]| {
             let saved = (body.env.clone(), body.scopes.clone());
             let mark = body.integers.mark();
@@ -76,6 +77,8 @@ impl<'a> Checker<'a> {
         body.consumed.extend(after_a);
         let (val, a, b) = (val?, a?, b?);
         let mut merge = Merge {
+            cond: val,
+            inner,
             outside,
             facts: [a_facts, b_facts],
             strict: false,
@@ -122,6 +125,17 @@ impl<'a> Checker<'a> {
                 parts.push(self.merge(body, x, y, (&mut *blocks.0, &mut *blocks.1), merge, span)?);
             }
             return Some(Value::Tuple(parts));
+        }
+        if let (Value::Fn(x), Value::Fn(y)) = (a, b) {
+            let mut held = Vec::new();
+            x.captured(&mut held);
+            y.captured(&mut held);
+            if held.iter().any(|v| v.0 >= merge.inner) {
+                let text = "a function chosen by an `if` captures what only a branch has";
+                let d = Diagnostic::error("E0307", span, text);
+                return self.fail(d.help("compute it before the `if`"));
+            }
+            return Some(Value::Fn(Rc::new(Closure::Choice(merge.cond, Rc::clone(x), Rc::clone(y)))));
         }
         if let (Value::Tree(x), Value::Tree(y)) = (a, b) {
             if !x.ty.like(&y.ty) {
@@ -246,6 +260,14 @@ impl<'a> Checker<'a> {
                 Some(Value::Tree(Tree { ty: Rc::clone(&t.ty), leaves }))
             }
             Value::Unit => None,
+            Value::Fn(_) => {
+                let d = Diagnostic::error(
+                    "E0307",
+                    span,
+                    "a function that a loop changes is not known when compiling",
+                );
+                self.fail(d.help("choose it with `if` where it is called"))
+            }
             value => {
                 let dtype = match value {
                     Value::Lit(l) => l.natural(),
@@ -262,6 +284,10 @@ impl<'a> Checker<'a> {
 
 /// The results of an `if` in the making.
 struct Merge {
+    /// The condition.
+    cond: ValId,
+    /// The first value made in a branch.
+    inner: u32,
     /// Dims known around it.
     outside: BTreeSet<Sym>,
     /// What is known at the end of each branch.
@@ -283,6 +309,7 @@ pub(super) fn place(form: &Value, vals: &[ValId]) -> Value {
             let leaves = t.leaves.iter().map(|at| vals[at.0 as usize]).collect();
             Value::Tree(Tree { ty: Rc::clone(&t.ty), leaves })
         }
+        Value::Fn(f) => Value::Fn(Rc::clone(f)),
         Value::Dim(_) | Value::Lit(_) | Value::Literals(_) | Value::Unit => Value::Unit,
     }
 }

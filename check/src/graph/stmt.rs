@@ -122,6 +122,16 @@ impl<'a> Checker<'a> {
                 }
                 Some(())
             }
+            (Pattern::Tuple(parts, at), Some(v @ (Value::Val(_) | Value::Tree(_) | Value::Literals(_))))
+                if self.rows_known(body, &v) == Some(parts.len()) =>
+            {
+                // The rows of an array whose number is known.
+                for (i, p) in parts.iter().enumerate() {
+                    let row = self.element(body, &v, &Value::Dim(Dim::int(i as i64)), *at);
+                    self.bind_pattern(body, p, row, mutable, span)?;
+                }
+                Some(())
+            }
             (Pattern::Tuple(_, at), Some(v)) => {
                 let count = if let Value::Tuple(v) = &v { v.len() } else { 1 };
                 self.poison(body, p);
@@ -135,6 +145,20 @@ impl<'a> Checker<'a> {
                 None
             }
         }
+    }
+
+    /// How many rows a tensor or an array has, where that is known when compiling.
+    fn rows_known(&self, body: &Body, value: &Value) -> Option<usize> {
+        let first = match value {
+            Value::Val(v) => body.func.ty(*v).shape.first().cloned(),
+            Value::Tree(t) => match &*t.ty {
+                Ty::Array(k, _) => Some(k.clone()),
+                _ => None,
+            },
+            Value::Literals(l) => l.shape().first().cloned(),
+            _ => None,
+        };
+        usize::try_from(first?.as_int()?).ok()
     }
 
     /// Enters the names of a value that could not be checked.
@@ -442,6 +466,7 @@ impl<'a> Checker<'a> {
                 self.unlike(body, b, &want, span, &format!("`{name}`"))
             }
             (Value::Unit, _) | (_, Value::Unit) => None,
+            (Value::Fn(_), Value::Fn(_)) => Some(()),
             _ => {
                 let text = format!("`{name}` is {}, and this is {}", old.kind(), new.kind());
                 self.fail(Diagnostic::error("E0309", span, text))
