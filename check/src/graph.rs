@@ -260,8 +260,8 @@ impl Body {
             let mut leaves = Vec::new();
             local.value.leaves(&mut leaves);
             for (name, leaf, axis) in &declared.names {
-                if let Some(v) = leaves.get(*leaf) {
-                    let extent = self.func.ty(*v).shape[*axis].clone();
+                let extent = leaves.get(*leaf).and_then(|v| self.func.ty(*v).shape.get(*axis).cloned());
+                if let Some(extent) = extent {
                     self.env.dims.insert(*name, extent);
                 }
             }

@@ -139,6 +139,8 @@ impl<'a> Checker<'a> {
         body.consumed.clone_from(&mark.consumed);
         body.aliases.clone_from(&mark.aliases);
         body.dims.clone_from(&mark.dims);
+        // The dims that inner loops open keep their names.
+        body.dims.extend(body.opened.values().flat_map(|o| &o.classes).map(|c| c.sym));
         let later = self.diagnostics.split_off(mark.diagnostics);
         for d in later {
             let at = d.span();
@@ -188,7 +190,7 @@ impl<'a> Checker<'a> {
         }
         let outside: BTreeSet<ValId> = (0..body.func.vals.len() as u32).map(ValId).collect();
         let mark = body.mark(self.diagnostics.len());
-        let key = (body.inlined.clone(), span, carried.len());
+        let key = (body.inlined.clone(), span, body.loops);
         let mut opened = body.opened.get(&key).cloned().unwrap_or_default();
         body.loops += 1;
         let round = loop {

@@ -47,17 +47,7 @@ impl<'a> Checker<'a> {
                 let value = self.expr(body, e).and_then(|v| self.var_value(body, v, ty.as_ref(), e.span));
                 let (value, declared) = value.map_or((None, None), |(v, d)| (Some(v), d));
                 // A variable has one type, so a literal or dim takes its own now.
-                let value = match value {
-                    Some(v @ (Value::Lit(_) | Value::Dim(_) | Value::Literals(_))) => {
-                        let dtype = match &v {
-                            Value::Lit(l) => l.natural(),
-                            Value::Literals(l) => l.natural(),
-                            _ => DType::I64,
-                        };
-                        self.materialize(body, &v, dtype, e.span).map(Value::Val)
-                    }
-                    v => v,
-                };
+                let value = value.and_then(|v| self.typed(body, v, e.span));
                 self.bind_pattern(body, &Pattern::Name(*name), value, true, e.span)?;
                 if let Some(local) = body.scopes.last_mut().and_then(|s| s.get_mut(&name.name)) {
                     local.declared = declared.map(Rc::new);
@@ -319,13 +309,7 @@ impl<'a> Checker<'a> {
                 self.call_named(body, Sym::new(combine.intrinsic().name()), c.span, &[], args, e.span)?
             }
         };
-        let value = match (&old, value) {
-            (Value::Val(o), value @ (Value::Lit(_) | Value::Dim(_) | Value::Literals(_))) => {
-                let dtype = body.func.ty(*o).dtype;
-                Value::Val(self.materialize(body, &value, dtype, e.span)?)
-            }
-            (_, value) => value,
-        };
+        let value = self.settled(body, &old, value, e.span)?;
         self.same_kind(body, &old, &value, e.span, name.name())?;
         let declared = body.find(*name).and_then(|l| l.declared.clone());
         if let Some(d) = declared {
@@ -333,6 +317,36 @@ impl<'a> Checker<'a> {
         }
         body.set(*name, value);
         Some(())
+    }
+
+    /// Literals and dims, in tuples too, as tensors of their own types.
+    fn typed(&mut self, body: &mut Body, value: Value, span: Span) -> Maybe<Value> {
+        let dtype = match &value {
+            Value::Tuple(parts) => {
+                let parts = parts.iter().map(|p| self.typed(body, p.clone(), span));
+                return parts.collect::<Maybe<Vec<_>>>().map(Value::Tuple);
+            }
+            Value::Lit(l) => l.natural(),
+            Value::Literals(l) => l.natural(),
+            Value::Dim(_) => DType::I64,
+            _ => return Some(value),
+        };
+        self.materialize(body, &value, dtype, span).map(Value::Val)
+    }
+
+    /// Literals and dims as tensors of the types that a variable has in their places.
+    fn settled(&mut self, body: &mut Body, old: &Value, new: Value, span: Span) -> Maybe<Value> {
+        match (old, new) {
+            (Value::Val(o), new @ (Value::Lit(_) | Value::Dim(_) | Value::Literals(_))) => {
+                let dtype = body.func.ty(*o).dtype;
+                self.materialize(body, &new, dtype, span).map(Value::Val)
+            }
+            (Value::Tuple(old), Value::Tuple(new)) if old.len() == new.len() => {
+                let parts = old.iter().zip(new).map(|(o, n)| self.settled(body, o, n, span));
+                parts.collect::<Maybe<Vec<_>>>().map(Value::Tuple)
+            }
+            (_, new) => Some(new),
+        }
     }
 
     /// The value of a `var` and what its declared type says of its extents: `exists m <= n. f32[m, d]` leaves one free.
@@ -421,13 +435,13 @@ impl<'a> Checker<'a> {
         }
         let extent = |s: Sym| {
             let (_, leaf, axis) = d.names.iter().find(|n| n.0 == s)?;
-            Some(body.func.ty(*leaves.get(*leaf)?).shape[*axis].clone())
+            body.func.ty(*leaves.get(*leaf)?).shape.get(*axis).cloned()
         };
         // One name is one extent, wherever it stands.
         let mut facts: Vec<Pred> = d.facts.iter().map(|p| p.subst(&extent)).collect();
         for (name, leaf, axis) in &d.names {
-            if let (Some(first), Some(v)) = (extent(*name), leaves.get(*leaf)) {
-                let here = body.func.ty(*v).shape[*axis].clone();
+            let here = leaves.get(*leaf).and_then(|v| body.func.ty(*v).shape.get(*axis).cloned());
+            if let (Some(first), Some(here)) = (extent(*name), here) {
                 if first != here {
                     facts.push(Pred::Eq(first, here));
                 }
