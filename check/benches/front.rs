@@ -55,7 +55,7 @@ fn main() {
 fn table(library: &Library) {
     println!("{:<14} {:>8} {:>10} {:>10} {:>10}", "program", "size", "parse", "check", "both");
     let parse = best(|| library.texts.iter().map(|(id, text)| parser::parse(*id, text)).count());
-    let check = best(|| check::check(&[], &library.files));
+    let check = best(|| check::check(&[], &library.files.clone().into()));
     row("std", library.texts.iter().map(|t| t.1.lines().count()).sum(), parse, check);
     for (name, make, sizes) in ROWS {
         sizes.iter().for_each(|&size| line(library, name, *make, size));
@@ -70,9 +70,10 @@ fn line(library: &Library, name: &str, make: Program, size: usize) {
     if let Some(d) = faults.first() {
         return println!("{name:<14} {size:>8}   {}: {}", d.code, d.message);
     }
-    let check = best(|| check::check(&library.files, std::slice::from_ref(&file)));
+    let files = check::Files::from(vec![file]);
+    let check = best(|| check::check(&library.files, &files));
     row(name, size, parse, check);
-    let checked = check::check(&library.files, std::slice::from_ref(&file));
+    let checked = check::check(&library.files, &files);
     if let Some(d) = checked.diagnostics.first() {
         println!("{:<14} {:>8}   {}: {}", "", "", d.code, d.message);
     }

@@ -17,6 +17,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym, Verdict};
 use tensor::DType;
 
+use crate::config::is_config;
 use crate::defs::Def;
 use crate::env::{Const, Env};
 use crate::graph::{Body, Tree, Value};
@@ -149,6 +150,7 @@ impl Checker<'_> {
         let slots = self.slots(body, sig, actuals, span)?;
         let env = self.env();
         let mut b = Binder { callee, sig, env, origins: BTreeMap::new(), later: vec![], holes: vec![], span };
+        self.configured(body, &mut b)?;
         self.attributes(body, &mut b, &slots)?;
         self.explicit(body, &mut b, explicit)?;
         let mut parts = self.take_apart(body, &b, &slots)?;
@@ -308,6 +310,21 @@ impl Checker<'_> {
         Some(slots)
     }
 
+    /// A dim of a config is the caller's, who has it under the same name.
+    fn configured(&mut self, body: &Body, b: &mut Binder<'_>) -> Maybe<()> {
+        for g in b.sig.generics.iter().filter(|g| is_config(g)) {
+            let name = g.name.name;
+            let Some(dim) = body.env.dims.get(&name) else {
+                let text = format!("{}: the config's `{name}` is not known here", b.callee);
+                let d = Diagnostic::error("E0203", b.span, text).label(g.name.span, "declared here");
+                return self.fail(d.help(format!("say it first: `dim {name} = ..`")));
+            };
+            b.env.dims.insert(name, dim.clone());
+            b.origins.insert(name, Origin { span: g.name.span, what: "the config".to_owned() });
+        }
+        Some(())
+    }
+
     /// The attributes given, as seen by the caller.
     fn attributes(&mut self, body: &Body, b: &mut Binder<'_>, slots: &[Option<Actual>]) -> Maybe<()> {
         for (p, slot) in b.sig.params.iter().zip(slots) {
@@ -420,7 +437,7 @@ impl Checker<'_> {
             .sig
             .generics
             .iter()
-            .filter(|g| g.kind != GenericKind::DType && !told(b.sig, g.name.name))
+            .filter(|g| g.kind != GenericKind::DType && !is_config(g) && !told(b.sig, g.name.name))
             .collect();
         let singles = free.iter().filter(|g| g.kind == GenericKind::Dim).count();
         let spread = dims.len().checked_sub(singles);
@@ -767,7 +784,7 @@ impl Checker<'_> {
     /// True for a callee that only passes on what it is given: a function or a record. A primitive computes
     /// with elements, so it takes encodings only where it says so.
     fn keeps_encodings(&self, sig: &Signature) -> bool {
-        match self.defs.get(sig.name.name) {
+        match self.defs.get(sig.name.name, sig.name.span) {
             Some(Def::Prim(d)) => !std::ptr::eq(&d.sig, sig),
             Some(Def::Extern(_) | Def::Fn(..)) | None => true,
         }

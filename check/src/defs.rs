@@ -1,16 +1,23 @@
-//! What the names of definitions mean.
+//! What the names of definitions mean, file by file.
+//!
+//! A file is a module and has a scope: its own definitions, then what its `use`s bring; below every scope
+//! lies the library. A definition's body is read where it was written, so the file of a name's span says
+//! which scope it is looked up in, and no state is kept while checking. The files of a session share one
+//! scope, and so do those of the library.
+//!
+//! A name with a dot, `b.f`, is the definition `f` of the module that is `b` here ([`Defs::qualified`]).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ir::ast::{
-    ExternDef, File, FnDef, IndexArg, Item, ItemKind, Mode, Param, PrimDef, RuleDef, Signature, TestDef,
+    Expr, ExprKind, ExternDef, File, FnDef, Ident, IndexArg, Item, ItemKind, Mode, Param, PrimDef, Signature,
     TypeKind,
 };
 use ir::diag::{Diagnostic, nearest};
-use ir::source::Span;
+use ir::source::{SourceId, Span};
 use shape::Sym;
 
-use crate::Checker;
+use crate::{Checker, Files, Link};
 
 /// A definition that can be called.
 #[derive(Clone, Copy)]
@@ -28,19 +35,61 @@ impl<'a> Def<'a> {
             Def::Extern(d) => &d.sig,
         }
     }
+
+    /// The definition of an item, if it can be called.
+    fn of(item: &'a Item) -> Option<Def<'a>> {
+        match &item.kind {
+            ItemKind::Fn(d) => Some(Def::Fn(d, item)),
+            ItemKind::Prim(d) => Some(Def::Prim(d)),
+            ItemKind::Extern(d) => Some(Def::Extern(d)),
+            _ => None,
+        }
+    }
 }
 
-/// Every definition by name. Those of the program stand before those of the library.
+/// What a `use` makes of a name.
+#[derive(Clone, Copy)]
+enum Used<'a> {
+    /// A definition of another file.
+    Item(&'a Item),
+    /// Another file: its scope.
+    Module(usize),
+    /// Nothing was found, which has been said.
+    Missing,
+}
+
+/// The names of a file, or of files that share them.
 #[derive(Default)]
+struct Scope<'a> {
+    /// What a module is called where it was first used.
+    name: Option<Sym>,
+    items: BTreeMap<Sym, &'a Item>,
+    /// What `use` brings, with the place that brings it.
+    used: BTreeMap<Sym, (Used<'a>, Span)>,
+}
+
+/// The scope of the library.
+const LIBRARY: usize = 0;
+/// The scope of the program's own files.
+const OWN: usize = 1;
+
+/// Every definition by file and name.
 pub(crate) struct Defs<'a> {
-    by_name: HashMap<Sym, Def<'a>>,
-    /// The library's, which the program may define anew.
-    library: HashMap<Sym, Def<'a>>,
+    scopes: Vec<Scope<'a>>,
+    /// The scope of each file of the library and of each module; every other text is the program's own.
+    files: HashMap<SourceId, usize>,
     /// The definitions of one name that differ in how many parameters they have, or of which ranks: by the
-    /// place of the first, which stands for all in the maps above.
+    /// place of the first, which stands for all in its scope.
     forms: HashMap<Span, Vec<Def<'a>>>,
     /// Those of two operands that take an array of any number: `#[variadic]`, by the place of their names.
     variadic: HashSet<Span>,
+}
+
+impl Default for Defs<'_> {
+    fn default() -> Self {
+        let scopes = vec![Scope::default(), Scope::default()];
+        Defs { scopes, files: HashMap::new(), forms: HashMap::new(), variadic: HashSet::new() }
+    }
 }
 
 /// How many parameters are tensors, and the axes of each: at least so many, and whether there may be more.
@@ -96,9 +145,8 @@ fn takes(sig: &Signature, args: &[Shown]) -> bool {
 }
 
 impl<'a> Defs<'a> {
-    /// What was declared so far becomes the library.
-    pub(crate) fn shadow(&mut self) {
-        self.library = std::mem::take(&mut self.by_name);
+    fn scope(&self, at: Span) -> usize {
+        self.files.get(&at.file).copied().unwrap_or(OWN)
     }
 
     /// True for `#[variadic]`: a call with an array of operands is calls of two, from the left.
@@ -106,14 +154,40 @@ impl<'a> Defs<'a> {
         self.variadic.contains(&def.sig().name.span)
     }
 
-    pub(crate) fn get(&self, name: Sym) -> Option<Def<'a>> {
-        self.by_name.get(&name).or_else(|| self.library.get(&name)).copied()
+    /// What a name, perhaps qualified, means where it stands.
+    fn lookup(&self, name: Sym, at: Span) -> Option<Used<'a>> {
+        let scope = self.scope(at);
+        if let Some((module, inner)) = name.name().rsplit_once('.') {
+            return match self.lookup(Sym::new(module), at)? {
+                Used::Module(m) => self.scopes[m].items.get(&Sym::new(inner)).map(|i| Used::Item(i)),
+                Used::Missing => Some(Used::Missing),
+                Used::Item(_) => None,
+            };
+        }
+        let here = &self.scopes[scope];
+        let item = here.items.get(&name).map(|i| Used::Item(i));
+        let used = || here.used.get(&name).map(|u| u.0);
+        let library = || self.scopes[LIBRARY].items.get(&name).map(|i| Used::Item(i));
+        item.or_else(used).or_else(library)
+    }
+
+    /// The definition of a name, whatever its kind.
+    pub(crate) fn item(&self, name: Sym, at: Span) -> Option<&'a Item> {
+        match self.lookup(name, at)? {
+            Used::Item(item) => Some(item),
+            Used::Module(_) | Used::Missing => None,
+        }
+    }
+
+    /// The definition of a name that can be called.
+    pub(crate) fn get(&self, name: Sym, at: Span) -> Option<Def<'a>> {
+        self.item(name, at).and_then(Def::of)
     }
 
     /// The library's definition, even where the program has one of that name: operators and
     /// broadcasts mean what the library says.
     pub(crate) fn operator(&self, name: Sym) -> Option<Def<'a>> {
-        self.library.get(&name).or_else(|| self.by_name.get(&name)).copied()
+        self.scopes[LIBRARY].items.get(&name).and_then(|i| Def::of(i))
     }
 
     /// Every form of a definition.
@@ -128,69 +202,207 @@ impl<'a> Defs<'a> {
 
     /// True for a definition of the library, as opposed to one of the program under the same name.
     pub(crate) fn is_library(&self, def: Def<'a>) -> bool {
-        let first = self.library.get(&def.sig().name.name);
-        first.is_some_and(|d| self.forms(*d).iter().any(|d| std::ptr::eq(d.sig(), def.sig())))
+        self.scope(def.sig().name.span) == LIBRARY
     }
 
-    /// A guess at what a misspelt name meant.
-    pub(crate) fn guess<'b>(&'b self, name: Sym, near: impl Iterator<Item = &'b str>) -> Option<String> {
-        let mut names: Vec<&str> = self.by_name.keys().chain(self.library.keys()).map(|s| s.name()).collect();
+    /// The name that a type or constant of a module has in the whole program.
+    pub(crate) fn own_name(&self, name: Sym, at: Span) -> Option<Sym> {
+        let ident = name_of(self.item(name, at)?)?;
+        let kind = &self.item(name, at)?.kind;
+        if !matches!(kind, ItemKind::Record(_) | ItemKind::Encoding(_) | ItemKind::Const(..)) {
+            return None;
+        }
+        let module = self.scopes[self.scope(ident.span)].name?;
+        Some(Sym::new(&format!("{module}.{}", ident.name)))
+    }
+
+    /// True if the name is a module where it stands.
+    pub(crate) fn is_module(&self, name: Sym, at: Span) -> bool {
+        matches!(self.lookup(name, at), Some(Used::Module(_) | Used::Missing))
+    }
+
+    /// True if a `use` should have brought the name and found nothing, which has been said.
+    pub(crate) fn is_missing(&self, name: Sym, at: Span) -> bool {
+        matches!(self.lookup(name, at), Some(Used::Missing))
+    }
+
+    /// `b.f` as one name, where `b` is a module and not hidden by a local name.
+    pub(crate) fn qualified(&self, e: &Expr, local: impl Fn(Sym) -> bool) -> Option<Sym> {
+        let ExprKind::Field(base, field) = &e.kind else { return None };
+        let ExprKind::Name(module) = base.kind else { return None };
+        (!local(module) && self.is_module(module, base.span))
+            .then(|| Sym::new(&format!("{module}.{}", field.name)))
+    }
+
+    /// What to say of a name that means nothing where it stands; `near` are the names of the place itself.
+    pub(crate) fn unknown<'b>(
+        &'b self,
+        name: Sym,
+        at: Span,
+        near: impl Iterator<Item = &'b str>,
+    ) -> Diagnostic {
+        if let Some((module, inner)) = name.name().rsplit_once('.')
+            && let Some(Used::Module(m)) = self.lookup(Sym::new(module), at)
+        {
+            let scope = &self.scopes[m];
+            let d = Diagnostic::error("E0201", at, format!("module `{module}` does not define `{inner}`"));
+            if scope.used.contains_key(&Sym::new(inner)) {
+                return d.help(format!("it uses `{inner}` of another module; say `use` of that one here"));
+            }
+            return match nearest(inner, scope.items.keys().map(|s| s.name())) {
+                Some(guess) => d.help(format!("did you mean `{module}.{guess}`?")),
+                None => d,
+            };
+        }
+        if self.is_module(name, at) {
+            let d = Diagnostic::error("E0307", at, format!("`{name}` is a module, not a value"));
+            return d.help(format!("name a definition of it: `{name}.f(..)`"));
+        }
+        let here = &self.scopes[self.scope(at)];
+        let mut names: Vec<&str> = here.items.keys().chain(here.used.keys()).map(|s| s.name()).collect();
+        names.extend(self.scopes[LIBRARY].items.keys().map(|s| s.name()));
         names.sort_unstable();
-        nearest(name.name(), near.chain(names)).map(str::to_owned)
+        let d = Diagnostic::error("E0201", at, format!("unknown name `{name}`"));
+        if let Some(guess) = nearest(name.name(), near.chain(names)) {
+            return d.help(format!("did you mean `{guess}`?"));
+        }
+        let defines = |u: &Used<'a>| matches!(u, Used::Module(m) if self.scopes[*m].items.contains_key(&name));
+        match here.used.iter().find(|(_, (u, _))| defines(u)) {
+            Some((module, _)) => d.help(format!("module `{module}` defines it: `{module}.{name}`")),
+            None => d,
+        }
+    }
+}
+
+/// The name that an item defines in its file, where it is one that expressions and types can say.
+fn name_of(item: &Item) -> Option<Ident> {
+    let name = written_name(item)?;
+    // Types and constants of modules have been given their module's name before their own.
+    let plain = name.name.name().rsplit_once('.').map_or(name.name, |(_, own)| Sym::new(own));
+    Some(Ident { name: plain, ..name })
+}
+
+fn written_name(item: &Item) -> Option<Ident> {
+    match &item.kind {
+        ItemKind::Fn(d) => Some(d.sig.name),
+        ItemKind::Prim(d) => Some(d.sig.name),
+        ItemKind::Extern(d) => Some(d.sig.name),
+        ItemKind::Const(name, ..) => Some(*name),
+        ItemKind::Encoding(d) => Some(d.name),
+        ItemKind::Record(d) => Some(d.name),
+        ItemKind::Use(_)
+        | ItemKind::Rule(_)
+        | ItemKind::Schedule(_)
+        | ItemKind::Config(_)
+        | ItemKind::Test(_) => None,
     }
 }
 
 impl<'a> Checker<'a> {
-    /// Enters the definitions of a file.
-    pub(crate) fn declare(&mut self, file: &'a File) {
-        let mut places: HashMap<Sym, Span> = HashMap::new();
+    /// Enters the definitions of every file, then what their `use`s bring.
+    pub(crate) fn declare(&mut self, library: &'a [File], files: &'a Files) {
+        for file in library {
+            self.defs.files.insert(file.source, LIBRARY);
+            self.declare_file(file, LIBRARY);
+        }
+        for file in &files.own {
+            self.declare_file(file, OWN);
+        }
+        for (i, file) in files.modules.iter().enumerate() {
+            self.defs.scopes.push(Scope::default());
+            self.defs.files.insert(file.source, OWN + 1 + i);
+            self.declare_file(file, OWN + 1 + i);
+        }
+        for file in files.own.iter().chain(&files.modules) {
+            self.bring(file, files);
+        }
+    }
+
+    fn declare_file(&mut self, file: &'a File, scope: usize) {
         self.types.declare(file);
         self.consts.declare(file);
         for item in &file.items {
-            let (name, def) = match &item.kind {
-                ItemKind::Fn(d) => (d.sig.name, Some(Def::Fn(d, item))),
-                ItemKind::Prim(d) => (d.sig.name, Some(Def::Prim(d))),
-                ItemKind::Extern(d) => (d.sig.name, Some(Def::Extern(d))),
-                ItemKind::Const(name, ..) => (*name, None),
-                ItemKind::Encoding(d) => (d.name, None),
-                ItemKind::Record(d) => (d.name, None),
-                ItemKind::Use(_)
-                | ItemKind::Rule(_)
-                | ItemKind::Schedule(_)
-                | ItemKind::Config(_)
-                | ItemKind::Test(_) => continue,
+            let Some(name) = name_of(item) else { continue };
+            if item.attrs.iter().any(|a| a.name.name.name() == "variadic") {
+                self.defs.variadic.insert(name.span);
+            }
+            let Some(first) = self.defs.scopes[scope].items.get(&name.name).copied() else {
+                self.defs.scopes[scope].items.insert(name.name, item);
+                continue;
             };
-            if let (Some(def), Some(first)) = (def, self.defs.by_name.get(&name.name).copied())
-                && (places.contains_key(&name.name) || self.defs.library.is_empty())
-            {
+            if let (Some(def), Some(first)) = (Def::of(item), Def::of(first)) {
                 let forms = self.defs.forms.entry(first.sig().name.span).or_insert_with(|| vec![first]);
                 if forms.iter().all(|d| form(d.sig()) != form(def.sig())) {
                     forms.push(def);
                     continue;
                 }
             }
-            if let Some(first) = places.insert(name.name, name.span) {
-                self.report(
-                    Diagnostic::error("E0202", name.span, format!("`{}` is defined twice", name.name))
-                        .label(first, "first here")
-                        .help("rename one of them; two of one name must differ in the number or the ranks of their parameters"),
-                );
-                continue;
-            }
-            if let Some(def) = def {
-                self.defs.by_name.insert(name.name, def);
-                if item.attrs.iter().any(|a| a.name.name.name() == "variadic") {
-                    self.defs.variadic.insert(name.span);
+            let d = Diagnostic::error("E0202", name.span, format!("`{}` is defined twice", name.name));
+            let d = match name_of(first) {
+                Some(first) => d.label(first.span, "first here"),
+                None => d,
+            };
+            self.report(d.help(
+                "rename one of them; two of one name must differ in the number or the ranks of their parameters",
+            ));
+        }
+    }
+
+    /// The names that the `use`s of a file bring.
+    fn bring(&mut self, file: &'a File, files: &'a Files) {
+        let here = self.defs.files.get(&file.source).copied().unwrap_or(OWN);
+        for item in &file.items {
+            let ItemKind::Use(path) = &item.kind else { continue };
+            let Some(&last) = path.last() else { continue };
+            let used = self.used(files.links.get(&last.span), last);
+            let scope = &mut self.defs.scopes[here];
+            let twice = match (scope.items.get(&last.name), scope.used.get(&last.name)) {
+                (Some(own), _) => name_of(own).map(|n| (n.span, "defined here")),
+                (None, Some((first, at))) if !first.same(used) => Some((*at, "first brought here")),
+                (None, _) => None,
+            };
+            match twice {
+                Some((first, what)) => {
+                    let text = format!("`{}` is brought by a `use`, and is another name already", last.name);
+                    let d = Diagnostic::error("E0202", last.span, text).label(first, what);
+                    self.report(d.help("bring one of them under its module's name: `use` the module itself"));
+                }
+                None => {
+                    scope.used.insert(last.name, (used, last.span));
                 }
             }
         }
     }
 
-    /// Checks every definition of a file, used or not.
+    fn used(&mut self, link: Option<&Link>, last: Ident) -> Used<'a> {
+        // Whoever looked for the file has said that there is none.
+        let Some(link) = link else { return Used::Missing };
+        let scope = self.defs.files.get(&link.file).copied().unwrap_or(OWN);
+        if scope != OWN && self.defs.scopes[scope].name.is_none() {
+            // Two modules of one name, in different folders, are told apart.
+            let taken = self.defs.scopes.iter().any(|s| s.name == Some(link.name));
+            let own = if taken { Sym::new(&format!("{}_{scope}", link.name)) } else { link.name };
+            self.defs.scopes[scope].name = Some(own);
+        }
+        if link.whole {
+            return Used::Module(scope);
+        }
+        let items = &self.defs.scopes[scope].items;
+        if let Some(item) = items.get(&last.name) {
+            return Used::Item(item);
+        }
+        let text = format!("the module does not define `{}`", last.name);
+        let d = Diagnostic::error("E0201", last.span, text);
+        let d = match nearest(last.name.name(), items.keys().map(|s| s.name())) {
+            Some(guess) => d.help(format!("did you mean `{guess}`?")),
+            None => d,
+        };
+        self.report(d);
+        Used::Missing
+    }
+
+    /// Checks every definition of a file, used or not, but rules and tests.
     pub(crate) fn file(&mut self, file: &'a File) {
-        // Rules come after what they speak of; tests last.
-        let mut rules: Vec<&'a RuleDef> = Vec::new();
-        let mut tests: Vec<&'a TestDef> = Vec::new();
         for item in &file.items {
             match &item.kind {
                 ItemKind::Fn(d) => self.sample_fn(d, item),
@@ -198,18 +410,36 @@ impl<'a> Checker<'a> {
                 ItemKind::Extern(d) => {
                     self.extern_instance(d);
                 }
-                ItemKind::Rule(d) => rules.push(d),
-                ItemKind::Test(d) => tests.push(d),
+                ItemKind::Rule(_) | ItemKind::Test(_) | ItemKind::Use(_) | ItemKind::Config(_) => {}
                 ItemKind::Const(name, ..) => self.check_const(*name),
-                ItemKind::Use(path) => self.later(path.first().map_or(item.span, |i| i.span), "modules"),
                 ItemKind::Encoding(d) => self.check_encoding(d),
                 ItemKind::Record(d) => self.check_record(d),
-                ItemKind::Config(_) => self.later(item.span, "configs"),
-                ItemKind::Schedule(d) => self.later(d.prim.span, "schedules"),
+                ItemKind::Schedule(d) => self.schedule(d),
             }
         }
-        rules.into_iter().for_each(|d| self.rule(d));
-        tests.into_iter().for_each(|d| self.test(d));
+    }
+
+    /// The rules of a file: they come after all that they speak of.
+    pub(crate) fn rules(&mut self, file: &'a File) {
+        let mut seen: BTreeMap<Sym, Span> = BTreeMap::new();
+        for item in &file.items {
+            let ItemKind::Rule(d) = &item.kind else { continue };
+            let name = d.sig.name;
+            if let Some(first) = seen.insert(name.name, name.span) {
+                let d = Diagnostic::error("E0202", name.span, format!("the rule `{}` is defined twice", name.name));
+                self.report(d.label(first, "first here").help("rename one of them"));
+            }
+            self.rule(d);
+        }
+    }
+
+    /// The tests of a file of the program's own: those of a module are its own business.
+    pub(crate) fn tests(&mut self, file: &'a File) {
+        for item in &file.items {
+            if let ItemKind::Test(d) = &item.kind {
+                self.test(d);
+            }
+        }
     }
 
     /// Says honestly that something parses and is not checked yet.
@@ -219,5 +449,30 @@ impl<'a> Checker<'a> {
             span,
             format!("{what} are parsed and formatted, but not compiled yet"),
         ));
+    }
+
+    /// The name that an instance of a definition is to have in the compiled module: that of the text, after
+    /// its module's. Entries are found by name, so the names of the program's own files are theirs alone.
+    pub(crate) fn instance_name(&self, name: Ident) -> String {
+        let scope = self.defs.scope(name.span);
+        let mut out = match self.defs.scopes[scope].name {
+            Some(module) => format!("{module}_{}", name.name),
+            None => name.name.name().to_owned(),
+        };
+        while scope != OWN && self.defs.scopes[OWN].items.contains_key(&Sym::new(&out)) {
+            out.push('_');
+        }
+        out
+    }
+}
+
+impl Used<'_> {
+    fn same(self, other: Used<'_>) -> bool {
+        match (self, other) {
+            (Used::Item(a), Used::Item(b)) => a.span == b.span,
+            (Used::Module(a), Used::Module(b)) => a == b,
+            (Used::Missing, _) | (_, Used::Missing) => true,
+            (Used::Item(_), Used::Module(_)) | (Used::Module(_), Used::Item(_)) => false,
+        }
     }
 }

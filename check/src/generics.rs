@@ -10,19 +10,37 @@ use std::collections::HashMap;
 use ir::ast::{File, Generic, Ident, Item, ItemKind, Param, RecordDef, Signature, TypeExpr, TypeKind};
 use shape::Sym;
 
+use crate::Files;
+
 /// Files with the generics of their signatures written out.
 pub(crate) fn written_out<'f>(
     library: &'f [File],
-    files: &'f [File],
-) -> (Vec<Cow<'f, File>>, Vec<Cow<'f, File>>) {
-    let mut records: HashMap<Sym, &RecordDef> = HashMap::new();
-    for item in library.iter().chain(files).flat_map(|f| &f.items) {
+    mut files: Cow<'f, Files>,
+) -> (Cow<'f, [File]>, Cow<'f, Files>) {
+    let mut records: HashMap<Sym, RecordDef> = HashMap::new();
+    for item in library.iter().chain(&files.modules).chain(&files.own).flat_map(|f| &f.items) {
         if let ItemKind::Record(d) = &item.kind {
-            records.insert(d.name.name, d);
+            records.insert(d.name.name, d.clone());
         }
     }
-    let all = |files: &'f [File]| files.iter().map(|f| file(f, &records)).collect();
-    (all(library), all(files))
+    let records = records.iter().map(|(n, d)| (*n, d)).collect();
+    let mut library = Cow::Borrowed(library);
+    for i in 0..library.len() {
+        if let Cow::Owned(new) = file(&library[i], &records) {
+            library.to_mut()[i] = new;
+        }
+    }
+    for i in 0..files.own.len() {
+        if let Cow::Owned(new) = file(&files.own[i], &records) {
+            files.to_mut().own[i] = new;
+        }
+    }
+    for i in 0..files.modules.len() {
+        if let Cow::Owned(new) = file(&files.modules[i], &records) {
+            files.to_mut().modules[i] = new;
+        }
+    }
+    (library, files)
 }
 
 fn file<'f>(file: &'f File, records: &HashMap<Sym, &RecordDef>) -> Cow<'f, File> {

@@ -519,7 +519,7 @@ impl<'a> Checker<'a> {
     /// Says that a function stands where a tensor is needed.
     pub(crate) fn not_a_tensor<T>(&mut self, value: &Value, span: Span) -> Maybe<T> {
         let d = match value {
-            Value::Fn(f) if let Closure::Named(n) = &**f => {
+            Value::Fn(f) if let Closure::Named(n, _) = &**f => {
                 Diagnostic::error("E0307", span, format!("`{n}` is a definition, not a value"))
                     .help(format!("call it: `{n}(..)`"))
             }
@@ -576,12 +576,19 @@ impl<'a> Checker<'a> {
         let mut near: Vec<&str> = body.scopes.iter().flat_map(|s| s.keys()).map(|s| s.name()).collect();
         near.extend(body.env.dims.keys().map(|s| s.name()));
         near.extend(self.consts.names());
-        let d = Diagnostic::error("E0201", span, format!("unknown name `{name}`"));
-        let guess = self.defs.guess(name, near.into_iter());
-        self.fail(match guess {
-            Some(g) => d.help(format!("did you mean `{g}`?")),
-            None => d,
-        })
+        if self.defs.is_missing(name, span) {
+            return None;
+        }
+        let d = self.defs.unknown(name, span, near.into_iter());
+        self.fail(d)
+    }
+
+    /// The name that an expression is: a plain one, or `b.f` of a module.
+    fn named(&self, body: &Body, e: &Expr) -> Option<Sym> {
+        match &e.kind {
+            ExprKind::Name(name) => Some(*name),
+            _ => self.defs.qualified(e, |module| body.find(module).is_some()),
+        }
     }
 
     /// An expression.
@@ -604,31 +611,44 @@ impl<'a> Checker<'a> {
                     (None, Some(Const::Bool(b))) => Some(Value::Lit(Lit::Bool(*b))),
                     (None, Some(Const::Float(x))) => Some(Value::Lit(Lit::Float(f64::from_bits(*x)))),
                     (None, None) if self.consts.has(*name) => self.const_value(body, *name, e.span),
-                    _ if self.defs.get(*name).is_some() => Some(Value::Fn(Rc::new(Closure::Named(*name)))),
+                    _ if self.defs.is_missing(*name, e.span) => None,
+                    _ if self.defs.get(*name, e.span).is_some() => {
+                        Some(Value::Fn(Rc::new(Closure::Named(*name, e.span))))
+                    }
                     _ => self.unknown(body, *name, e.span),
                 },
             },
             ExprKind::Unary(op, a) => self.unary(body, *op, a, e.span),
             ExprKind::Binary(..) => self.binary(body, e),
+            ExprKind::Field(base, _) if self.named(body, e).is_some() => {
+                let name = self.named(body, e)?;
+                if self.defs.get(name, base.span).is_none() {
+                    return self.unknown(body, name, e.span);
+                }
+                let d = Diagnostic::error("E0307", e.span, format!("`{name}` is a definition, not a value"));
+                self.fail(d.help(format!("call it: `{name}(..)`")))
+            }
             ExprKind::Field(base, field) => {
                 let value = self.expr(body, base)?;
                 self.field(body, value, base.span, *field, e.span)
             }
-            ExprKind::Call(f, args) => match &f.kind {
-                ExprKind::Name(name) => self.call(body, *name, f.span, &[], args, e.span),
-                ExprKind::Index(base, dims) => match &base.kind {
-                    ExprKind::Name(name) => self.call(body, *name, base.span, dims, args, e.span),
-                    _ => self.call_value(body, f, args, e.span),
-                },
-                _ => self.call_value(body, f, args, e.span),
-            },
+            ExprKind::Call(f, args) => {
+                let (callee, dims) = match &f.kind {
+                    ExprKind::Index(base, dims) => (&**base, dims.as_slice()),
+                    _ => (&**f, &[][..]),
+                };
+                match self.named(body, callee) {
+                    Some(name) => self.call(body, name, callee.span, dims, args, e.span),
+                    None => self.call_value(body, f, args, e.span),
+                }
+            }
             // `ones[3]`: brackets alone call a definition that takes no arguments.
-            ExprKind::Index(base, dims) => match &base.kind {
-                ExprKind::Name(name) if body.find(*name).is_none() && self.defs.get(*name).is_some() => {
-                    self.call(body, *name, base.span, dims, &[], e.span)
+            ExprKind::Index(base, dims) => match self.named(body, base) {
+                Some(name) if body.find(name).is_none() && self.defs.get(name, base.span).is_some() => {
+                    self.call(body, name, base.span, dims, &[], e.span)
                 }
                 // `s[0]` of a pack is a dim.
-                ExprKind::Name(name) if body.find(*name).is_none() && body.env.packs.contains_key(name) => {
+                Some(name) if body.find(name).is_none() && body.env.packs.contains_key(&name) => {
                     self.dim_of(body, e).map(Value::Dim)
                 }
                 _ => {

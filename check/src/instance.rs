@@ -235,6 +235,28 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// True if the names of outputs are right; says what is wrong with them: two of one name, or one of an input that is not updated in
+    /// place.
+    pub(crate) fn outputs(&mut self, sig: &Signature, outs: &[Param]) -> bool {
+        let said = self.diagnostics.len();
+        let mut seen: HashMap<Sym, Span> = HashMap::new();
+        for name in outs.iter().map(|p| p.name) {
+            if let Some(first) = seen.insert(name.name, name.span) {
+                let text = format!("the output `{}` is named twice", name.name);
+                self.report(Diagnostic::error("E0202", name.span, text).label(first, "first here"));
+                continue;
+            }
+            let taken = sig.generics.iter().map(|g| g.name);
+            let params = sig.params.iter().filter(|p| p.mode != Mode::Own).map(|p| p.name);
+            if let Some(other) = taken.chain(params).find(|n| n.name == name.name) {
+                let text = format!("the output `{}` has the name of another", name.name);
+                let d = Diagnostic::error("E0202", name.span, text).label(other.span, "this one");
+                self.report(d.help(format!("rename it, or declare `own {}` to update it in place", name.name)));
+            }
+        }
+        self.diagnostics.len() == said
+    }
+
     /// The type of a tensor parameter or result as written, in terms of an environment.
     pub(crate) fn tensor_type(&mut self, env: &Env, ty: &TypeExpr) -> Maybe<Type> {
         let TypeKind::Named { name, args, dims } = &ty.kind else {
@@ -303,7 +325,9 @@ impl<'a> Checker<'a> {
         self.instances.prims.insert(key.clone(), None);
         let errors = self.diagnostics.len();
         let prim = self.prim_body(def, bound);
-        let id = (self.diagnostics.len() == errors).then_some(prim).flatten().map(|(p, ty)| {
+        let name = self.instance_name(def.sig.name);
+        let id = (self.diagnostics.len() == errors).then_some(prim).flatten().map(|(mut p, ty)| {
+            p.name = name;
             let id = self.add_prim(p);
             self.instances.outs.insert(id, Rc::new(ty));
             id
@@ -341,6 +365,7 @@ impl<'a> Checker<'a> {
         let id = FuncId(self.module.funcs.len() as u32);
         // The first instance of a function of the program has its name, by which it is entered.
         let named = plain || !self.defs.is_library(Def::Fn(def, item));
+        head.func.name = self.instance_name(def.sig.name);
         if !named || !self.instances.names.insert(head.func.name.clone()) {
             head.func.name = format!("{}_{}", head.func.name, id.0);
             self.instances.names.insert(head.func.name.clone());
@@ -451,7 +476,7 @@ impl<'a> Checker<'a> {
 
     /// Generics to check an unused template with: `f32`, or the first type allowed, and rank 2.
     /// None where attributes would have to be guessed.
-    fn sample(&mut self, sig: &'a Signature) -> Maybe<Env> {
+    pub(crate) fn sample(&mut self, sig: &'a Signature) -> Maybe<Env> {
         self.signature(sig);
         let mut env = self.env();
         for g in &sig.generics {
@@ -486,6 +511,9 @@ impl<'a> Checker<'a> {
     }
 
     pub(crate) fn sample_prim(&mut self, def: &'a PrimDef) {
+        if !self.outputs(&def.sig, &def.outs) {
+            return;
+        }
         if let Some(mut env) = self.sample(&def.sig) {
             self.count_blocks(&def.sig, &def.outs, &mut env);
             self.prim_instance(def, &env);

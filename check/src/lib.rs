@@ -7,12 +7,13 @@
 //! asked of the prover. Proved: nothing is left to do. Refuted: a diagnostic. Unknown: one check at
 //! run time, at the function's entry where its dims are known there.
 //!
-//! The files: [`defs`] what names mean; [`types`] records, tuples, arrays and encoded tensors as trees of
+//! The files: [`defs`] what names mean, with [`modules`] for types and constants of other files; [`config`] what
+//! definitions take without saying so; [`types`] records, tuples, arrays and encoded tensors as trees of
 //! tensors, with [`generics`] that signatures leave out, [`encoding`] and [`consts`]; [`env`] dims, packs and attributes as values while checking,
 //! with [`lists`] and [`labels`] for what is said about ranks;
 //! [`bind`] arguments against parameters; [`instance`] templates made concrete; [`graph`] bodies of
 //! functions; [`prim`] bodies of primitives, with [`access`] for bounds, coverage and independence of
-//! loops; [`rule`] rules and bindings. Start at [`check`].
+//! loops; [`rule`] rules and bindings; [`schedule`] schedules. Start at [`check`].
 //!
 //! Invariant: every error is a diagnostic, and checking goes on after it, so that one run reports all.
 
@@ -23,6 +24,7 @@
 
 mod access;
 mod bind;
+mod config;
 mod consts;
 mod defs;
 mod encoding;
@@ -32,12 +34,14 @@ mod graph;
 mod instance;
 mod labels;
 mod lists;
+mod modules;
 mod prim;
 mod rule;
+mod schedule;
 mod types;
+mod walk;
 
-use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use ir::Module;
 use ir::ast::{File, Stmt};
@@ -62,25 +66,57 @@ impl Checked {
     }
 }
 
-/// Checks a program. `library` is the standard library: its definitions are checked where they are
-/// used, and those of `files` stand before them.
-pub fn check(library: &[File], files: &[File]) -> Checked {
-    let (library, files) = generics::written_out(library, files);
-    let mut checker = Checker::new(&library, &files);
-    for file in &files {
-        checker.file(file);
+/// The files of a program.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    /// The program's own: they share one scope. A file; in a session, what was loaded and said.
+    pub own: Vec<File>,
+    /// The files that `use` brings, each a module; those used by others come first.
+    pub modules: Vec<File>,
+    /// What each `use` found, by the place of the last name of its path. Where nothing was found there is
+    /// no link, and whoever looked has said so.
+    pub links: BTreeMap<Span, Link>,
+}
+
+impl From<Vec<File>> for Files {
+    /// A program that uses nothing.
+    fn from(own: Vec<File>) -> Files {
+        Files { own, ..Files::default() }
     }
+}
+
+/// What a `use` found.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    /// The file.
+    pub file: SourceId,
+    /// What the file is called: `b` for `a/b.tn`.
+    pub name: Sym,
+    /// True if the path names the file itself, false if a definition in it.
+    pub whole: bool,
+}
+
+/// Checks a program. `library` is the standard library: its definitions are checked where they are
+/// used, and those of the program stand before them.
+pub fn check(library: &[File], files: &Files) -> Checked {
+    let (files, settings, said) = config::written_out(library, files);
+    let (library, files) = generics::written_out(library, modules::written_out(library, files));
+    let mut checker = Checker::new(&library, &files);
+    said.into_iter().for_each(|d| checker.report(d));
+    checker.module.settings = settings;
+    checker.program(&files);
     checker.finish()
 }
 
 /// Checks statements against a program, as the body of a function of `inputs` that gives the value of
 /// the last one. The function, where there is no error, is the module's last.
-pub fn check_line(library: &[File], files: &[File], inputs: &[(Sym, Type)], stmts: &[Stmt]) -> Checked {
-    let (library, files) = generics::written_out(library, files);
+pub fn check_line(library: &[File], files: &Files, inputs: &[(Sym, Type)], stmts: &[Stmt]) -> Checked {
+    let (files, settings, said) = config::written_out(library, files);
+    let (library, files) = generics::written_out(library, modules::written_out(library, files));
     let mut checker = Checker::new(&library, &files);
-    for file in &files {
-        checker.file(file);
-    }
+    said.into_iter().for_each(|d| checker.report(d));
+    checker.module.settings = settings;
+    checker.program(&files);
     checker.line(inputs, stmts);
     checker.finish()
 }
@@ -101,7 +137,7 @@ struct Checker<'a> {
 type Maybe<T> = Option<T>;
 
 impl<'a> Checker<'a> {
-    fn new(library: &'a [Cow<'a, File>], files: &'a [Cow<'a, File>]) -> Checker<'a> {
+    fn new(library: &'a [File], files: &'a Files) -> Checker<'a> {
         let mut checker = Checker {
             defs: defs::Defs::default(),
             types: types::Types::default(),
@@ -111,16 +147,19 @@ impl<'a> Checker<'a> {
             diagnostics: Vec::new(),
             said: HashSet::new(),
         };
-        for file in library {
-            checker.declare(file);
-        }
-        checker.defs.shadow();
-        for file in files {
-            checker.declare(file);
-        }
+        checker.declare(library, files);
         checker.evaluate_consts();
         checker.check_recursion();
         checker
+    }
+
+    /// Modules come before what uses them, so that their faults are said where they are.
+    fn program(&mut self, files: &'a Files) {
+        let all = || files.modules.iter().chain(&files.own);
+        all().for_each(|f| self.file(f));
+        self.bodies();
+        all().for_each(|f| self.rules(f));
+        files.own.iter().for_each(|f| self.tests(f));
     }
 
     fn report(&mut self, d: Diagnostic) {

@@ -1,8 +1,9 @@
 //! Rules and library bindings.
 
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeSet, HashSet};
 
-use ir::ast::{ExprKind, ExternDef, GenericKind, Mode, RuleDef, TypeKind};
+use ir::ast::{ExprKind, ExternDef, GenericKind, Mode, Param, RuleDef, Signature, TypeKind};
 use ir::diag::Diagnostic;
 use ir::graph::{Block, Func, Op};
 use ir::loops::{Scalar, ScalarKind};
@@ -14,6 +15,16 @@ use crate::bind::names_in;
 use crate::env::Env;
 use crate::graph::{Body, Value};
 use crate::{Checker, Maybe};
+
+/// When an instance of a rule is kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Always,
+    /// If the operators of its pattern stand in functions.
+    IfMatched,
+    /// It is only checked.
+    Never,
+}
 
 impl<'a> Checker<'a> {
     /// A library function. Its element types are fixed: C has no others.
@@ -31,6 +42,9 @@ impl<'a> Checker<'a> {
 
     fn extern_body(&mut self, def: &'a ExternDef) -> Maybe<Extern> {
         self.signature(&def.sig);
+        if !self.outputs(&def.sig, &def.outs) {
+            return None;
+        }
         if let Some(g) = def.sig.generics.iter().find(|g| g.kind != GenericKind::Dim) {
             return self.fail(Diagnostic::error(
                 "E0204",
@@ -79,7 +93,7 @@ impl<'a> Checker<'a> {
             args.push(arg);
         }
         Some(Extern {
-            name: def.sig.name.name,
+            name: Sym::new(&self.instance_name(def.sig.name)),
             library: def.library.clone(),
             symbol: def.symbol.name.name().to_owned(),
             dims,
@@ -117,19 +131,74 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A rule: both sides become functions of the same parameters.
+    /// A rule: both sides become functions of the same parameters. One over element types or packs is a template
+    /// too: it has an instance for each choice whose pattern some function's operators can match.
     pub(crate) fn rule(&mut self, def: &'a RuleDef) {
-        let _ = self.try_rule(def);
+        self.signature(&def.sig);
+        let name = def.sig.name.name;
+        if def.sig.generics.iter().all(|g| g.kind == GenericKind::Dim) {
+            let none = self.env();
+            let _ = self.rule_instance(def, &none, name, Wanted::Always);
+            return;
+        }
+        let mut any = false;
+        for (env, suffix) in self.choices(&def.sig) {
+            let name = Sym::new(&format!("{name}{suffix}"));
+            any |= self.rule_instance(def, &env, name, Wanted::IfMatched).is_some();
+        }
+        if !any && let Some(env) = self.sample(&def.sig) {
+            let _ = self.rule_instance(def, &env, name, Wanted::Never);
+        }
     }
 
-    fn try_rule(&mut self, def: &'a RuleDef) -> Maybe<()> {
-        self.signature(&def.sig);
-        if let Some(g) = def.sig.generics.iter().find(|g| g.kind != GenericKind::Dim) {
-            self.later(g.name.span, "rules over element types and packs");
+    /// What a rule's generics may stand for, with a name for each choice: the element types and ranks that the
+    /// functions checked so far have values of, the first of them where there are too many.
+    fn choices(&self, sig: &Signature) -> Vec<(Env, String)> {
+        const MOST: usize = 64;
+        let types = || self.module.funcs.iter().flat_map(|f| &f.vals).map(|v| &v.ty);
+        let occurs: HashSet<DType> = types().map(|t| t.dtype).collect();
+        let ranks: BTreeSet<usize> = types().map(|t| t.shape.len()).collect();
+        let most = ranks.last().copied().unwrap_or(0);
+        let mut out = vec![(self.env(), String::new())];
+        for g in &sig.generics {
+            let mut next = Vec::new();
+            for (env, suffix) in &out {
+                match g.kind {
+                    GenericKind::Dim => next.push((env.clone(), suffix.clone())),
+                    GenericKind::Pack => {
+                        for rank in 0..=most {
+                            let mut env = env.clone();
+                            env.packs.insert(g.name.name, vec![Dim::int(1); rank]);
+                            next.push((env, format!("{suffix}_{rank}")));
+                        }
+                    }
+                    GenericKind::DType => {
+                        let fits = |d: &DType| occurs.contains(d) && crate::bind::allows(g, *d);
+                        for d in DType::all().filter(fits) {
+                            let mut env = env.clone();
+                            env.dtypes.insert(g.name.name, d);
+                            next.push((env, format!("{suffix}_{d}")));
+                        }
+                    }
+                }
+            }
+            next.truncate(MOST);
+            out = next;
+        }
+        out
+    }
+
+    fn rule_instance(&mut self, def: &'a RuleDef, bound: &Env, name: Sym, wanted: Wanted) -> Maybe<()> {
+        // `const w: f32[k, n]` is a weight; `const axis: int` is an attribute.
+        let number = |p: &Param| match p.ty.as_ref().map(|t| &t.kind) {
+            Some(TypeKind::Named { name, .. }) => bound.dtype(name.name).is_some(),
+            _ => false,
+        };
+        if let Some(p) = def.sig.params.iter().find(|p| p.mode == Mode::Const && !number(p)) {
+            self.later(p.span, "rules over attributes");
             return None;
         }
-        let none = self.env();
-        let (mut env, mut dims) = self.inside(&def.sig, &none);
+        let (mut env, mut dims) = self.inside(&def.sig, bound);
         // Dims need not be listed: a rule has no other names to confuse them with.
         for p in &def.sig.params {
             let Some(TypeKind::Named { dims: Some(args), .. }) = p.ty.as_ref().map(|t| &t.kind) else {
@@ -154,7 +223,12 @@ impl<'a> Checker<'a> {
         }
         when.iter().for_each(|p: &Pred| env.facts.assume(p.clone()));
         let head = self.rule_side(def, &env, &dims)?;
+        let prims = self.module.prims.len();
         let lhs = self.side(&head, &env, &def.lhs)?;
+        // An operator that is new here stands in no function.
+        if wanted == Wanted::IfMatched && self.module.prims.len() > prims {
+            return None;
+        }
         let rhs = self.side(&head, &env, &def.rhs)?;
         if !lhs
             .body
@@ -179,6 +253,9 @@ impl<'a> Checker<'a> {
             return self.fail(Diagnostic::error("E0504", def.lhs.span, text));
         }
         self.same_sides(def, &env, &lhs, &rhs)?;
+        if wanted == Wanted::Never {
+            return None;
+        }
         let id = RuleId(self.module.rules.len() as u32);
         // A rule that gives an extern for something says what the extern means.
         if let [node] = rhs.body.nodes.as_slice()
@@ -190,7 +267,7 @@ impl<'a> Checker<'a> {
             self.module.externs[ext.0 as usize].meaning.get_or_insert(id);
         }
         self.module.rules.push(Rule {
-            name: def.sig.name.name,
+            name,
             lhs,
             rhs,
             both_ways: def.both_ways,

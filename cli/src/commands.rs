@@ -99,24 +99,39 @@ fn watch(deadline: Option<f64>) {
     }
 }
 
+/// Each file is a program of its own: the names of one are not visible in another.
 fn check(files: &[PathBuf], json: bool, verbose: bool) -> Done {
-    let (sources, failure, front) = match driver::open(files) {
-        Ok(front) => (front.sources.clone(), None, Some(front)),
-        Err((sources, failure)) => (sources, Some(failure), None),
-    };
+    let mut failed = false;
+    let mut list: Vec<serde_json::Value> = Vec::new();
+    for file in files {
+        let (sources, failure, warnings) = match driver::open(file) {
+            Ok(front) => {
+                if verbose && !json {
+                    output::print(&run_time_checks(&front));
+                }
+                (front.sources, None, front.warnings)
+            }
+            Err((sources, failure)) => (sources, Some(failure), vec![]),
+        };
+        failed |= failure.is_some();
+        let said = failure.or_else(|| (!warnings.is_empty()).then_some(Failure::Diagnostics(warnings)));
+        let Some(mut said) = said else { continue };
+        // A module that two of the files use is at fault once.
+        let values = output::failure(&said, &sources);
+        let new: Vec<bool> = values.iter().map(|v| !list.contains(v)).collect();
+        list.extend(values.into_iter().zip(&new).filter(|(_, new)| **new).map(|(v, _)| v));
+        if let Failure::Diagnostics(d) = &mut said {
+            let mut new = new.iter();
+            d.retain(|_| new.next().is_some_and(|n| *n));
+        }
+        if !json {
+            output::fail(&said, &sources);
+        }
+    }
     if json {
-        let mut list: Vec<_> = failure.iter().flat_map(|f| output::failure(f, &sources)).collect();
-        list.extend(front.iter().flat_map(|f| &f.warnings).map(|d| output::diagnostic(d, &sources)));
         output::print_json(&json!({ "diagnostics": list }));
-        return Ok(ExitCode::from(u8::from(failure.is_some())));
     }
-    let Some(front) = front else {
-        return Err((sources, failure.unwrap_or_else(|| Failure::data("not checked"))));
-    };
-    if verbose {
-        output::print(&run_time_checks(&front));
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(u8::from(failed)))
 }
 
 /// What could not be proved, a line each.
@@ -130,6 +145,16 @@ fn run_time_checks(front: &Front) -> String {
                 out.push_str(&format!("{file}:{line}:{col}: checked when running: {pred} ({why})\n"));
             }
         });
+    }
+    for item in front.files.own.iter().flat_map(|f| &f.items) {
+        if let ir::ast::ItemKind::Schedule(d) = &item.kind {
+            let (line, col) = front.sources.line_col(item.span);
+            let file = &front.sources.get(item.span.file).name;
+            out.push_str(&format!(
+                "{file}:{line}:{col}: the schedule of {} is checked; code generation does not apply it yet\n",
+                d.prim.name
+            ));
+        }
     }
     out
 }
@@ -164,7 +189,7 @@ fn fmt(files: &[PathBuf], check: bool) -> Done {
 fn test(files: &[PathBuf]) -> Done {
     let (mut passed, mut failed) = (0, 0);
     for file in files {
-        let front = driver::open(&[file])?;
+        let front = driver::open(file)?;
         for t in engine::test(&front) {
             match t.failure {
                 None => {
@@ -201,13 +226,13 @@ fn deliver(entry: &str, results: &Named, call: &Call) -> Result<ExitCode, Failur
 }
 
 fn run_file(file: &Path, call: &Call, compile: &Compile, engine: EngineArg, plan: bool) -> Done {
-    let mut front = driver::open(&[file])?;
+    let mut front = driver::open(file)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
         let entry = pipeline::entry(&mut front, call.entry.as_deref())?;
         let name = front.module.func(entry).name.clone();
         let options = options(compile)?;
-        let args = data::arguments(&name, &data::wanted(front.module.func(entry)), &call.input)?;
+        let args = data::arguments(&name, &data::wanted(front.module.func(entry)), &front.module.settings, &call.input)?;
         let results = match engine {
             EngineArg::Interp => {
                 watch(call.deadline);
@@ -231,13 +256,13 @@ fn run_file(file: &Path, call: &Call, compile: &Compile, engine: EngineArg, plan
 }
 
 fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
-    let mut front = driver::open(&[file])?;
+    let mut front = driver::open(file)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
         let entry = pipeline::entry(&mut front, call.entry.as_deref())?;
         let name = front.module.func(entry).name.clone();
         let wanted = data::wanted(front.module.func(entry));
-        let args = data::arguments(&name, &wanted, &call.input)?;
+        let args = data::arguments(&name, &wanted, &front.module.settings, &call.input)?;
         let mut options = options(compile)?;
         options.at = data::dims(&wanted, &args);
         let compilation = pipeline::compile(&front, &[entry], &options)?;
@@ -288,13 +313,13 @@ fn opt(
     out: Option<&Path>,
     compile: &Compile,
 ) -> Done {
-    let mut front = driver::open(&[file])?;
+    let mut front = driver::open(file)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
         let mut options = options(compile)?;
         for text in at {
             let pair = text.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse::<i64>().ok()?)));
-            options.at.push(pair.ok_or_else(|| Failure::data(format!("--at: `{text}` is not DIM=N")))?);
+            options.at.push(pair.ok_or_else(|| Failure::Usage(format!("--at: `{text}` is not DIM=N")))?);
         }
         let entries = stage::entries(&mut front, entry)?;
         let (plan, mut report) = pipeline::plan(&front.module, &options);
@@ -315,7 +340,7 @@ fn opt(
 }
 
 fn rules(file: &Path, json: bool) -> Done {
-    let front = driver::open(&[file])?;
+    let front = driver::open(file)?;
     // No rule is proved or tested by a command yet: every one is taken at its author's word.
     let list: Vec<_> = front
         .module
@@ -340,7 +365,7 @@ fn rules(file: &Path, json: bool) -> Done {
 }
 
 fn build(file: &Path, out: &Path, entry: Option<&str>, compile: &Compile) -> Done {
-    let mut front = driver::open(&[file])?;
+    let mut front = driver::open(file)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
         let options = options(compile)?;
@@ -363,7 +388,7 @@ fn exec(file: &Path, call: &Call, trust: bool, threads: Option<u16>) -> Done {
     let go = || -> Result<ExitCode, Failure> {
         let package = vm::tnx::open(file).map_err(|e| Failure::data(format!("{}: {e}", file.display())))?;
         let entry = kernels::entry(&package.program, call.entry.as_deref())?;
-        let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &call.input)?;
+        let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &[], &call.input)?;
         let exe = kernels::load(package, trust, pool(threads))?;
         let results = engine::execute(&exe, &entry.name, &args, &limits(call), &SourceMap::default())?;
         deliver(&entry.name, &results, call)
@@ -390,7 +415,7 @@ fn dis(file: &Path, at: Stage, entry: Option<&str>, compile: &Compile) -> Done {
         };
         return go().map_err(|f| (SourceMap::default(), f));
     }
-    let mut front = driver::open(&[file])?;
+    let mut front = driver::open(file)?;
     let sources = front.sources.clone();
     let text = options(compile).and_then(|o| stage::show(&mut front, at, entry, &o));
     output::print(&text.map_err(|f| (sources, f))?);

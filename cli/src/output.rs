@@ -24,7 +24,8 @@ pub(crate) fn print_json(value: &Value) {
 pub(crate) fn fail(failure: &Failure, sources: &SourceMap) -> ExitCode {
     let color = std::io::stderr().is_terminal();
     eprint!("{}", failure.render(sources, color));
-    ExitCode::from(1)
+    let usage = matches!(failure, Failure::Usage(_));
+    ExitCode::from(if usage { 2 } else { 1 })
 }
 
 /// A diagnostic as JSON.
@@ -48,6 +49,9 @@ pub(crate) fn failure(f: &Failure, sources: &SourceMap) -> Vec<Value> {
         Failure::Diagnostics(list) => list.iter().map(|d| diagnostic(d, sources)).collect(),
         Failure::Message { code, text } => vec![json!({
             "code": code, "severity": "error", "message": text, "file": null, "line": null, "col": null, "help": null,
+        })],
+        Failure::Usage(text) => vec![json!({
+            "code": null, "severity": "error", "message": text, "file": null, "line": null, "col": null, "help": null,
         })],
     }
 }

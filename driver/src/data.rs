@@ -1,25 +1,30 @@
 //! Arguments given from outside, `-i NAME=VALUE`, and results written to files.
 //!
 //! A value is a `.npy` file, `FILE.safetensors#NAME`, a number, a generator (`randn[2,784]@7`), or
-//! `random@SEED`, which makes any type once the dims are known: from the other arguments, or given by
-//! name (`-i n=4`).
+//! `random@SEED`, `zeros`, `ones`, which make any type once the dims are known: from the other arguments, or
+//! given by name (`-i n=4`). A record takes one value for all its parts: one of those three, or a
+//! [`checkpoint`](crate::checkpoint). `config=FILE.json` gives what the program's [`settings`] ask.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use ir::Setting;
 use ir::graph::{Func, Type};
 use shape::{Expr as Dim, Sym};
 use tensor::{DType, Tensor, generate, npy, safetensors};
 
-use crate::Failure;
+use crate::checkpoint::Checkpoint;
+use crate::{Failure, settings};
 
 /// What an entry asks of one argument.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The parameter.
+    /// The parameter; of a part of a record its path, `w.layers.q`.
     pub name: String,
     /// Its type.
     pub ty: Type,
+    /// The tensor of a checkpoint that it is read from, with a `{..}` for each axis that arrays put at its front.
+    pub from: Option<String>,
 }
 
 /// What a function asks.
@@ -27,65 +32,173 @@ pub fn wanted(func: &Func) -> Vec<Wanted> {
     let param = |(p, v): (&ir::graph::Param, &ir::graph::ValId)| Wanted {
         name: p.name.name().to_owned(),
         ty: func.ty(*v).clone(),
+        from: p.from.clone(),
     };
     func.params.iter().zip(&func.body.params).map(param).collect()
 }
 
-/// Makes the arguments of an entry from `NAME=VALUE` texts.
-pub fn arguments(entry: &str, wanted: &[Wanted], given: &[String]) -> Result<Vec<Tensor>, Failure> {
-    let mut values: BTreeMap<&str, &str> = BTreeMap::new();
+/// What makes a value of any type, once its shape is known.
+#[derive(Clone, Copy)]
+enum Fill {
+    Random(u64),
+    Zeros,
+    Ones,
+}
+
+impl Fill {
+    fn of(text: &str) -> Option<Fill> {
+        match text {
+            "zeros" => Some(Fill::Zeros),
+            "ones" => Some(Fill::Ones),
+            "random" => Some(Fill::Random(0)),
+            _ => text.strip_prefix("random@").and_then(|s| s.parse().ok()).map(Fill::Random),
+        }
+    }
+}
+
+/// Makes the arguments of an entry from `NAME=VALUE` texts. `settings` are what the program's configs declare:
+/// `config=FILE.json` gives those that are not given by name.
+pub fn arguments(
+    entry: &str,
+    wanted: &[Wanted],
+    settings: &[Setting],
+    given: &[String],
+) -> Result<Vec<Tensor>, Failure> {
+    let mut values: BTreeMap<String, String> = BTreeMap::new();
     for text in given {
-        let Some((name, value)) = text.split_once('=') else {
-            return Err(Failure::data(format!("`{text}` is not NAME=VALUE")));
+        let Some((name, value)) = text.split_once('=').filter(|(n, _)| !n.is_empty()) else {
+            return Err(Failure::Usage(format!("-i: `{text}` is not NAME=VALUE")));
         };
-        if values.insert(name, value).is_some() {
-            return Err(Failure::data(format!("argument {name} is given twice")));
+        if values.insert(name.to_owned(), value.to_owned()).is_some() {
+            return Err(Failure::Usage(format!("-i: {name} is given twice")));
         }
     }
-    let mut dims: BTreeMap<Sym, i64> = BTreeMap::new();
-    let is_param = |name: &str| wanted.iter().any(|w| w.name == name);
-    let all_dims: Vec<Sym> = wanted.iter().flat_map(|w| &w.ty.shape).flat_map(|d| d.syms()).collect();
-    for (&name, value) in values.iter().filter(|(n, _)| !is_param(n)) {
-        let dim = all_dims.iter().find(|s| s.name() == name);
-        match (dim, value.parse::<i64>()) {
-            (Some(&s), Ok(n)) if n >= 0 => {
-                dims.insert(s, n);
-            }
-            (Some(_), _) => return Err(Failure::data(format!("dim {name}: `{value}` is not a count"))),
-            (None, _) => {
-                let names: Vec<&str> = wanted.iter().map(|w| w.name.as_str()).collect();
-                let near = ir::diag::nearest(name, names.iter().copied());
-                let hint =
-                    near.map_or(format!("it takes {}", names.join(", ")), |n| format!("did you mean `{n}`?"));
-                return Err(Failure::data(format!("{entry} has no argument `{name}`; {hint}")));
-            }
+    if !wanted.iter().any(|w| w.name == "config")
+        && let Some(path) = values.remove("config")
+    {
+        for (name, value) in settings::read(&path, settings)? {
+            values.entry(name).or_insert(value);
         }
     }
+    let mut dims = given_dims(entry, wanted, settings, &values)?;
+    let said = dims.clone();
     // First those that say their own shape, then those that take it from the dims.
     let mut made: Vec<Option<Tensor>> = Vec::new();
     for w in wanted {
         let tensor = match values.get(w.name.as_str()) {
-            Some(v) if v.starts_with("random") => None,
+            Some(v) if Fill::of(v).is_some() => None,
             Some(v) => Some(value(&w.name, v, w.ty.dtype)?),
-            None => return Err(missing(entry, wanted, &values)),
+            None => None,
         };
         if let Some(t) = &tensor {
-            for (d, &n) in w.ty.shape.iter().zip(t.shape()) {
-                if let Some(s) = d.as_sym() {
-                    dims.entry(s).or_insert(n);
-                }
-            }
+            learn(&mut dims, w, t);
         }
         made.push(tensor);
     }
-    let mut out = Vec::new();
-    for (w, t) in wanted.iter().zip(made) {
-        out.push(match t {
-            Some(t) => t,
-            None => random(w, values[w.name.as_str()], &dims)?,
-        });
+    // Records of weights: every part of `w` from the one value given for `w`.
+    for (name, value) in &values {
+        let within = format!("{name}.");
+        let parts: Vec<usize> = (0..wanted.len()).filter(|&i| wanted[i].name.starts_with(&within)).collect();
+        if parts.is_empty() || Fill::of(value).is_some() {
+            continue;
+        }
+        let checkpoint = Checkpoint::open(value)?;
+        let open: Vec<usize> = parts.into_iter().filter(|&i| made[i].is_none()).collect();
+        let asked: Vec<&Wanted> = open.iter().map(|&i| &wanted[i]).collect();
+        let read = checkpoint.read(name, &asked, &dims)?;
+        for (i, t) in open.into_iter().zip(read) {
+            learn(&mut dims, &wanted[i], &t);
+            made[i] = Some(t);
+        }
     }
+    let mut out = Vec::new();
+    let mut lacking = Vec::new();
+    for (k, (w, t)) in wanted.iter().zip(made).enumerate() {
+        match (t, source(&w.name, &values).and_then(|v| Fill::of(v))) {
+            (Some(t), _) => out.push(t),
+            // The parts of a record differ, though one seed made them.
+            (None, Some(Fill::Random(seed))) if !values.contains_key(&w.name) => {
+                out.push(filled(w, Fill::Random(seed.wrapping_add(k as u64)), &dims)?);
+            }
+            (None, Some(fill)) => out.push(filled(w, fill, &dims)?),
+            (None, None) => lacking.push(format!("{}: {}", w.name, w.ty)),
+        }
+    }
+    if !lacking.is_empty() {
+        let text = format!("{entry} needs {}; give it with -i NAME=VALUE", lacking.join(", "));
+        return Err(Failure::Message { code: "E0603", text });
+    }
+    agree(wanted, &out, &said)?;
     Ok(out)
+}
+
+/// The text given for a part of a record: its own, or that of the whole.
+fn source<'v>(name: &str, values: &'v BTreeMap<String, String>) -> Option<&'v String> {
+    let mut at = name;
+    loop {
+        if let Some(v) = values.get(at) {
+            return Some(v);
+        }
+        at = at.rsplit_once('.')?.0;
+    }
+}
+
+/// The dims given by name.
+fn given_dims(
+    entry: &str,
+    wanted: &[Wanted],
+    settings: &[Setting],
+    values: &BTreeMap<String, String>,
+) -> Result<BTreeMap<Sym, i64>, Failure> {
+    let mut dims: BTreeMap<Sym, i64> = BTreeMap::new();
+    let all: BTreeSet<Sym> = wanted.iter().flat_map(|w| &w.ty.shape).flat_map(|d| d.syms()).collect();
+    for (name, value) in values {
+        let within = format!("{name}.");
+        if wanted.iter().any(|w| w.name == *name || w.name.starts_with(&within)) {
+            continue;
+        }
+        match (all.iter().find(|s| s.name() == name), value.parse::<i64>()) {
+            (Some(&s), Ok(n)) if n >= 0 => {
+                dims.insert(s, n);
+            }
+            (Some(_), _) => return Err(Failure::data(format!("dim {name}: `{value}` is not a count"))),
+            // A value of the config that this entry has no use for.
+            (None, _) if settings.iter().any(|s| s.name.name() == name) => {}
+            (None, _) => {
+                let mut names: Vec<&str> = wanted.iter().map(|w| w.name.as_str()).collect();
+                names.extend(all.iter().map(|s| s.name()));
+                let near = ir::diag::nearest(name, names.iter().copied());
+                let hint =
+                    near.map_or(format!("it takes {}", names.join(", ")), |n| format!("did you mean `{n}`?"));
+                return Err(Failure::Usage(format!("-i: {entry} has no argument `{name}`; {hint}")));
+            }
+        }
+    }
+    Ok(dims)
+}
+
+/// The dims that a value tells.
+fn learn(dims: &mut BTreeMap<Sym, i64>, w: &Wanted, t: &Tensor) {
+    for (d, &n) in w.ty.shape.iter().zip(t.shape()) {
+        if let Some(s) = d.as_sym() {
+            dims.entry(s).or_insert(n);
+        }
+    }
+}
+
+/// A dim that was given, and that an argument tells too, is one number.
+fn agree(wanted: &[Wanted], args: &[Tensor], said: &BTreeMap<Sym, i64>) -> Result<(), Failure> {
+    for (w, t) in wanted.iter().zip(args) {
+        for (axis, (d, &n)) in w.ty.shape.iter().zip(t.shape()).enumerate() {
+            if let Some(&given) = d.as_sym().and_then(|s| said.get(&s))
+                && given != n
+            {
+                let text = format!("{d} is given as {given}, and axis {axis} of {} is {n}", w.name);
+                return Err(Failure::Message { code: "E0601", text });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The dims that arguments determine, by name.
@@ -101,28 +214,8 @@ pub fn dims(wanted: &[Wanted], args: &[Tensor]) -> Vec<(String, i64)> {
     dims.into_iter().map(|(s, n)| (s.name().to_owned(), n)).collect()
 }
 
-fn missing(entry: &str, wanted: &[Wanted], values: &BTreeMap<&str, &str>) -> Failure {
-    let names: Vec<String> = wanted
-        .iter()
-        .filter(|w| !values.contains_key(w.name.as_str()))
-        .map(|w| format!("{}: {}", w.name, w.ty))
-        .collect();
-    Failure::Message {
-        code: "E0603",
-        text: format!("{entry} needs {}; give it with -i NAME=VALUE", names.join(", ")),
-    }
-}
-
-/// `random@SEED`
-fn random(w: &Wanted, text: &str, dims: &BTreeMap<Sym, i64>) -> Result<Tensor, Failure> {
-    let seed = match text.strip_prefix("random") {
-        Some("") => 0,
-        Some(rest) => match rest.strip_prefix('@').and_then(|s| s.parse().ok()) {
-            Some(seed) => seed,
-            None => return Err(Failure::data(format!("argument {}: `{text}` is not random@SEED", w.name))),
-        },
-        None => 0,
-    };
+/// `random@SEED`, `zeros`, `ones`: integers are small, and of a type without sign not negative.
+fn filled(w: &Wanted, fill: Fill, dims: &BTreeMap<Sym, i64>) -> Result<Tensor, Failure> {
     let extent = |d: &Dim| {
         d.eval(&|s| dims.get(&s).copied()).map_err(|e| {
             let hint =
@@ -131,7 +224,15 @@ fn random(w: &Wanted, text: &str, dims: &BTreeMap<Sym, i64>) -> Result<Tensor, F
         })
     };
     let shape = w.ty.shape.iter().map(extent).collect::<Result<Vec<i64>, _>>()?;
-    generate::random(w.ty.dtype, &shape, seed).map_err(|e| Failure::data(format!("argument {}: {e}", w.name)))
+    let made = match fill {
+        Fill::Random(seed) => generate::random(w.ty.dtype, &shape, seed),
+        Fill::Zeros => Tensor::zeros(w.ty.dtype, &shape),
+        Fill::Ones => {
+            let kind = generate::Kind::Ones;
+            generate::Spec { kind, shape, seed: 0, dtype: None }.tensor(w.ty.dtype)
+        }
+    };
+    made.map_err(|e| Failure::data(format!("argument {}: {e}", w.name)))
 }
 
 /// One value; `dtype` is the parameter's, which a number or generator takes.
@@ -170,6 +271,11 @@ fn value(name: &str, text: &str, dtype: DType) -> Result<Tensor, Failure> {
 /// A file's bytes.
 pub fn read(path: &str) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|e| Failure::data(format!("{path}: {e}")))
+}
+
+/// A file's text.
+pub fn text(path: &str) -> Result<String, Failure> {
+    String::from_utf8(read(path)?).map_err(|_| Failure::data(format!("{path}: the file is not UTF-8 text")))
 }
 
 /// Writes results as `DIR/NAME.npy`, or `.safetensors` for types that `.npy` lacks; gives the paths.

@@ -1,44 +1,40 @@
 //! Which function is meant, and calling a primitive as if it were one.
 
-use ir::graph::{Block, Func, Node, Op, Param, Type};
+use std::collections::BTreeSet;
+
+use ir::graph::{Block, Func, Node, Op, Param, Type, ValId};
 use ir::loops::BufId;
+use ir::source::Span;
 use ir::{FuncId, Module, PrimId};
-use shape::{Expr as Dim, Pred};
+use shape::{Expr as Dim, Facts, Pred, Sym};
+use tensor::DType;
 
-use crate::Failure;
+use crate::{Failure, Front};
 
-/// The function named; without a name `main`, or else the only one, or the first of the file.
-/// A primitive of that name gets a function that does nothing but call it.
-pub(crate) fn find(module: &mut Module, name: Option<&str>) -> Result<FuncId, Failure> {
-    let tests: Vec<FuncId> = module.tests.iter().map(|t| t.func).collect();
-    let mut names = (0..module.funcs.len() as u32).map(FuncId).filter(|id| !tests.contains(id));
+/// The function named; without a name `main`, or else the first of the file. A primitive of that name gets
+/// a function that does nothing but call it. What modules and the library define is reached by calls only.
+pub(crate) fn find(front: &mut Front, name: Option<&str>) -> Result<FuncId, Failure> {
+    let own = own(front);
     let found = match name {
-        Some(name) => module.find(name).filter(|id| !tests.contains(id)),
+        Some(name) => own.funcs.iter().find(|id| front.module.func(**id).name == name),
         // Functions are entered before their bodies are checked, so those of the file come in its order.
-        None => module.find("main").or_else(|| names.next()),
+        None => {
+            let main = own.funcs.iter().find(|id| front.module.func(**id).name == "main");
+            main.or(own.funcs.first())
+        }
     };
-    if let Some(id) = found {
+    if let Some(&id) = found {
         return Ok(id);
     }
-    let prim = |name: &str| module.prims.iter().position(|p| p.name == name).map(|i| PrimId(i as u32));
     let prim = match name {
-        Some(name) => prim(name),
-        None => (!module.prims.is_empty()).then_some(PrimId(0)),
+        Some(name) => own.prims.iter().find(|id| front.module.prim(**id).name == name),
+        None => own.prims.first(),
     };
-    if let Some(prim) = prim {
-        return Ok(wrap(module, prim));
+    if let Some(&prim) = prim {
+        return Ok(wrap(&mut front.module, prim));
     }
-    // Instances of the library's definitions are there too, and are no answer to a misspelt name.
-    let file =
-        module.funcs.first().map_or_else(|| module.prims.first().map(|p| p.span.file), |f| Some(f.span.file));
-    let mut known: Vec<&str> = module
-        .funcs
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| !tests.contains(&FuncId(*i as u32)))
-        .map(|(_, f)| f.name.as_str())
-        .collect();
-    known.extend(module.prims.iter().filter(|p| Some(p.span.file) == file).map(|p| p.name.as_str()));
+    let mut known: Vec<&str> = own.funcs.iter().map(|id| front.module.func(*id).name.as_str()).collect();
+    known.extend(own.prims.iter().map(|id| front.module.prim(*id).name.as_str()));
     let text = match name {
         None => "the file has no function to run".to_owned(),
         Some(name) => match ir::diag::nearest(name, known.iter().copied()) {
@@ -47,6 +43,108 @@ pub(crate) fn find(module: &mut Module, name: Option<&str>) -> Result<FuncId, Fa
         },
     };
     Err(Failure::Message { code: "E0605", text })
+}
+
+/// What the program's own files define, tests left out.
+pub(crate) struct Own {
+    pub(crate) funcs: Vec<FuncId>,
+    pub(crate) prims: Vec<PrimId>,
+}
+
+pub(crate) fn own(front: &Front) -> Own {
+    let (module, files) = (&front.module, &front.files);
+    let tests: BTreeSet<FuncId> = module.tests.iter().map(|t| t.func).collect();
+    let here = |span: Span| files.own.iter().any(|f| f.source == span.file);
+    let funcs = (0..module.funcs.len() as u32).map(FuncId);
+    let prims = (0..module.prims.len() as u32).map(PrimId);
+    Own {
+        funcs: funcs.filter(|id| here(module.func(*id).span) && !tests.contains(id)).collect(),
+        prims: prims.filter(|id| here(module.prim(*id).span)).collect(),
+    }
+}
+
+/// The function as it is called from outside. A dim of a config that no argument tells is asked for as a number,
+/// under its name; an extent that speaks of it is compared when running.
+pub(crate) fn callable(module: &mut Module, id: FuncId) -> FuncId {
+    let inner = module.func(id).clone();
+    let extents = || inner.body.params.iter().flat_map(|v| &inner.ty(*v).shape);
+    let told = |s: Sym| extents().any(|e| e.as_sym() == Some(s));
+    let is_setting = |s: Sym| module.settings.iter().any(|x| x.dtype.is_none() && x.name == s);
+    let open: Vec<Sym> = inner.dims.iter().copied().filter(|s| is_setting(*s) && !told(*s)).collect();
+    if open.is_empty() {
+        return id;
+    }
+    let speaks = |d: &Dim| d.syms().iter().any(|s| open.contains(s));
+    let dims: Vec<Sym> = inner.dims.iter().copied().filter(|s| !open.contains(s)).collect();
+    let mut func = Func {
+        dims: dims.clone(),
+        facts: Facts::default(),
+        requires: inner.requires.iter().filter(|p| p.syms().iter().all(|s| dims.contains(s))).cloned().collect(),
+        params: Vec::new(),
+        exists: Vec::new(),
+        vals: Vec::new(),
+        body: Block::default(),
+        plan: true,
+        ..inner.clone()
+    };
+    let check = |pred: Pred, text: String| (Op::Check(pred, text), vec![], vec![]);
+    let mut checks = Vec::new();
+    for p in inner.requires.iter().filter(|p| !p.syms().iter().all(|s| dims.contains(s))) {
+        checks.push(check(p.clone(), format!("{}: `{p}` does not hold", inner.name)));
+    }
+    for (p, v) in inner.params.iter().zip(&inner.body.params) {
+        let mut ty = inner.ty(*v).clone();
+        for (axis, e) in ty.shape.iter_mut().enumerate().filter(|(_, e)| speaks(e)) {
+            // An extent of its own: what it must be is known once the config's dims are.
+            let own = Sym::new(&format!("{}.{axis}", p.name));
+            let pred = Pred::Eq(Dim::sym(own), e.clone());
+            checks.push(check(pred, format!("axis {axis} of {} must be {e}", p.name)));
+            func.dims.push(own);
+            *e = Dim::sym(own);
+        }
+        let val = func.add_val(p.name, ty);
+        func.body.params.push(val);
+        func.params.push(p.clone());
+    }
+    let args = func.body.params.clone();
+    let mut nodes: Vec<(Op, Vec<ValId>, Vec<ValId>)> = Vec::new();
+    for &s in &open {
+        let val = func.add_val(s, Type::scalar(DType::I64));
+        func.body.params.push(val);
+        func.params.push(Param { name: s, own: false, from: None });
+        nodes.push((Op::BindDim(s, vec![Pred::Le(Dim::int(0), Dim::sym(s))]), vec![val], vec![]));
+    }
+    nodes.extend(checks);
+    let results: Vec<ValId> =
+        inner.result_types.iter().map(|t| func.add_val(Sym::new("v"), t.clone())).collect();
+    let call = Op::Call(id, inner.dims.iter().map(|s| Dim::sym(*s)).collect());
+    nodes.push((call, args, results.clone()));
+    let opens: Vec<Sym> = inner.exists.iter().map(|e| e.0).collect();
+    let last = nodes.len() - 1;
+    for (i, (op, args, results)) in nodes.into_iter().enumerate() {
+        let opens = if i == last { opens.clone() } else { Vec::new() };
+        func.body.nodes.push(Node { op, args, results, opens, span: inner.span });
+    }
+    func.body.results = results;
+    func.dims.iter().for_each(|s| func.facts.assume_dim(*s));
+    // A result's extent that is not told by the arguments is found when running.
+    for (k, ty) in func.result_types.iter_mut().enumerate() {
+        for (axis, e) in ty.shape.iter_mut().enumerate() {
+            if e.syms().iter().all(|s| dims.contains(s)) {
+                continue;
+            }
+            let own = Sym::new(&format!("result.{k}.{axis}"));
+            *e = Dim::sym(own);
+            func.exists.push((own, vec![Pred::Le(Dim::int(0), Dim::sym(own))]));
+        }
+    }
+    let mut name = format!("{}_configured", inner.name);
+    while module.find(&name).is_some() {
+        name.push('_');
+    }
+    module.funcs[id.0 as usize].name = name;
+    module.funcs.push(func);
+    FuncId(module.funcs.len() as u32 - 1)
 }
 
 /// A function that calls a primitive with its own parameters.

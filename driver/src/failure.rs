@@ -2,7 +2,7 @@
 
 use ir::diag::Diagnostic;
 
-/// A fault of the user's program or data; exit code 1.
+/// A fault of the user's: of the program or data, exit code 1, or of the command, exit code 2.
 #[derive(Debug, Clone)]
 pub enum Failure {
     /// Of the program, with places.
@@ -14,6 +14,8 @@ pub enum Failure {
         /// What.
         text: String,
     },
+    /// Of the command line: an option that means nothing here.
+    Usage(String),
 }
 
 impl Failure {
@@ -27,6 +29,7 @@ impl Failure {
         match self {
             Failure::Diagnostics(list) => ir::diag::render(list, sources, color),
             Failure::Message { code, text } => format!("error[{code}]: {text}\n"),
+            Failure::Usage(text) => format!("error: {text}\n"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use codegen::{Compiled, Compiler, Target};
-use ir::ast::{File, ItemKind};
+use ir::ast::ItemKind;
 use ir::graph::Type;
 use ir::source::SourceMap;
 use ir::{Extern, ExternId, FuncId, Module, PrimId};
@@ -14,6 +14,7 @@ use vm::{Entry, Executable, KernelCode, Program};
 
 use crate::Failure;
 use crate::data::Wanted;
+use crate::library::Library;
 use crate::pipeline;
 use crate::stage::Stage;
 
@@ -89,13 +90,22 @@ fn attach<'s>(
 }
 
 /// The text from which the kernels of a program can be compiled again: a definition for each, in order.
-pub fn text(plan: &Module, kernels: &[KernelOf], files: &[File]) -> String {
+pub fn text(plan: &Module, kernels: &[KernelOf], files: &check::Files) -> String {
     let item = |of: &KernelOf| match *of {
         KernelOf::Prim(id) => Some(ir::raise::prim(plan.prim(id))),
         KernelOf::Extern(id) => {
-            let span = plan.extern_(id).span;
-            let mut items = files.iter().flat_map(|f| &f.items);
-            items.find(|i| matches!(&i.kind, ItemKind::Extern(d) if d.sig.name.span == span)).cloned()
+            let ext = plan.extern_(id);
+            let library = &Library::get().files;
+            let all = files.own.iter().chain(&files.modules).chain(library);
+            let mut item = all.flat_map(|f| &f.items).find_map(|i| match &i.kind {
+                ItemKind::Extern(d) if d.sig.name.span == ext.span => Some(i.clone()),
+                _ => None,
+            })?;
+            // Two modules may bind functions of one name.
+            if let ItemKind::Extern(d) = &mut item.kind {
+                d.sig.name.name = ext.name;
+            }
+            Some(item)
         }
     };
     let text = |i: ir::ast::Item| parser::print_item(&i).trim_end().to_owned() + "\n";
@@ -136,7 +146,7 @@ pub fn wanted(entry: &Entry) -> Result<Vec<Wanted>, Failure> {
                 .map_err(|_| Failure::data(format!("the program's extent `{}` is not one", e.text)))
         };
         let shape = p.shape.iter().map(extent).collect::<Result<_, _>>()?;
-        out.push(Wanted { name: p.name.clone(), ty: Type { dtype: p.dtype, shape } });
+        out.push(Wanted { name: p.name.clone(), ty: Type { dtype: p.dtype, shape }, from: None });
     }
     Ok(out)
 }

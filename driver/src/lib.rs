@@ -1,7 +1,7 @@
 //! The compiler as one thing: text in, results out.
 //!
 //! [`pipeline`] is the whole compiler as a function to be read; everything else here stands around it:
-//! [`library`] the operators of `std`, [`data`] arguments given from outside, [`engine`] running,
+//! [`library`] the operators of `std`, [`modules`] what `use` brings, [`data`] arguments given from outside (`settings` from a config, `checkpoint` from weights), [`engine`] running,
 //! [`session`] exploring line by line, [`stage`] showing what stands between stages, [`kernels`] machine code for a program's kernels.
 //!
 //! ```
@@ -17,14 +17,17 @@
 
 #![expect(clippy::disallowed_methods, reason = "the driver reads programs and data, and writes results")]
 
+mod checkpoint;
 pub mod data;
 pub mod engine;
 mod entry;
 mod failure;
 pub mod kernels;
 mod library;
+pub mod modules;
 pub mod pipeline;
 pub mod session;
+mod settings;
 pub mod stage;
 
 use std::path::Path;
@@ -34,20 +37,15 @@ use ir::source::SourceMap;
 pub use failure::Failure;
 pub use pipeline::{Compilation, Front, Options};
 
-/// Reads and checks program files. A failure comes with the texts its places speak of.
-pub fn open(paths: &[impl AsRef<Path>]) -> Result<Front, (SourceMap, Failure)> {
+/// Reads and checks a program file, with the files it uses. A failure comes with the texts its places speak of.
+pub fn open(path: impl AsRef<Path>) -> Result<Front, (SourceMap, Failure)> {
     let mut sources = pipeline::sources();
-    let mut ids = Vec::new();
-    for path in paths {
-        let name = path.as_ref().display().to_string();
-        let text = match std::fs::read(path) {
-            Ok(bytes) => String::from_utf8(bytes).map_err(|_| format!("{name}: the file is not UTF-8 text")),
-            Err(e) => Err(format!("{name}: {e}")),
-        };
-        match text {
-            Ok(text) => ids.push(sources.add(name, text)),
-            Err(text) => return Err((sources, Failure::data(text))),
+    let name = path.as_ref().display().to_string();
+    match data::text(&name) {
+        Ok(text) => {
+            let id = sources.add(name, text);
+            pipeline::front_with(sources, &[id], &modules::disk)
         }
+        Err(failure) => Err((sources, failure)),
     }
-    pipeline::front(sources, &ids)
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use codegen::{Compiled, Compiler, Target};
-use ir::ast::File;
+use check::Files;
 use ir::source::{SourceId, SourceMap};
 use ir::{FuncId, Module};
 use rewrites::{Machine, Report};
@@ -14,6 +14,7 @@ use vm::Program;
 use vm::tnx::{Native, Package};
 
 use crate::library::Library;
+use crate::modules::{self, Reader};
 use crate::{Failure, entry, kernels};
 
 /// How to compile.
@@ -51,8 +52,8 @@ impl Default for Options {
 pub struct Front {
     /// The texts.
     pub sources: SourceMap,
-    /// As written.
-    pub files: Vec<File>,
+    /// As written: its own files, and those they use.
+    pub files: Files,
     /// As meant.
     pub module: Module,
     /// Warnings.
@@ -74,16 +75,31 @@ pub struct Compilation {
     pub loops: String,
 }
 
-/// Text to a checked module.
-pub fn front(mut sources: SourceMap, ids: &[SourceId]) -> Result<Front, (SourceMap, Failure)> {
+/// Text to a checked module. The texts are the whole program: a `use` finds nothing.
+pub fn front(sources: SourceMap, ids: &[SourceId]) -> Result<Front, (SourceMap, Failure)> {
+    front_with(sources, ids, &|_| None)
+}
+
+/// Text to a checked module, with the files that it uses.
+pub fn front_with(
+    mut sources: SourceMap,
+    ids: &[SourceId],
+    reader: Reader<'_>,
+) -> Result<Front, (SourceMap, Failure)> {
     let library = Library::get();
     if ids.is_empty() {
         sources = library.sources();
     }
-    let (files, mut diagnostics) = parse(&sources, ids);
-    diagnostics.splice(0..0, library.diagnostics.iter().cloned());
-    let checked = check::check(&library.files, &files);
+    let mut diagnostics = library.diagnostics.clone();
+    let mut files = Files::default();
+    for &id in ids {
+        let (file, faults) = parser::parse(id, &sources.get(id).text);
+        diagnostics.extend(faults);
+        diagnostics.extend(modules::collect(&mut sources, &mut files, &file, reader));
+        files.own.push(file);
+    }
     let syntax = !diagnostics.is_empty();
+    let checked = check::check(&library.files, &files);
     diagnostics.extend(checked.diagnostics);
     let errors = diagnostics.iter().any(|d| d.severity == ir::diag::Severity::Error);
     if syntax || errors {
@@ -95,17 +111,6 @@ pub fn front(mut sources: SourceMap, ids: &[SourceId]) -> Result<Front, (SourceM
 /// A source map that holds the operator library, to which a program's texts are added.
 pub fn sources() -> SourceMap {
     Library::get().sources()
-}
-
-fn parse(sources: &SourceMap, ids: &[SourceId]) -> (Vec<File>, Vec<ir::diag::Diagnostic>) {
-    let mut diagnostics = Vec::new();
-    let mut files = Vec::new();
-    for &id in ids {
-        let (file, faults) = parser::parse(id, &sources.get(id).text);
-        files.push(file);
-        diagnostics.extend(faults);
-    }
-    (files, diagnostics)
 }
 
 /// The plan: the module with fused kernels, library calls and a choice for each regime.
@@ -139,7 +144,8 @@ pub fn package(compilation: Compilation, target: &Target) -> Package {
     Package { program: compilation.program, loops: compilation.loops, natives: vec![native] }
 }
 
-/// The entry of a program, by name or by custom.
+/// The entry of a program, by name or by custom, as it is called from outside.
 pub fn entry(front: &mut Front, name: Option<&str>) -> Result<FuncId, Failure> {
-    entry::find(&mut front.module, name)
+    let id = entry::find(front, name)?;
+    Ok(entry::callable(&mut front.module, id))
 }

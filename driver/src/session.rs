@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use check::Files;
 use ir::FuncId;
 use ir::ast::{Expr, ExprKind, File, Item, Pattern, Stmt, StmtKind};
 use ir::graph::Type;
@@ -19,14 +20,14 @@ use crate::engine::{self, Engine};
 use crate::library::Library;
 use crate::pipeline::{self, Front, Options};
 use crate::stage::{self, Stage};
-use crate::{Failure, entry};
+use crate::{Failure, entry, modules};
 
 /// A session.
 pub struct Session {
     /// The texts so far; lines of the session too, so that faults can be shown in them.
     sources: SourceMap,
-    /// The program: files loaded, and one that holds what was defined here.
-    files: Vec<File>,
+    /// The program: files loaded, a file for each line that defines something, and what they use.
+    files: Files,
     values: Vec<(Sym, Tensor)>,
     engine: Engine,
     options: Options,
@@ -51,7 +52,7 @@ impl Default for Session {
         let sources = pipeline::sources();
         Session {
             sources,
-            files: vec![],
+            files: Files::default(),
             values: vec![],
             engine: Engine::Interp,
             options: Options::default(),
@@ -85,11 +86,9 @@ impl Session {
         }
     }
 
-    /// Reads a program file into the session.
+    /// Reads a program file into the session, with the files it uses.
     pub fn load(&mut self, path: &str) -> Result<String, Failure> {
-        let bytes = crate::data::read(path)?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| Failure::data(format!("{path}: the file is not UTF-8 text")))?;
+        let text = crate::data::text(path)?;
         let id = self.sources.add(path, text);
         let (file, faults) = parser::parse(id, &self.sources.get(id).text);
         if !faults.is_empty() {
@@ -104,16 +103,18 @@ impl Session {
     fn adopt(&mut self, file: File) -> Result<(), Failure> {
         let names: Vec<Sym> = file.items.iter().filter_map(name).collect();
         let before = self.files.clone();
-        for f in &mut self.files {
+        for f in &mut self.files.own {
             f.items.retain(|i| name(i).is_none_or(|n| !names.contains(&n)));
         }
-        self.files.push(file);
+        let mut faults = modules::collect(&mut self.sources, &mut self.files, &file, &modules::disk);
+        self.files.own.push(file);
         let checked = check::check(&Library::get().files, &self.files);
-        if checked.ok() {
+        if faults.is_empty() && checked.ok() {
             return Ok(());
         }
         self.files = before;
-        Err(Failure::Diagnostics(checked.diagnostics))
+        faults.extend(checked.diagnostics);
+        Err(Failure::Diagnostics(faults))
     }
 
     fn front(&self) -> Front {
@@ -267,7 +268,7 @@ impl Session {
 
     fn definitions(&self) -> String {
         let mut out = String::new();
-        for item in self.files.iter().flat_map(|f| &f.items) {
+        for item in self.files.own.iter().flat_map(|f| &f.items) {
             let doc = item.doc.first().map_or("", |d| d.trim());
             if let Some(name) = name(item) {
                 let _ = writeln!(out, "{name:24} {doc}");
@@ -283,7 +284,7 @@ impl Session {
             let pair = text.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse::<i64>().ok()?)));
             options.at.push(pair.ok_or_else(|| Failure::data(format!("`{text}` is not DIM=N")))?);
         }
-        let entry = entry::find(&mut front.module, Some(name))?;
+        let entry = entry::find(&mut front, Some(name))?;
         let name = front.module.func(entry).name.clone();
         let (_, mut report) = pipeline::plan(&front.module, &options);
         report.functions.retain(|f| f.name == name);
@@ -307,7 +308,8 @@ fn name(item: &Item) -> Option<Sym> {
         ItemKind::Const(n, ..) => Some(n.name),
         ItemKind::Record(d) => Some(d.name.name),
         ItemKind::Encoding(d) => Some(d.name.name),
-        ItemKind::Use(_) | ItemKind::Schedule(_) | ItemKind::Config(_) | ItemKind::Test(_) => None,
+        ItemKind::Use(path) => path.last().map(|n| n.name),
+        ItemKind::Schedule(_) | ItemKind::Config(_) | ItemKind::Test(_) => None,
     }
 }
 

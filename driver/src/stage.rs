@@ -37,13 +37,15 @@ pub fn show(
     options: &Options,
 ) -> Result<String, Failure> {
     if stage == Stage::Ast {
-        return Ok(front.files.iter().map(parser::print).collect());
+        return Ok(front.files.own.iter().map(parser::print).collect());
     }
     let entries = entries(front, entry)?;
     if stage == Stage::Ir {
         return Ok(module_text(&front.module, &entries));
     }
     if stage == Stage::Bytecode {
+        let entries: Vec<FuncId> =
+            entries.into_iter().map(|id| crate::entry::callable(&mut front.module, id)).collect();
         let compilation = pipeline::compile(front, &entries, options)?;
         return Ok(vm::asm::listing(&compilation.program));
     }
@@ -76,40 +78,37 @@ fn comment(text: &str) -> String {
 /// The functions asked for: one by name, or all that the program defines.
 pub fn entries(front: &mut Front, name: Option<&str>) -> Result<Vec<FuncId>, Failure> {
     if let Some(name) = name {
-        return Ok(vec![pipeline::entry(front, Some(name))?]);
+        return Ok(vec![crate::entry::find(front, Some(name))?]);
     }
-    let all = functions(&front.module);
-    if all.is_empty() { Ok(vec![pipeline::entry(front, None)?]) } else { Ok(all) }
+    let all = functions(front);
+    if all.is_empty() { Ok(vec![crate::entry::find(front, None)?]) } else { Ok(all) }
 }
 
-/// The functions that can be called from outside: not tests, and every dim is told by the parameters.
-fn functions(module: &Module) -> Vec<FuncId> {
-    let tests: Vec<FuncId> = module.tests.iter().map(|t| t.func).collect();
-    let all = (0..module.funcs.len() as u32).map(FuncId).filter(|id| !tests.contains(id));
-    all.filter(|id| is_callable(module.func(*id))).collect()
+/// The program's own functions that can be called from outside: every dim is told by the parameters or
+/// asked for.
+fn functions(front: &Front) -> Vec<FuncId> {
+    let own = crate::entry::own(front).funcs;
+    own.into_iter().filter(|id| is_callable(&front.module, front.module.func(*id))).collect()
 }
 
-fn is_callable(func: &ir::graph::Func) -> bool {
+fn is_callable(module: &Module, func: &ir::graph::Func) -> bool {
     let extents = || func.body.params.iter().flat_map(|v| &func.ty(*v).shape);
-    func.dims.iter().all(|d| extents().any(|e| e.syms().contains(d)))
+    let asked = |d: &shape::Sym| module.settings.iter().any(|s| s.name == *d);
+    func.dims.iter().all(|d| asked(d) || extents().any(|e| e.syms().contains(d)))
 }
 
 /// Every function and primitive of the program's own files that can be called from outside.
 pub fn everything(front: &mut Front) -> Vec<FuncId> {
-    let mut entries = functions(&front.module);
-    let own = |file| front.files.iter().any(|f| f.source == file);
-    let prims: Vec<PrimId> = (0..front.module.prims.len() as u32)
-        .map(PrimId)
-        .filter(|id| own(front.module.prim(*id).span.file))
-        .filter(|id| front.module.find(&front.module.prim(*id).name).is_none())
-        .collect();
+    let mut entries = functions(front);
+    let mut prims = crate::entry::own(front).prims;
+    prims.retain(|id| front.module.find(&front.module.prim(*id).name).is_none());
     for id in prims {
         let func = crate::entry::wrap(&mut front.module, id);
-        if is_callable(front.module.func(func)) {
+        if is_callable(&front.module, front.module.func(func)) {
             entries.push(func);
         }
     }
-    entries
+    entries.into_iter().map(|id| crate::entry::callable(&mut front.module, id)).collect()
 }
 
 /// What some functions use, themselves included.

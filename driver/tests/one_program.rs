@@ -8,7 +8,7 @@ use tensor::{DType, Tensor, generate};
 #[test]
 fn one_compiled_program_serves_every_batch() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/01_mlp.tn");
-    let mut front = driver::open(&[path]).map_err(|(s, f)| f.render(&s, false)).expect("the example checks");
+    let mut front = driver::open(path).map_err(|(s, f)| f.render(&s, false)).expect("the example checks");
     let entry = pipeline::entry(&mut front, Some("mlp")).expect("it has mlp");
     let compilation = pipeline::compile(&front, &[entry], &Options::default());
     let compilation = compilation.map_err(|f| f.render(&front.sources, false)).expect("it compiles");

@@ -15,6 +15,7 @@
 //! | `@fails ENTRY x=..` | the failure, which every engine must report |
 //! | `@test` | the file's own tests |
 //! | `@ref` | the cases of `filetests/data/FILE.safetensors`, which other libraries computed (`scripts/refdata`) |
+//! | `@file a/b.tn` | another file of the program begins, and reaches to the next directive |
 //!
 //! Data of integers (`randint`, `arange`) must agree bit for bit, random reals within a bound.
 
@@ -44,25 +45,36 @@ struct Directive {
 struct Case {
     path: PathBuf,
     text: String,
+    /// Other files of the program, which `use` finds: path and text.
+    files: Vec<(String, String)>,
     directives: Vec<Directive>,
 }
 
 fn parse(path: &Path, text: String) -> Case {
     let mut directives: Vec<Directive> = Vec::new();
-    let mut expecting = false;
+    let mut files: Vec<(String, String)> = Vec::new();
+    let (mut expecting, mut filing) = (false, false);
     for (line, t) in text.lines().enumerate() {
         if let Some(d) = t.strip_prefix("// @") {
             let mut words = d.split_whitespace().map(str::to_owned);
             let stage = words.next().unwrap_or_default();
-            directives.push(Directive { line, stage, args: words.collect(), expected: vec![] });
-            expecting = true;
+            filing = stage == "file";
+            expecting = !filing;
+            if filing {
+                files.push((words.collect(), String::new()));
+            } else {
+                directives.push(Directive { line, stage, args: words.collect(), expected: vec![] });
+            }
         } else if let (true, Some(t), Some(d)) = (expecting, t.strip_prefix("//|"), directives.last_mut()) {
             d.expected.push(t.strip_prefix(' ').unwrap_or(t).to_owned());
+        } else if let (true, Some((_, body))) = (filing, files.last_mut()) {
+            body.push_str(t);
+            body.push('\n');
         } else {
             expecting = false;
         }
     }
-    Case { path: path.to_owned(), text, directives }
+    Case { path: path.to_owned(), text, files, directives }
 }
 
 /// Runs every file of a folder of the suite, and gives what is wrong.

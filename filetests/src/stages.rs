@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use driver::engine::{self, Named};
+use driver::modules::Found;
 use driver::stage::Stage;
 use driver::{Failure, Front, Options, data, pipeline, stage};
 use ir::FuncId;
@@ -23,7 +24,11 @@ fn front(case: &Case) -> Result<Front, (SourceMap, Failure)> {
     // Directives are left out: what they expect must not move what they show.
     let program: Vec<&str> = case.text.lines().take_while(|l| !l.starts_with("// @")).collect();
     let id = sources.add(NAME, program.join("\n") + "\n");
-    pipeline::front(sources, &[id])
+    let reader = |path: &Path| {
+        let (_, text) = case.files.iter().find(|(name, _)| Path::new(name) == path)?;
+        Some(Found { key: path.to_owned(), text: Ok(text.clone()) })
+    };
+    pipeline::front_with(sources, &[id], &reader)
 }
 
 pub(crate) fn run(case: &Case, d: &Directive) -> Result<String, String> {
@@ -135,7 +140,7 @@ impl<'f> Engines<'f> {
     /// Makes an entry's arguments from their texts.
     fn arguments(&self, entry: FuncId, given: &[String]) -> Result<Vec<Tensor>, String> {
         let func = self.front.module.func(entry);
-        let args = data::arguments(&func.name, &data::wanted(func), given);
+        let args = data::arguments(&func.name, &data::wanted(func), &self.front.module.settings, given);
         args.map_err(|f| f.render(&self.front.sources, false))
     }
 

@@ -46,8 +46,8 @@ pub struct Ident {
 pub struct Attr {
     /// The name.
     pub name: Ident,
-    /// The arguments.
-    pub args: Vec<Expr>,
+    /// The arguments: `#[tile(8)]`, `#[config(hidden = 8)]`.
+    pub args: Vec<Arg>,
 }
 
 /// A definition.
@@ -237,13 +237,15 @@ pub struct EncodingDef {
     pub value: Expr,
 }
 
-/// A line of `config`: `hidden, heads: dim` or `head = hidden / heads`.
+/// A line of `config`: `hidden, heads: dim`, `head = hidden / heads` or `assert hidden % heads == 0`.
 #[derive(Clone, Debug)]
 pub enum ConfigField {
-    /// Names of one type.
-    Declare(Vec<Ident>, TypeExpr),
+    /// Names of one type; one alone may say by which name a checkpoint's config has it.
+    Declare(Vec<Ident>, TypeExpr, Option<String>),
     /// A derived value.
     Define(Ident, Expr),
+    /// What holds of every checkpoint.
+    Assert(Expr),
 }
 
 /// `record Layer<E> { q: E[n, m] from "path" }`

@@ -31,4 +31,4 @@ pub mod raise;
 pub mod source;
 
 pub use intrinsic::{Class, Combine, Intrinsic, Literal};
-pub use module::{CArg, CType, Extern, ExternId, FuncId, Module, PrimId, Rule, RuleId, Test};
+pub use module::{CArg, CType, Extern, ExternId, FuncId, Module, PrimId, Rule, RuleId, Setting, Test};

@@ -1,6 +1,7 @@
 //! The module: every definition of a program, both levels side by side.
 
 use shape::{Facts, Pred, Sym};
+use tensor::DType;
 
 use crate::graph::Func;
 use crate::loops::{Buf, BufId, Prim, Scalar};
@@ -38,6 +39,20 @@ pub struct Module {
     pub rules: Vec<Rule>,
     /// Tests, in the order of the text.
     pub tests: Vec<Test>,
+    /// What its configs declare, in the order of the text.
+    pub settings: Vec<Setting>,
+}
+
+/// A dim or number that a checkpoint's config gives. A function has it among its dims or parameters, under the
+/// same name, if it needs it.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Its name.
+    pub name: Sym,
+    /// The type of a number; none: a dim.
+    pub dtype: Option<DType>,
+    /// Its name in the checkpoint's config, where it is another: `rope.theta` for a value in a value.
+    pub from: Option<String>,
 }
 
 /// A test: a function without parameters that asserts.

@@ -85,6 +85,18 @@ pub(crate) fn span(cx: &Context, l: Loc, r: Loc) -> Span {
     Span { file: cx.source, lo: l.at, hi: r.at.max(l.at) }
 }
 
+/// A path as one name with dots.
+pub(crate) fn qualified(path: Vec<Ident>) -> Ident {
+    match path.as_slice() {
+        [one] => *one,
+        many => {
+            let names: Vec<&str> = many.iter().map(|n| n.name.name()).collect();
+            let span = many.iter().map(|n| n.span).reduce(Span::to).unwrap_or_default();
+            Ident { name: Sym::new(&names.join(".")), span }
+        }
+    }
+}
+
 pub(crate) fn ident(cx: &Context, l: Loc, name: &str, r: Loc) -> Ident {
     Ident { name: Sym::new(name), span: span(cx, l, r) }
 }
@@ -223,6 +235,19 @@ pub(crate) fn encoding(
     let block = worded(cx, block_word, "block", block);
     let value = worded(cx, decode_word, "decode", value);
     ItemKind::Encoding(EncodingDef { name, block, fields, decode, value })
+}
+
+pub(crate) fn declare(
+    cx: &mut Context,
+    names: Vec<Ident>,
+    ty: TypeExpr,
+    from: Option<String>,
+) -> ConfigField {
+    if let (Some(_), [_, second, ..]) = (&from, names.as_slice()) {
+        let message = "`from` names one value of the config, and several are declared".to_owned();
+        cx.faults.push(Diagnostic::error("E0102", second.span, message).help("declare each on a line of its own"));
+    }
+    ConfigField::Declare(names, ty, from)
 }
 
 pub(crate) fn record_field(

@@ -42,18 +42,18 @@ impl<'a> Checker<'a> {
         if name.name() == "wide"
             && dims.is_empty()
             && body.find(name).is_none()
-            && self.defs.get(name).is_none()
+            && self.defs.get(name, at).is_none()
         {
             return self.cast(body, None, args, span);
         }
-        if self.defs.get(name).is_none() && body.find(name).is_none() {
+        if self.defs.get(name, at).is_none() && body.find(name).is_none() {
             match self.types.get(name) {
                 Some(Named::Record(id)) => return self.construct(body, id, dims, args, span),
                 Some(Named::Encoding(id)) => return self.encode(body, id, dims, args, span),
                 None => {}
             }
         }
-        let Some(def) = self.defs.get(name) else {
+        let Some(def) = self.defs.get(name, at) else {
             let local = body.find(name).is_some();
             // The arguments have errors of their own to tell.
             for a in args {

@@ -36,8 +36,8 @@ const CALLS: usize = 20_000;
 
 /// A function as a value.
 pub(crate) enum Closure {
-    /// A definition.
-    Named(Sym),
+    /// A definition, by its name where it stands.
+    Named(Sym, Span),
     /// A lambda.
     Lambda { params: Vec<Param>, body: Expr, scope: BTreeMap<Sym, Value>, env: Env, span: Span },
     /// The first where the bool scalar holds, else the second.
@@ -48,7 +48,7 @@ impl Closure {
     /// The tensors it holds.
     pub(super) fn captured(&self, out: &mut Vec<ValId>) {
         match self {
-            Closure::Named(_) => {}
+            Closure::Named(..) => {}
             Closure::Lambda { scope, .. } => scope.values().for_each(|v| v.leaves(out)),
             Closure::Choice(c, a, b) => {
                 out.push(*c);
@@ -114,8 +114,8 @@ impl<'a> Checker<'a> {
         span: Span,
     ) -> Maybe<Value> {
         match f {
-            Closure::Named(name) => {
-                let Some(def) = self.defs.get(*name) else { return self.unknown(body, *name, span) };
+            Closure::Named(name, at) => {
+                let Some(def) = self.defs.get(*name, *at) else { return self.unknown(body, *name, span) };
                 self.call_def(body, def, &[], args, span)
             }
             Closure::Lambda { params, body: e, scope, env, span: at } => {

@@ -228,7 +228,7 @@ impl<'a> Checker<'a> {
             _ => {}
         }
         let Some(op) = Intrinsic::named(name.name()) else {
-            if self.defs.get(*name).is_some() {
+            if self.defs.get(*name, f.span).is_some() {
                 let d = Diagnostic::error("E0405", f.span, format!("`{name}` works on whole tensors"));
                 return self.fail(d.help("a primitive is made of loops over scalars"));
             }

@@ -41,7 +41,7 @@ impl Library {
     pub(crate) fn check(&self, text: &str) -> Checked {
         let (file, faults) = parser::parse(SourceId(self.sources.len() as u32), text);
         assert!(faults.is_empty(), "{}", faults[0].message);
-        check::check(&self.files, std::slice::from_ref(&file))
+        check::check(&self.files, &vec![file].into())
     }
 }
 

@@ -132,8 +132,9 @@ impl Printer<'_> {
             ItemKind::Encoding(def) => self.encoding(def, end),
             ItemKind::Config(fields) => {
                 let at = |f: &ConfigField| match f {
-                    ConfigField::Declare(names, ty) => names.first().map_or(ty.span.lo, |n| n.span.lo),
+                    ConfigField::Declare(names, ty, _) => names.first().map_or(ty.span.lo, |n| n.span.lo),
                     ConfigField::Define(ident, _) => ident.span.lo,
+                    ConfigField::Assert(e) => e.span.lo,
                 };
                 let on_lines = match self.source {
                     Some(_) => fields.first().is_some_and(|f| self.begins_line(at(f))),
@@ -147,10 +148,12 @@ impl Printer<'_> {
                     at,
                     |_| false,
                     |p, field| match field {
-                        ConfigField::Declare(names, ty) => {
+                        ConfigField::Declare(names, ty, from) => {
                             let names = p.series(names, |n| n.span.lo, |_, n| name(n));
-                            docs![names, ": ", p.ty(ty)]
+                            let from = from.as_ref().map_or("".into(), |f| docs![" from ", quoted(f)]);
+                            docs![names, ": ", p.ty(ty), from]
                         }
+                        ConfigField::Assert(e) => docs!["assert ", p.expr(e)],
                         ConfigField::Define(ident, value) => docs![name(ident), " =", p.value(value)],
                     },
                 );

@@ -73,13 +73,7 @@ impl Printer<'_> {
         for attr in attrs {
             parts.extend([Doc::Static("#["), name(&attr.name)]);
             if !attr.args.is_empty() {
-                parts.push(self.list(
-                    ("(", ")"),
-                    &attr.args,
-                    |e| (e.span.lo, e.span.hi),
-                    Style::Lines,
-                    Self::expr,
-                ));
+                parts.push(self.args(&attr.args, Style::Lines));
             }
             parts.extend([Doc::Static("]"), Doc::Hard]);
         }

@@ -98,9 +98,11 @@ impl Choices<'_> {
                 decode: (self.ident(), self.ident()),
                 value: self.expr(),
             }),
-            8 => ItemKind::Config(self.many(0, |c| match c.flag() {
-                true => ConfigField::Declare(c.many(1, Self::ident), c.ty()),
-                false => ConfigField::Define(c.ident(), c.expr()),
+            8 => ItemKind::Config(self.many(0, |c| match c.pick(4) {
+                0 => ConfigField::Declare(c.many(1, Self::ident), c.ty(), None),
+                1 => ConfigField::Declare(vec![c.ident()], c.ty(), c.some(Self::text)),
+                2 => ConfigField::Define(c.ident(), c.expr()),
+                _ => ConfigField::Assert(c.expr()),
             })),
             9 => ItemKind::Record(RecordDef {
                 name: self.ident(),
@@ -118,7 +120,7 @@ impl Choices<'_> {
     }
 
     fn attr(&mut self) -> Attr {
-        Attr { name: self.ident(), args: self.many(0, Self::expr) }
+        Attr { name: self.ident(), args: self.many(0, Self::arg) }
     }
 
     fn signature(&mut self) -> Signature {
@@ -172,6 +174,10 @@ impl Choices<'_> {
             _ => TypeKind::Exists(self.many(1, |c| (c.ident(), c.some(Self::expr))), Box::new(self.ty())),
         };
         TypeExpr { kind, span: Span::default() }
+    }
+
+    fn arg(&mut self) -> Arg {
+        Arg { name: self.some(Self::ident), value: self.expr() }
     }
 
     fn index(&mut self) -> IndexArg {
@@ -260,7 +266,7 @@ impl Choices<'_> {
             8 => ExprKind::Field(self.boxed(), self.ident()),
             9 => ExprKind::Call(
                 self.boxed(),
-                self.many(0, |c| Arg { name: c.some(Self::ident), value: c.expr() }),
+                self.many(0, Self::arg),
             ),
             10 => ExprKind::Index(self.boxed(), self.many(0, Self::index)),
             11 => ExprKind::Unary([UnaryOp::Neg, UnaryOp::Not][self.pick(2)], self.boxed()),

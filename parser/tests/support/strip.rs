@@ -39,8 +39,8 @@ pub fn strip(file: &mut File) {
                 expr(&mut def.value);
             }
             ItemKind::Config(fields) => fields.iter_mut().for_each(|f| match f {
-                ConfigField::Declare(_, t) => ty(t),
-                ConfigField::Define(_, e) => expr(e),
+                ConfigField::Declare(_, t, _) => ty(t),
+                ConfigField::Define(_, e) | ConfigField::Assert(e) => expr(e),
             }),
             ItemKind::Record(def) => def.fields.iter_mut().for_each(|f| ty(&mut f.ty)),
             ItemKind::Test(def) => block(&mut def.body),
@@ -49,7 +49,7 @@ pub fn strip(file: &mut File) {
 }
 
 fn attr(a: &mut Attr) {
-    a.args.iter_mut().for_each(expr);
+    a.args.iter_mut().for_each(|a| expr(&mut a.value));
 }
 
 fn signature(sig: &mut Signature) {

@@ -1,0 +1,463 @@
+//! Configs: dims and numbers of a checkpoint that definitions name without taking them.
+//!
+//! Before checking, every definition that names one, or speaks of a definition that does, gets it: a dim as
+//! a further generic, a number as a further parameter whose default is the caller's of that name. So
+//! nothing behind here knows of configs but the binding of a call, which gives a generic marked
+//! ([`is_config`]) the caller's dim of that name. What a config asserts becomes a condition of each
+//! definition that has all its names; what it defines is written out where it is named. A test says its values:
+//! `#[config(hidden = 8)]` becomes statements at its start.
+//!
+//! A file sees the config of its own and of the modules it uses, and gives its names no second meaning. The
+//! names of all configs of a program differ.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ir::Setting;
+use ir::ast::*;
+use ir::diag::{Diagnostic, nearest};
+use ir::source::{SourceId, Span};
+use shape::Sym;
+use tensor::DType;
+
+use crate::defs::Defs;
+use crate::walk::{self, Place};
+use crate::{Checker, Files};
+
+/// The bound that marks a generic as a config's; no text can write it.
+const MARK: &str = "config";
+
+/// True for a generic that stands for a dim of a config.
+pub(crate) fn is_config(g: &Generic) -> bool {
+    g.bounds.iter().any(|b| b.name.name() == MARK)
+}
+
+/// A name of a config.
+enum Meaning {
+    Dim,
+    Number(TypeExpr),
+    /// Written out: only dims and numbers are named in it.
+    Derived(Expr),
+}
+
+struct Name {
+    ident: Ident,
+    meaning: Meaning,
+}
+
+/// The configs of a program.
+#[derive(Default)]
+struct Configs {
+    /// In the order of the text, modules first.
+    names: Vec<Name>,
+    index: BTreeMap<Sym, usize>,
+    asserts: Vec<Expr>,
+    /// The names each file sees.
+    visible: BTreeMap<SourceId, BTreeSet<Sym>>,
+    /// The names (dims and numbers, by index) that each definition needs, by the place of its name.
+    needs: BTreeMap<Span, BTreeSet<usize>>,
+}
+
+/// What a definition says.
+#[derive(Default)]
+struct Said {
+    /// The names of configs.
+    names: BTreeSet<usize>,
+    /// Other definitions.
+    defs: BTreeSet<Span>,
+    /// The names it binds itself.
+    bound: Vec<Ident>,
+}
+
+/// The program with its configs written out.
+pub(crate) fn written_out<'f>(library: &'f [File], files: &'f Files) -> (Cow<'f, Files>, Vec<Setting>, Vec<Diagnostic>) {
+    let has_config = |f: &File| f.items.iter().any(|i| matches!(i.kind, ItemKind::Config(_)));
+    let needs_none = |f: &File| !f.items.iter().any(|i| i.attrs.iter().any(|a| a.name.name.name() == MARK));
+    if !files.modules.iter().chain(&files.own).any(|f| has_config(f) || !needs_none(f)) {
+        return (Cow::Borrowed(files), vec![], vec![]);
+    }
+    let mut said = Vec::new();
+    let mut configs = Configs::default();
+    for file in files.modules.iter().chain(&files.own) {
+        for item in &file.items {
+            if let ItemKind::Config(fields) = &item.kind {
+                fields.iter().for_each(|f| configs.field(f, &mut said));
+            }
+        }
+    }
+    let settings = configs.settings(files);
+    configs.see(files);
+    // What names mean is asked of the definitions as written.
+    let mut checker = Checker::new(library, files);
+    checker.diagnostics.clear();
+    let mut out = files.clone();
+    configs.spread(&mut out, &checker.defs, &mut said);
+    for file in out.modules.iter_mut().chain(&mut out.own) {
+        for item in &mut file.items {
+            configs.rewrite(item, &checker.defs, &mut said);
+        }
+    }
+    (Cow::Owned(out), settings, said)
+}
+
+impl Configs {
+    /// A line of a config.
+    fn field(&mut self, field: &ConfigField, said: &mut Vec<Diagnostic>) {
+        match field {
+            ConfigField::Declare(names, ty, _) => {
+                let meaning = match &ty.kind {
+                    TypeKind::Named { name, args, dims: None } if args.is_empty() => match name.name.name() {
+                        "dim" => Some(Meaning::Dim),
+                        other => other.parse::<DType>().ok().map(|_| Meaning::Number(ty.clone())),
+                    },
+                    _ => None,
+                };
+                let Some(meaning) = meaning else {
+                    let d = Diagnostic::error("E0306", ty.span, "a config holds dims and numbers");
+                    said.push(d.help("say `dim`, or a type of numbers without brackets: `f32`"));
+                    return;
+                };
+                for &ident in names {
+                    let meaning = match &meaning {
+                        Meaning::Number(t) => Meaning::Number(t.clone()),
+                        _ => Meaning::Dim,
+                    };
+                    self.declare(ident, meaning, said);
+                }
+            }
+            ConfigField::Define(ident, e) => {
+                let e = self.write_out(e, said);
+                self.declare(*ident, Meaning::Derived(e), said);
+            }
+            ConfigField::Assert(e) => {
+                let before = said.len();
+                let e = self.write_out(e, said);
+                if said.len() == before {
+                    self.asserts.push(e);
+                }
+            }
+        }
+    }
+
+    fn declare(&mut self, ident: Ident, meaning: Meaning, said: &mut Vec<Diagnostic>) {
+        if let Some(&first) = self.index.get(&ident.name) {
+            let d = Diagnostic::error("E0202", ident.span, format!("the config's `{}` is defined twice", ident.name));
+            let d = d.label(self.names[first].ident.span, "first here");
+            said.push(d.help("the configs of a program share one set of names"));
+            return;
+        }
+        self.index.insert(ident.name, self.names.len());
+        self.names.push(Name { ident, meaning });
+    }
+
+    /// An expression of a config, in dims and numbers only: what stands before it.
+    fn write_out(&self, e: &Expr, said: &mut Vec<Diagnostic>) -> Expr {
+        let mut out = e.clone();
+        let mut callees: BTreeSet<Span> = BTreeSet::new();
+        walk::expr(&mut out, &mut |place| {
+            let Place::Expr(e) = place else { return };
+            if let ExprKind::Call(f, _) = &e.kind {
+                callees.insert(f.span);
+            }
+            let ExprKind::Name(name) = e.kind else { return };
+            match self.index.get(&name).map(|i| &self.names[*i].meaning) {
+                Some(Meaning::Derived(d)) => *e = parens(d, e.span),
+                Some(Meaning::Dim | Meaning::Number(_)) => {}
+                None if callees.contains(&e.span) => {}
+                None => {
+                    let text = format!("the config has no `{name}` before this line");
+                    let d = Diagnostic::error("E0201", e.span, text);
+                    said.push(match nearest(name.name(), self.index.keys().map(|s| s.name())) {
+                        Some(guess) => d.help(format!("did you mean `{guess}`?")),
+                        None => d,
+                    });
+                }
+            }
+        });
+        out
+    }
+
+    /// What is asked of whoever runs the program.
+    fn settings(&self, files: &Files) -> Vec<Setting> {
+        let mut from: BTreeMap<Sym, &str> = BTreeMap::new();
+        for item in files.modules.iter().chain(&files.own).flat_map(|f| &f.items) {
+            let ItemKind::Config(fields) = &item.kind else { continue };
+            for field in fields {
+                if let ConfigField::Declare(names, _, Some(path)) = field {
+                    from.extend(names.iter().map(|n| (n.name, path.as_str())));
+                }
+            }
+        }
+        let setting = |n: &Name| {
+            let dtype = match &n.meaning {
+                Meaning::Dim => None,
+                Meaning::Number(TypeExpr { kind: TypeKind::Named { name, .. }, .. }) => name.name.name().parse().ok(),
+                Meaning::Number(_) | Meaning::Derived(_) => return None,
+            };
+            let name = n.ident.name;
+            Some(Setting { name, dtype, from: from.get(&name).map(|s| (*s).to_owned()) })
+        };
+        self.names.iter().filter_map(setting).collect()
+    }
+
+    /// Which names each file sees: its own, and those of the modules it uses.
+    fn see(&mut self, files: &Files) {
+        let mut defined: BTreeMap<SourceId, BTreeSet<Sym>> = BTreeMap::new();
+        for n in &self.names {
+            defined.entry(n.ident.span.file).or_default().insert(n.ident.name);
+        }
+        let own: BTreeSet<Sym> =
+            files.own.iter().filter_map(|f| defined.get(&f.source)).flatten().copied().collect();
+        let mut sees = |file: &File, mut names: BTreeSet<Sym>| {
+            for item in &file.items {
+                let ItemKind::Use(path) = &item.kind else { continue };
+                let link = path.last().and_then(|n| files.links.get(&n.span));
+                names.extend(link.and_then(|l| defined.get(&l.file)).into_iter().flatten());
+            }
+            self.visible.entry(file.source).or_default().extend(names);
+        };
+        files.modules.iter().for_each(|f| sees(f, defined.get(&f.source).cloned().unwrap_or_default()));
+        files.own.iter().for_each(|f| sees(f, own.clone()));
+    }
+
+    fn sees(&self, file: SourceId, name: Sym) -> Option<usize> {
+        self.visible.get(&file).filter(|v| v.contains(&name)).and_then(|_| self.index.get(&name).copied())
+    }
+
+    /// What each definition needs: what it names, and what those need that it speaks of.
+    fn spread(&mut self, files: &mut Files, defs: &Defs<'_>, said: &mut Vec<Diagnostic>) {
+        let mut all: Vec<(Span, Said)> = Vec::new();
+        for item in files.modules.iter_mut().chain(&mut files.own).flat_map(|f| &mut f.items) {
+            if matches!(item.kind, ItemKind::Use(_) | ItemKind::Config(_) | ItemKind::Schedule(_)) {
+                continue;
+            }
+            let found = self.said_by(&mut item.kind, defs);
+            all.push((place(item), found));
+        }
+        let mut users: BTreeMap<Span, Vec<Span>> = BTreeMap::new();
+        let mut work = Vec::new();
+        for (at, found) in &all {
+            found.defs.iter().for_each(|d| users.entry(*d).or_default().push(*at));
+            if !found.names.is_empty() {
+                self.needs.insert(*at, found.names.clone());
+                work.push(*at);
+            }
+        }
+        while let Some(at) = work.pop() {
+            let needs = self.needs[&at].clone();
+            for user in users.get(&at).into_iter().flatten() {
+                let theirs = self.needs.entry(*user).or_default();
+                let before = theirs.len();
+                theirs.extend(&needs);
+                if theirs.len() > before {
+                    work.push(*user);
+                }
+            }
+        }
+        for (at, found) in &all {
+            for b in &found.bound {
+                let needed = self.index.get(&b.name).filter(|i| self.needs.get(at).is_some_and(|n| n.contains(i)));
+                let Some(&known) = needed.or(self.sees(b.span.file, b.name).as_ref()) else { continue };
+                let text = format!("`{}` is a name of the config, and is given another meaning", b.name);
+                let d = Diagnostic::error("E0202", b.span, text);
+                said.push(d.label(self.names[known].ident.span, "the config's").help("rename this one"));
+            }
+        }
+    }
+
+    fn said_by(&self, kind: &mut ItemKind, defs: &Defs<'_>) -> Said {
+        let mut found = Said::default();
+        let mut names: Vec<(Sym, Span)> = Vec::new();
+        let mut bound = Vec::new();
+        walk::item(kind, &mut |place| match place {
+            Place::Expr(e) => match &e.kind {
+                ExprKind::Name(name) => names.push((*name, e.span)),
+                _ => names.extend(defs.qualified(e, |_| false).map(|n| (n, e.span))),
+            },
+            Place::Type(t) => {
+                if let TypeKind::Named { name, .. } = &t.kind {
+                    names.push((name.name, name.span));
+                }
+            }
+            Place::Bound(name) | Place::Loop(name) => bound.push(name),
+        });
+        let own: BTreeSet<Sym> = bound.iter().map(|b| b.name).collect();
+        for (name, at) in names.into_iter().filter(|n| !own.contains(&n.0)) {
+            match self.sees(at.file, name) {
+                Some(i) => self.base(i, &mut found.names),
+                None => found.defs.extend(defs.item(name, at).map(place)),
+            }
+        }
+        found.bound = bound;
+        found
+    }
+
+    /// The dims and numbers behind a name.
+    fn base(&self, i: usize, out: &mut BTreeSet<usize>) {
+        match &self.names[i].meaning {
+            Meaning::Dim | Meaning::Number(_) => {
+                out.insert(i);
+            }
+            Meaning::Derived(e) => out.extend(self.named_in(e)),
+        }
+    }
+
+    /// The dims and numbers that an expression of a config names.
+    fn named_in(&self, e: &Expr) -> BTreeSet<usize> {
+        let mut out = BTreeSet::new();
+        walk::expr(&mut e.clone(), &mut |place| {
+            if let Place::Expr(Expr { kind: ExprKind::Name(n), .. }) = place {
+                out.extend(self.index.get(n));
+            }
+        });
+        out
+    }
+
+    /// What a config asserts of nothing but these names.
+    fn asserted(&self, needs: &BTreeSet<usize>) -> Vec<Expr> {
+        let about = |e: &&Expr| self.named_in(e).is_subset(needs);
+        self.asserts.iter().filter(about).cloned().collect()
+    }
+
+    fn is_dim(&self, i: usize) -> bool {
+        matches!(self.names[i].meaning, Meaning::Dim)
+    }
+
+    /// Gives a definition what it needs.
+    fn rewrite(&self, item: &mut Item, defs: &Defs<'_>, said: &mut Vec<Diagnostic>) {
+        if matches!(item.kind, ItemKind::Config(_)) {
+            return;
+        }
+        let needs = self.needs.get(&place(item)).cloned().unwrap_or_default();
+        if let ItemKind::Test(def) = &mut item.kind {
+            self.settle(def, &item.attrs, &needs, said);
+        } else if let Some(a) = item.attrs.iter().find(|a| a.name.name.name() == MARK) {
+            let d = Diagnostic::error("E0203", a.name.span, "a test says the values of a config, no other definition does");
+            said.push(d.help("definitions take what they name from their callers"));
+        }
+        walk::item(&mut item.kind, &mut |place| match place {
+            Place::Expr(e) => {
+                let ExprKind::Name(name) = e.kind else { return };
+                if let Some(i) = self.sees(e.span.file, name)
+                    && let Meaning::Derived(d) = &self.names[i].meaning
+                {
+                    *e = parens(d, e.span);
+                }
+            }
+            Place::Type(t) => self.write_record(t, defs),
+            Place::Bound(_) | Place::Loop(_) => {}
+        });
+        let dims = needs.iter().filter(|i| self.is_dim(**i)).map(|&i| self.names[i].ident);
+        let generic = |name: Ident| Generic {
+            kind: GenericKind::Dim,
+            name,
+            bounds: vec![Ident { name: Sym::new(MARK), span: name.span }],
+        };
+        let sig = match &mut item.kind {
+            ItemKind::Fn(d) => &mut d.sig,
+            ItemKind::Prim(d) => &mut d.sig,
+            ItemKind::Extern(d) => &mut d.sig,
+            ItemKind::Rule(d) => &mut d.sig,
+            ItemKind::Record(d) => {
+                // A record has them as generics, which every type that names it gives.
+                let plain = |name: Ident| Generic { kind: GenericKind::Dim, name, bounds: vec![] };
+                d.generics.splice(0..0, dims.map(plain));
+                return;
+            }
+            _ => return,
+        };
+        sig.generics.extend(dims.map(generic));
+        for &i in &needs {
+            let Meaning::Number(ty) = &self.names[i].meaning else { continue };
+            let name = self.names[i].ident;
+            let default = Some(Expr { kind: ExprKind::Name(name.name), span: name.span });
+            sig.params.push(Param { mode: Mode::Plain, name, ty: Some(ty.clone()), default, span: name.span });
+        }
+        sig.wheres.extend(self.asserted(&needs));
+    }
+
+    /// `Layer` becomes `Layer<hidden>` where the record names the config's `hidden`.
+    fn write_record(&self, t: &mut TypeExpr, defs: &Defs<'_>) {
+        let span = t.span;
+        let TypeKind::Named { name, args, .. } = &mut t.kind else { return };
+        let Some(record) = defs.item(name.name, name.span) else { return };
+        if !matches!(record.kind, ItemKind::Record(_)) {
+            return;
+        }
+        let needs = self.needs.get(&place(record)).into_iter().flatten();
+        let dims = needs.filter(|i| self.is_dim(**i)).map(|&i| Ident { name: self.names[i].ident.name, span });
+        let arg = |name| TypeExpr { kind: TypeKind::Named { name, args: vec![], dims: None }, span };
+        args.splice(0..0, dims.map(arg).collect::<Vec<_>>());
+    }
+
+    /// A test begins by saying its values.
+    fn settle(&self, def: &mut TestDef, attrs: &[Attr], needs: &BTreeSet<usize>, said: &mut Vec<Diagnostic>) {
+        let mut given: BTreeMap<usize, &Expr> = BTreeMap::new();
+        let attrs = attrs.iter().filter(|a| a.name.name.name() == MARK);
+        for a in attrs.clone().flat_map(|a| &a.args) {
+            let Some(name) = a.name else {
+                said.push(Diagnostic::error("E0304", a.value.span, "a value of a config is given by name").help("say `hidden = 8`"));
+                continue;
+            };
+            let known = self.index.get(&name.name).filter(|i| !matches!(self.names[**i].meaning, Meaning::Derived(_)));
+            let Some(&i) = known else {
+                let settable = self.names.iter().filter(|n| !matches!(n.meaning, Meaning::Derived(_)));
+                let d = Diagnostic::error("E0305", name.span, format!("the config has no `{}` to be given", name.name));
+                said.push(match nearest(name.name.name(), settable.map(|n| n.ident.name.name())) {
+                    Some(guess) => d.help(format!("did you mean `{guess}`?")),
+                    None => d,
+                });
+                continue;
+            };
+            if self.is_dim(i) && !matches!(a.value.kind, ExprKind::Int(n) if n >= 0) {
+                let text = format!("the config's `{}` is a dim: a number that is 0 or more", name.name);
+                said.push(Diagnostic::error("E0310", a.value.span, text));
+                continue;
+            }
+            if given.insert(i, &a.value).is_some() {
+                said.push(Diagnostic::error("E0202", name.span, format!("`{}` is given twice", name.name)));
+            }
+        }
+        let lacking: Vec<&Name> = needs.iter().filter(|i| !given.contains_key(i)).map(|&i| &self.names[i]).collect();
+        if let Some(first) = lacking.first() {
+            let names: Vec<String> = lacking.iter().map(|n| format!("`{}`", n.ident.name)).collect();
+            let span = attrs.last().map_or(def.body.span, |a| a.name.span);
+            let span = Span { hi: span.lo + 1, ..span };
+            let d = Diagnostic::error("E0203", span, format!("the test does not say the config's {}", names.join(", ")));
+            let d = d.label(first.ident.span, "declared here");
+            said.push(d.help(format!("say it before the test: `#[config({} = ..)]`", first.ident.name)));
+        }
+        let known: BTreeSet<usize> = given.keys().copied().collect();
+        let mut wheres = self.asserted(&known);
+        let last = given.keys().copied().filter(|i| self.is_dim(*i)).next_back();
+        let mut stmts = Vec::new();
+        for (&i, &value) in &given {
+            let name = Ident { name: self.names[i].ident.name, span: value.span };
+            let kind = match &self.names[i].meaning {
+                Meaning::Number(ty) => StmtKind::Let(Pattern::Name(name), Some(ty.clone()), value.clone()),
+                Meaning::Dim | Meaning::Derived(_) => {
+                    let wheres = if Some(i) == last { std::mem::take(&mut wheres) } else { vec![] };
+                    StmtKind::Dim(name, value.clone(), wheres)
+                }
+            };
+            stmts.push(Stmt { kind, span: value.span });
+        }
+        def.body.stmts.splice(0..0, stmts);
+    }
+}
+
+/// What tells a definition from others: its name's place, or its own where it has none.
+fn place(item: &Item) -> Span {
+    match &item.kind {
+        ItemKind::Fn(d) => d.sig.name.span,
+        ItemKind::Prim(d) => d.sig.name.span,
+        ItemKind::Extern(d) => d.sig.name.span,
+        ItemKind::Rule(d) => d.sig.name.span,
+        ItemKind::Record(d) => d.name.span,
+        _ => item.span,
+    }
+}
+
+fn parens(e: &Expr, span: Span) -> Expr {
+    Expr { kind: ExprKind::Paren(Box::new(e.clone())), span }
+}
