@@ -303,6 +303,9 @@ impl Checker<'_> {
                 let axes: Vec<String> = r.iter().map(axis).collect();
                 d = d.note(format!("written: [{}]", axes.join(", ")));
             }
+            if regions.is_empty() {
+                d = d.note("no element is sure to be written: what an `if` or a `while` guards may not run");
+            }
             return self.fail(d.help("write each element once, or accumulate with `+=`"));
         }
         Some(())

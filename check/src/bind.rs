@@ -54,6 +54,18 @@ pub(crate) fn allows_encoding(g: &Generic, open: bool) -> bool {
 struct Origin {
     span: Span,
     what: String,
+    /// The whole type of what is there, for a person to compare.
+    shown: String,
+}
+
+impl Origin {
+    /// `axis 0 of `a` is 3, in f32[3, 4]`
+    fn is(&self, d: &Dim) -> String {
+        if self.shown.is_empty() {
+            return format!("{} is {d}", self.what);
+        }
+        format!("{} is {d}, in `{}`", self.what, self.shown)
+    }
 }
 
 /// A shape to compare once more is known: its pattern, the extents given, where.
@@ -202,6 +214,15 @@ impl Checker<'_> {
                     }
                     let dtype = self.part_dtype(&b.env, part.elem, part.args)?;
                     let mut val = self.materialize(body, &part.value, dtype, part.span)?;
+                    let got = body.func.ty(val).dtype;
+                    if got != dtype {
+                        let text =
+                            format!("{callee}: `{}` needs elements of `{dtype}`, got `{got}`", part.what);
+                        let d = Diagnostic::error("E0303", part.span, text)
+                            .here(body.func.ty(val).to_string())
+                            .label(part.param.span, "the parameter");
+                        return self.fail(d.help(format!("convert it: `{dtype}(..)`")));
+                    }
                     if joined.contains_key(i) {
                         let mut target = Vec::new();
                         for pattern in &part.pattern {
@@ -280,7 +301,7 @@ impl Checker<'_> {
                     let d = Diagnostic::error(
                         "E0304",
                         span,
-                        format!("{callee}: takes {want} arguments, got {given}"),
+                        format!("{callee}: takes {}, got {given}", ir::diag::count(want, "argument")),
                     );
                     return self.fail(d.label(sig.name.span, "defined here"));
                 }
@@ -320,7 +341,7 @@ impl Checker<'_> {
                 return self.fail(d.help(format!("say it first: `dim {name} = ..`")));
             };
             b.env.dims.insert(name, dim.clone());
-            b.origins.insert(name, Origin { span: g.name.span, what: "the config".to_owned() });
+            b.origins.insert(name, Origin { span: g.name.span, what: "the config".to_owned(), shown: String::new() });
         }
         Some(())
     }
@@ -332,7 +353,17 @@ impl Checker<'_> {
             let Some(e) = &a.expr else { continue };
             match body.env.constant(e) {
                 Ok(c) => self.attribute(b, p, c, a.span)?,
-                Err(d) => return self.fail(*d),
+                Err(d) => {
+                    let value = names_in(e).into_iter().find(|n| body.find(*n).is_some());
+                    let Some(value) = value else { return self.fail(*d) };
+                    let text = format!(
+                        "{}: the attribute `{}` must be known when compiling, and `{value}` is a value",
+                        b.callee, p.name.name
+                    );
+                    let d = Diagnostic::error("E0307", e.span, text).label(p.span, "this attribute");
+                    return self
+                        .fail(d.help("write a number, or make it an attribute here too: `const axis: int`"));
+                }
             }
         }
         Some(())
@@ -528,7 +559,8 @@ impl Checker<'_> {
                             let (Ty::Array(k, of), Pattern::One(e)) = (at, pattern) else {
                                 return self.not_a(body, b, param, "an array of records", value, &what, span);
                             };
-                            let origin = Origin { span, what: format!("axis {i} of `{what}`") };
+                            let origin =
+                                Origin { span, what: format!("axis {i} of `{what}`"), shown: String::new() };
                             out.extents.push((e, k.clone(), origin));
                             at = of;
                         }
@@ -656,7 +688,10 @@ impl Checker<'_> {
                         return self.fail(refused(b.callee, shown.name(), x, g.span));
                     }
                     b.env.bind_elem(name.name, *has);
-                    b.origins.insert(name.name, Origin { span: g.span, what: format!("`{}`", g.what) });
+                    b.origins.insert(
+                        name.name,
+                        Origin { span: g.span, what: format!("`{}`", g.what), shown: String::new() },
+                    );
                 }
                 (None, None) => {
                     let text = format!("unknown type `{}`", name.name);
@@ -749,7 +784,8 @@ impl Checker<'_> {
                 return self.fail(refused(b.callee, d.name(), g, part.span));
             }
             b.env.bind_elem(g.name.name, got);
-            b.origins.insert(g.name.name, Origin { span: part.span, what: String::new() });
+            b.origins
+                .insert(g.name.name, Origin { span: part.span, what: String::new(), shown: String::new() });
         }
         for (name, natural) in literals {
             let g = b.sig.generics.iter().find(|g| g.name.name == name).expect("found above");
@@ -804,7 +840,11 @@ impl Checker<'_> {
                 Value::Lit(_) => vec![],
                 value => self.value_type(body, value, part.span)?.shape,
             };
-            let origin = |what: String| Origin { span: part.span, what };
+            let shown = match &part.value {
+                Value::Val(v) => body.func.ty(*v).to_string(),
+                _ => String::new(),
+            };
+            let origin = |what: String| Origin { span: part.span, what, shown: shown.clone() };
             let single = |p: &&Pattern<'_>| matches!(p, Pattern::One(_));
             let singles = part.pattern.iter().filter(single).count();
             let packs = part.pattern.len() - singles;
@@ -862,7 +902,11 @@ impl Checker<'_> {
         }
         for g in &parts.generics {
             let (Arg::Dim(has), TypeKind::Named { name, .. }) = (&g.has, &g.said.kind) else { continue };
-            let origin = Origin { span: g.span, what: format!("`{}` of `{}`", name.name, g.what) };
+            let origin = Origin {
+                span: g.span,
+                what: format!("`{}` of `{}`", name.name, g.what),
+                shown: String::new(),
+            };
             self.match_dim(body, b, &name_expr(name.name, name.span), has.clone(), origin)?;
         }
         for (pack, lists) in to_join {
@@ -1010,9 +1054,9 @@ impl Checker<'_> {
             _ => format!("{callee}: {} is {got}, and {known} is needed", o.what),
         };
         let mut d = Diagnostic::error("E0301", o.span, text.clone());
-        d = d.here(format!("{} is {got}", o.what));
+        d = d.here(o.is(got));
         if let Some(f) = first {
-            d = d.label(f.span, format!("{} is {known}", f.what));
+            d = d.label(f.span, f.is(known));
         }
         self.require(body, Pred::Eq(known.clone(), got.clone()), o.span, &text, d)
     }
@@ -1084,7 +1128,7 @@ impl Checker<'_> {
         match body.env.facts.prove(&pred) {
             Verdict::Proved => Some(()),
             Verdict::Refuted => {
-                let mut d = wrong.note(format!("`{pred}` is false here"));
+                let mut d = wrong.note(format!("`{pred}` cannot hold"));
                 let facts: Vec<String> = body.shown_facts();
                 if !facts.is_empty() {
                     d = d.note(format!("known: {}", facts.join(", ")));

@@ -16,6 +16,7 @@ use ir::ast::{
 use ir::diag::{Diagnostic, nearest};
 use ir::source::{SourceId, Span};
 use shape::Sym;
+use tensor::DType;
 
 use crate::{Checker, Files, Link};
 
@@ -323,6 +324,12 @@ impl<'a> Checker<'a> {
         self.consts.declare(file);
         for item in &file.items {
             let Some(name) = name_of(item) else { continue };
+            if name.name.name().parse::<DType>().is_ok() {
+                let text = format!("`{}` is the name of an element type", name.name);
+                let d = Diagnostic::error("E0202", name.span, text).here("a call would convert to that type");
+                self.report(d.help("name it otherwise"));
+                continue;
+            }
             if item.attrs.iter().any(|a| a.name.name.name() == "variadic") {
                 self.defs.variadic.insert(name.span);
             }

@@ -75,6 +75,15 @@ pub(crate) struct Env {
 
 pub(crate) type Answer<T> = Result<T, Box<Diagnostic>>;
 
+/// What is wrong with a condition that compares nothing.
+fn no_condition(e: &Expr) -> Diagnostic {
+    let d = Diagnostic::error("E0307", e.span, "a condition on dims compares two of them");
+    if let ExprKind::Binary(BinaryOp::Or, ..) = &e.kind {
+        return d.help("only `&&` and commas join conditions; choose between cases with `if` in the body");
+    }
+    d.help("write a comparison: `n % 4 == 0`, `n <= 4096`")
+}
+
 pub(crate) fn wrong<T>(span: Span, text: impl Into<String>) -> Answer<T> {
     Err(Box::new(Diagnostic::error("E0307", span, text)))
 }
@@ -190,7 +199,9 @@ impl Env {
             _ => return wrong(e.span, "not a dim expression"),
         };
         if d.is_poison() {
-            return Err(Box::new(Diagnostic::error("E0310", e.span, "a dim expression overflows 64 bits")));
+            let zero = d.eval(&|_| Some(1)) == Err(shape::EvalError::DivisionByZero);
+            let text = if zero { "a dim is divided by zero" } else { "a dim expression overflows 64 bits" };
+            return Err(Box::new(Diagnostic::error("E0310", e.span, text)));
         }
         Ok(d)
     }
@@ -209,6 +220,9 @@ impl Env {
             );
         }
         let d = Diagnostic::error("E0201", span, format!("unknown dim `{name}`"));
+        if let Some(hint) = ir::diag::elsewhere(name.name()) {
+            return d.help(hint);
+        }
         match ir::diag::nearest(name.name(), known.iter().copied()) {
             Some(guess) => d.help(format!("did you mean `{guess}`?")),
             None => d.help(format!("declare it as a generic: `<{name}>`")),
@@ -347,7 +361,7 @@ impl Env {
                     | BinaryOp::Mul
                     | BinaryOp::Div
                     | BinaryOp::Rem
-                    | BinaryOp::MatMul => return wrong(e.span, "a condition on dims compares two of them"),
+                    | BinaryOp::MatMul => return Err(Box::new(no_condition(e))),
                 };
                 if self.is_list(a) || self.is_list(b) {
                     return self.preds_of_lists(make, a, b, e.span, out);
@@ -355,7 +369,7 @@ impl Env {
                 out.push(make(self.dim(a)?, self.dim(b)?));
                 Ok(())
             }
-            _ => wrong(e.span, "a condition on dims compares two of them"),
+            _ => Err(Box::new(no_condition(e))),
         }
     }
 

@@ -94,7 +94,7 @@ impl Value {
 }
 
 #[derive(Clone)]
-struct Local {
+pub(crate) struct Local {
     value: Value,
     /// Declared by `var`.
     mutable: bool,
@@ -232,7 +232,7 @@ impl Body {
         answer
     }
 
-    fn find(&self, name: Sym) -> Option<&Local> {
+    pub(crate) fn find(&self, name: Sym) -> Option<&Local> {
         self.scopes.iter().rev().find_map(|s| s.get(&name))
     }
 
@@ -360,7 +360,8 @@ impl<'a> Checker<'a> {
                 span,
                 format!("{callee}: the body gives no value, and `{want}` is declared"),
             );
-            return self.fail(d.help("end the body with an expression"));
+            return self
+                .fail(d.help("end the body with an expression; an `if` is one where it has an `else`"));
         }
         match (want, value) {
             (Ty::Tuple(types), Value::Tuple(parts)) if types.len() == parts.len() => {
@@ -434,7 +435,18 @@ impl<'a> Checker<'a> {
         span: Span,
         what: &str,
     ) -> Maybe<()> {
-        let differ = |code, text: String| Diagnostic::error(code, span, text).here(format!("this is {got}"));
+        let differ = |code, text: String| {
+            let d = Diagnostic::error(code, span, text).here(format!("this is `{got}`"));
+            match what {
+                "a condition" if got.dtype.is_int() => d.help("compare it: `k != 0`"),
+                "assert" if got.dtype == DType::Bool => {
+                    d.help("compare whole tensors with `same(a, b)` or `close(a, b)`")
+                }
+                "assert" => d.help("assert a comparison: `assert k != 0`"),
+                _ if want.dtype != got.dtype => d.help(format!("convert it: `{}(..)`", want.dtype)),
+                _ => d,
+            }
+        };
         if want.dtype != got.dtype {
             return self.fail(differ("E0303", format!("{what}: `{want}` is needed, got `{got}`")));
         }
@@ -484,10 +496,14 @@ impl<'a> Checker<'a> {
                     body.func.vals[v.0 as usize].dim = Some(d.clone());
                     Some(v)
                 }
-                _ => {
+                whole => {
                     let text = format!("`{dtype}` is needed, and this is the integer `{d}`");
                     let d = Diagnostic::error("E0303", span, text);
-                    self.fail(d.help(format!("convert it: `{dtype}(..)`")))
+                    self.fail(match whole {
+                        Some(i) if dtype.is_int() => d.note(format!("{i} does not fit in `{dtype}`")),
+                        Some(_) if dtype == DType::Bool => d.help("write `true` or `false`, or compare"),
+                        _ => d.help(format!("convert it: `{dtype}(..)`")),
+                    })
                 }
             },
             Value::Lit(Lit::Float(x)) if dtype.is_float() => {
@@ -579,6 +595,9 @@ impl<'a> Checker<'a> {
         if self.defs.is_missing(name, span) {
             return None;
         }
+        if let Some(hint) = ir::diag::elsewhere(name.name()) {
+            return self.fail(Diagnostic::error("E0201", span, format!("unknown name `{name}`")).help(hint));
+        }
         let d = self.defs.unknown(name, span, near.into_iter());
         self.fail(d)
     }
@@ -639,6 +658,7 @@ impl<'a> Checker<'a> {
                 };
                 match self.named(body, callee) {
                     Some(name) => self.call(body, name, callee.span, dims, args, e.span),
+                    None if is_method(body, f) => self.no_callee(f),
                     None => self.call_value(body, f, args, e.span),
                 }
             }
@@ -668,6 +688,21 @@ impl<'a> Checker<'a> {
             ExprKind::Lambda(params, inner) => Some(self.lambda(body, params, inner, e.span)),
             ExprKind::Error => None,
         }
+    }
+
+    /// Refuses a call of what is no name: a method, something of a module.
+    fn no_callee(&mut self, f: &Expr) -> Maybe<Value> {
+        let d = Diagnostic::error("E0307", f.span, "only a name can be called");
+        self.fail(match &f.kind {
+            ExprKind::Field(_, m) if self.defs.get(m.name, m.span).is_some() => {
+                d.help(format!("an operator takes its values as arguments: `{}(x, ..)`", m.name))
+            }
+            ExprKind::Field(_, m) => match ir::diag::elsewhere(m.name.name()) {
+                Some(hint) => d.help(hint),
+                None => d.help("there are no methods; a function takes every value as an argument"),
+            },
+            _ => d,
+        })
     }
 
     fn unary(&mut self, body: &mut Body, op: UnaryOp, a: &Expr, span: Span) -> Maybe<Value> {
@@ -744,6 +779,13 @@ impl<'a> Checker<'a> {
 /// The parameter that a leaf is part of: `w` of `w.layers.q`.
 fn root(name: Sym) -> &'static str {
     name.name().split('.').next().unwrap_or_default()
+}
+
+/// True for `x.f`, where `x` is no record that could hold a function.
+fn is_method(body: &Body, f: &Expr) -> bool {
+    let ExprKind::Field(base, _) = &f.kind else { return false };
+    let ExprKind::Name(name) = base.kind else { return false };
+    !matches!(body.find(name), Some(Local { value: Value::Tree(_) | Value::Tuple(_) | Value::Unit, .. }))
 }
 
 /// A function that no text names.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
 use ir::ast::{FnDef, GenericKind, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind};
-use ir::diag::Diagnostic;
+use ir::diag::{Diagnostic, Label};
 use ir::graph::{Block, Func, Type};
 use ir::loops::Prim;
 use ir::source::Span;
@@ -12,6 +12,7 @@ use ir::{ExternId, FuncId, PrimId};
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
+use crate::bind::names_in;
 use crate::defs::Def;
 use crate::encoding::Layout;
 use crate::env::{Const, Env};
@@ -72,7 +73,7 @@ struct Pending<'a> {
 
 /// Instances that one definition may have. A library's operator over all types, ranks and axes has a few
 /// hundred; one that calls itself with ever new attributes would go on for ever.
-const MAX_INSTANCES: usize = 4096;
+const MAX_INSTANCES: usize = 1024;
 
 impl Instances<'_> {
     /// A name like `base` that no other primitive has.
@@ -184,6 +185,15 @@ impl<'a> Checker<'a> {
         for p in self.wheres(sig, &env) {
             env.facts.assume(p);
         }
+        if env.facts.is_contradictory() {
+            let span = sig.wheres.last().map_or(sig.name.span, |e| e.span);
+            let shown: Vec<String> = env.facts.iter().map(Pred::to_string).collect();
+            let d = Diagnostic::error("E0320", span, "no dims satisfy these conditions");
+            self.report(
+                d.label(sig.name.span, "this can never be called")
+                    .note(format!("known: {}", shown.join(", "))),
+            );
+        }
         (env, syms)
     }
 
@@ -217,7 +227,14 @@ impl<'a> Checker<'a> {
     pub(crate) fn wheres(&mut self, sig: &Signature, env: &Env) -> Vec<Pred> {
         let mut preds = Vec::new();
         for e in &sig.wheres {
-            if let Err(d) = env.preds(e, &mut preds) {
+            if let Err(mut d) = env.preds(e, &mut preds) {
+                if let Some(p) =
+                    sig.params.iter().find(|p| d.code == "E0201" && names_in(e).contains(&p.name.name))
+                {
+                    d.message = format!("`{}` is a value, and a `where` speaks of dims", p.name.name);
+                    d.labels.push(Label { span: p.span, text: "the parameter".to_owned() });
+                    d.help = Some("check values while running: `assert` in the body".to_owned());
+                }
                 self.report(*d);
             }
         }
@@ -280,6 +297,9 @@ impl<'a> Checker<'a> {
                 names.extend(self.types.names());
                 let near = env.dtypes.keys().map(|s| s.name()).chain(names.iter().copied());
                 let d = Diagnostic::error("E0306", name.span, format!("unknown type `{}`", name.name));
+                if let Some(hint) = ir::diag::elsewhere(name.name.name()) {
+                    return self.fail(d.help(hint));
+                }
                 return match ir::diag::nearest(name.name.name(), near) {
                     Some(guess) => self.fail(d.help(format!("did you mean `{guess}`?"))),
                     None => {
@@ -290,6 +310,11 @@ impl<'a> Checker<'a> {
             }
         };
         match env.dims(dims.as_deref().unwrap_or(&[])) {
+            Ok(shape) if shape.iter().any(|d| d.as_int().is_some_and(|i| i < 0)) => {
+                let d = Diagnostic::error("E0310", ty.span, "an extent is negative");
+                let shape: Vec<String> = shape.iter().map(Dim::to_string).collect();
+                self.fail(d.here(format!("this is [{}]", shape.join(", "))))
+            }
             Ok(shape) if shape.len() > MAX_RANK => {
                 let text = format!("a tensor of {} axes; {MAX_RANK} are the most", shape.len());
                 let d = Diagnostic::error("E0313", ty.span, text);

@@ -613,8 +613,12 @@ impl<'a> Checker<'a> {
     ) -> Maybe<(Vec<Scalar>, bool)> {
         let (name, shape) = (b.prim.buf(buf).name, b.prim.buf(buf).shape.clone());
         if index.len() != shape.len() {
-            let text = format!("`{name}` has {} axes, and {} indices are given", shape.len(), index.len());
-            return self.fail(Diagnostic::error("E0403", span, text));
+            let axes = ir::diag::count_of(shape.len(), "axis", "axes");
+            let given = ir::diag::count_of(index.len(), "index is", "indices are");
+            let text = format!("`{name}` has {axes}, and {given} given");
+            let one = ["i", "j", "k", "l"].get(..shape.len()).map_or("..i".to_owned(), |v| v.join(", "));
+            let d = Diagnostic::error("E0403", span, text);
+            return self.fail(d.help(format!("an element has an index for each axis: `{name}[{one}]`")));
         }
         if b.env.facts.is_contradictory() {
             // Where nothing runs, nothing is accessed.

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use driver::engine::{self, Named};
 use driver::{Failure, Front, Options, data, kernels, pipeline, stage};
 use ir::graph::Op;
-use ir::source::SourceMap;
+use ir::loops::{ScalarKind, Stmt};
+use ir::source::{SourceMap, Span};
 use serde_json::json;
 use vm::Limits;
 use vm::threads::Pool;
@@ -134,17 +135,66 @@ fn check(files: &[PathBuf], json: bool, verbose: bool) -> Done {
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// What could not be proved, a line each.
+/// What each definition leaves to be checked when running, with the place that asks for it.
 fn run_time_checks(front: &Front) -> String {
     let mut out = String::new();
+    let place = |span: Span| {
+        let (line, col) = front.sources.line_col(span);
+        format!("{}:{line}:{col}", front.sources.get(span.file).name)
+    };
     for func in &front.module.funcs {
+        let mut lines = Vec::new();
+        // The dims of an entry are known when it is called; others are told while it runs.
+        if !func.dims.is_empty() {
+            lines.push(format!("dims known at entry: {}", names(&func.dims)));
+        }
+        for pred in &func.requires {
+            lines.push(format!("required of the caller: {pred} ({})", place(func.span)));
+        }
         func.body.walk(&mut |node| {
-            if let Op::Check(pred, why) = &node.op {
-                let (line, col) = front.sources.line_col(node.span);
-                let file = &front.sources.get(node.span.file).name;
-                out.push_str(&format!("{file}:{line}:{col}: checked when running: {pred} ({why})\n"));
+            if !node.opens.is_empty() {
+                lines.push(format!("dims known from here on: {} ({})", names(&node.opens), place(node.span)));
+            }
+            match &node.op {
+                Op::Check(pred, why) => {
+                    let at_entry = pred.syms().iter().all(|s| func.dims.contains(s));
+                    let when = if at_entry { "at entry" } else { "when reached" };
+                    lines.push(format!("{}: checked when running, {when}: {pred} ({why})", place(node.span)));
+                }
+                Op::BindDim(sym, preds) => {
+                    let preds = names(preds);
+                    lines.push(format!("{}: dim {sym} is read here, checked: {preds}", place(node.span)));
+                }
+                _ => {}
             }
         });
+        section(&mut out, &format!("fn {}", func.name), &lines);
+    }
+    for prim in &front.module.prims {
+        let mut lines = Vec::new();
+        let mut note = |buf: ir::loops::BufId, span| {
+            lines.push(format!(
+                "{}: an index of `{}` is checked when running",
+                place(span),
+                prim.buf(buf).name
+            ));
+        };
+        for stmt in &prim.body {
+            stmt.walk(&mut |s| {
+                if let Stmt::Store { buf, checked: true, span, .. } = s {
+                    note(*buf, *span);
+                }
+                for scalar in s.scalars() {
+                    scalar.walk(&mut |x| {
+                        if let ScalarKind::Load { buf, checked: true, span, .. } = &x.kind {
+                            note(*buf, *span);
+                        }
+                    });
+                }
+            });
+        }
+        lines.dedup();
+        section(&mut out, &format!("prim {}", prim.name), &lines);
     }
     for item in front.files.own.iter().flat_map(|f| &f.items) {
         if let ir::ast::ItemKind::Schedule(d) = &item.kind {
@@ -157,6 +207,18 @@ fn run_time_checks(front: &Front) -> String {
         }
     }
     out
+}
+
+fn names<T: std::fmt::Display>(dims: &[T]) -> String {
+    dims.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A definition and what is to be said of it, if anything.
+fn section(out: &mut String, name: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        out.push_str(&format!("{name}\n"));
+        lines.iter().for_each(|l| out.push_str(&format!("    {l}\n")));
+    }
 }
 
 fn fmt(files: &[PathBuf], check: bool) -> Done {

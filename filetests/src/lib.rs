@@ -22,6 +22,7 @@
 #![expect(clippy::disallowed_methods, reason = "the runner reads and blesses files")]
 
 mod agree;
+pub mod fuzz;
 pub mod random;
 mod reference;
 mod stages;

@@ -89,8 +89,26 @@ fn check(case: &Case) -> String {
             }
             if out.is_empty() { "ok\n".to_owned() } else { out }
         }
-        Err((sources, failure)) => failure.render(&sources, false),
+        Err((sources, failure)) => without_library(failure, &sources).render(&sources, false),
     }
+}
+
+/// Places in the library are named by file alone: its lines move with each operator that is added.
+fn without_library(failure: Failure, sources: &SourceMap) -> Failure {
+    let Failure::Diagnostics(mut list) = failure else { return failure };
+    for d in &mut list {
+        let own = |l: &ir::diag::Label| sources.get(l.span.file).name == NAME;
+        if !d.labels.iter().any(own) {
+            continue;
+        }
+        let (kept, library): (Vec<_>, Vec<_>) = std::mem::take(&mut d.labels).into_iter().partition(own);
+        d.labels = kept;
+        for l in library {
+            let text = if l.text.is_empty() { "here" } else { l.text.as_str() };
+            d.notes.push(format!("{}: {text}: `{}`", sources.get(l.span.file).name, sources.snippet(l.span)));
+        }
+    }
+    Failure::Diagnostics(list)
 }
 
 fn opt(mut front: Front, d: &Directive) -> Result<String, String> {

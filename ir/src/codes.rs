@@ -25,6 +25,7 @@
     ("E0313", "too many axes", "A tensor has at most 8 axes."),
     ("E0314", "instances without end", "A function that calls itself with another attribute, element type or rank each time would need an instance for each, without end."),
     ("E0315", "a definition that holds itself", "A record is as many tensors as it has leaves, so it cannot hold itself; a constant cannot be made of itself.\n\n    record Tree { left: Tree, right: Tree }"),
+    ("E0320", "conditions that exclude one another", "No dims satisfy all conditions of this `where`, so that the definition could never be called.\n\n    fn f<n>(x: f32[n]) -> f32[n] where n < 3, n > 8 { x }"),
     ("E0401", "an access out of bounds", "The index is proved to leave the buffer.\n\n    prim f<n>(x: f32[n]) -> y: f32[n] { for i in n { y[i + n] = x[i] } }"),
     ("E0402", "an output not covered", "A primitive must write every element of each output, or accumulate into it (`+=`). The checker must see it from the loops: an index each axis, running over the whole extent.\n\n    prim f<n>(x: f32[n]) -> y: f32[n] { for i in n/2 { y[i] = x[i] } }"),
     ("E0403", "a wrong number of indices", "A buffer of rank r is read and written with r indices."),

@@ -151,15 +151,76 @@ pub fn render(diagnostics: &[Diagnostic], sources: &SourceMap, color: bool) -> S
     out
 }
 
+/// `1 argument`, `2 arguments`
+pub fn count(n: usize, one: &str) -> String {
+    count_of(n, one, &format!("{one}s"))
+}
+
+/// `1 axis`, `2 axes`
+pub fn count_of(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+/// What people who come from elsewhere write, and what it is here.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("None", "there is no value that is nothing; leave the statement out, or return a tuple"),
+    ("null", "there is no value that is nothing; leave the statement out, or return a tuple"),
+    ("True", "it is written `true`"),
+    ("False", "it is written `false`"),
+    ("self", "there are no methods; a function takes every value as a parameter"),
+    ("np", "there are no modules to call into; operators are called by name: `exp(x)`"),
+    ("numpy", "there are no modules to call into; operators are called by name: `exp(x)`"),
+    ("torch", "there are no modules to call into; operators are called by name: `exp(x)`"),
+    ("jnp", "there are no modules to call into; operators are called by name: `exp(x)`"),
+    ("F", "there are no modules to call into; operators are called by name: `relu(x)`"),
+    ("math", "there are no modules to call into; operators are called by name: `exp(x)`"),
+    (
+        "print",
+        "a program prints nothing; `tenon run` shows its results, and `assert` tells of what must hold",
+    ),
+    ("len", "an extent is a dim of the type: `fn f<n>(x: f32[n])`"),
+    ("range", "a loop runs over an extent or a range: `for i in n`, `for i in 2..n`"),
+    ("size", "an extent is a dim of the type: `fn f<n>(x: f32[n])`"),
+    ("Tensor", "a tensor's type says its elements and extents: `f32[n, 3]`"),
+    ("ndarray", "a tensor's type says its elements and extents: `f32[n, 3]`"),
+    ("float", "a float is `f32`, `f64`, `f16` or `bf16`"),
+    ("double", "it is written `f64`"),
+    ("float64", "it is written `f64`"),
+    ("float32", "it is written `f32`"),
+    ("float16", "it is written `f16`"),
+    ("bfloat16", "it is written `bf16`"),
+    ("int", "an integer is `i64`, `i32`, `i16` or `i8`"),
+    ("int64", "it is written `i64`"),
+    ("int32", "it is written `i32`"),
+    ("int8", "it is written `i8`"),
+    ("uint8", "it is written `u8`"),
+    ("usize", "an extent is `i64`"),
+    ("shape", "an extent is a dim of the type: `fn f<n>(x: f32[n])`, and `n` is a number in the body"),
+    ("dtype", "an element type is a generic: `fn f<T, n>(x: T[n])`"),
+    ("ndim", "a pack has a rank: `fn f<..s>(x: f32[..s])`, and `s.rank`"),
+];
+
+/// A hint for a name that another language has.
+pub fn elsewhere(name: &str) -> Option<&'static str> {
+    ELSEWHERE.iter().find(|row| row.0 == name).map(|row| row.1)
+}
+
 /// The nearest of `candidates` to a misspelt name, if one is near enough to be worth a guess.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (name.chars().count() / 3).max(1);
+    let letters = name.chars().count();
+    // Every name of one letter is near every other.
+    if letters < 2 {
+        return None;
+    }
+    let limit = (letters / 3).max(1);
+    // Of equally near ones, that which begins alike.
+    let unlike = |c: &str| letters - name.chars().zip(c.chars()).take_while(|(a, b)| a == b).count();
     candidates
         .into_iter()
-        .map(|c| (distance(name, c), c))
-        .filter(|&(d, c)| d <= limit && c != name)
+        .map(|c| (distance(name, c), unlike(c), c))
+        .filter(|&(d, _, c)| d <= limit && c != name && d < letters)
         .min()
-        .map(|(_, c)| c)
+        .map(|(.., c)| c)
 }
 
 /// Optimal string alignment distance: edits and swaps of neighbours.

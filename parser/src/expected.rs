@@ -5,7 +5,7 @@
 //! on; it is folded: all that begin an expression are "an expression", and operators are named only
 //! where nothing else would end what went before.
 
-use crate::lexer::Token;
+use crate::lexer::{Lexeme, Token};
 
 /// What ends or separates, in the order in which it is worth naming.
 const NAMED: [&str; 31] = [
@@ -29,6 +29,33 @@ fn human(terminal: &str) -> String {
         ". " => "`. `".into(),
         other => format!("`{other}`"),
     }
+}
+
+/// A hint for what people who come from another language write at `index`.
+pub(crate) fn habit(tokens: &[Lexeme], index: usize) -> Option<&'static str> {
+    let word = |i: Option<usize>| match i.and_then(|i| tokens.get(i)).map(|t| t.token) {
+        Some(Token::Ident(s)) => s,
+        Some(token) => token.text().unwrap_or(""),
+        None => "",
+    };
+    let (before, here) = (word(index.checked_sub(1)), word(Some(index)));
+    Some(match (before, here) {
+        ("return", _) => "the last expression of a block is its value: leave `return` out",
+        ("mut", _) => "what is assigned again is declared with `var`: `var x = ..`",
+        ("+", "+") => "there is no `++`: write `i += 1`",
+        ("*", "*") => "a power is a call: `pow(a, b)`",
+        (_, "and") => "it is written `&&`",
+        (_, "or") => "it is written `||`",
+        ("not", _) => "it is written `!`",
+        ("lambda", _) => "a closure is written `|v| v + 1`",
+        (_, "elif" | "elsif" | "elseif") => "it is written `else if`",
+        ("#", _) => "a comment begins with `//`; `#[..]` is an attribute",
+        (")" | "]" | "}", ":") => "a body stands in braces: `{ .. }`",
+        (")", "f64" | "f32" | "f16" | "bf16" | "i64" | "i32" | "i16" | "i8" | "u8" | "bool") => {
+            "the type of a result follows an arrow: `-> f32[n]`"
+        }
+        _ => return None,
+    })
 }
 
 /// The token as a reader sees it.

@@ -253,7 +253,15 @@ fn report_bad(out: &mut Lexed, text: &str, span: Option<Span>) {
     let Some(span) = span else { return };
     let slice = &text[span.lo as usize..span.hi as usize];
     let shown: String = slice.chars().take(12).flat_map(char::escape_debug).collect();
-    out.faults.push(Diagnostic::error("E0101", span, format!("`{shown}` begins no token")));
+    let fault = Diagnostic::error("E0101", span, format!("`{shown}` begins no token"));
+    out.faults.push(match slice.chars().next() {
+        Some('\'' | '`') => fault.help("a text stands in double quotes: `\"..\"`"),
+        Some('?') => fault.help("a choice is written `if c { a } else { b }`"),
+        Some('^') => fault.help("a power is a call: `pow(a, b)`"),
+        Some('&') => fault.help("it is written `&&`"),
+        Some(c) if c.is_alphabetic() => fault.help("names are made of the letters a to z, digits and `_`"),
+        _ => fault,
+    });
 }
 
 fn comment<'a>(out: &mut Lexed<'a>, slice: &'a str, span: Span, own_line: bool) {

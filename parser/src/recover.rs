@@ -276,6 +276,11 @@ impl<'s, 'a> Session<'s, 'a> {
             diagnostic = diagnostic
                 .label(self.span(tokens[open].lo, tokens[open].hi), format!("this `{text}` is not closed"));
         }
+        if diagnostic.help.is_none()
+            && let Some(hint) = expected::habit(tokens, index)
+        {
+            diagnostic = diagnostic.help(hint);
+        }
         Fault { index, diagnostic }
     }
 

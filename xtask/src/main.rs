@@ -1,9 +1,13 @@
-//! Long campaigns: `cargo xtask soak [PROGRAMS]`.
+//! Long campaigns: `cargo xtask soak [PROGRAMS]`, `cargo xtask fuzz [--count N]`.
+//!
+//! `fuzz` takes texts through the front half ([`fuzz`]).
 //!
 //! The differential test of `filetests`, for as long as it is given. What is done is kept in
 //! `target/soak.json`, so that a campaign goes on where it stopped; notes quote its tally.
 
 #![expect(clippy::disallowed_methods, reason = "campaigns keep their tally in a file")]
+
+mod fuzz;
 
 use std::path::Path;
 
@@ -27,7 +31,11 @@ fn main() -> Result<()> {
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["soak"] => soak(1_000),
         ["soak", n] => soak(n.parse().context("the number of programs")?),
-        _ => bail!("usage: cargo xtask soak [PROGRAMS]"),
+        ["fuzz"] => fuzz::campaign(10_000),
+        ["fuzz", "--count", n] => fuzz::campaign(n.parse().context("the number of texts")?),
+        ["fuzz", "--seed", seed] => fuzz::one(seed.parse().context("a seed")?),
+        [fuzz::WORKER, from, end] => fuzz::worker(from.parse()?, end.parse()?),
+        _ => bail!("usage: cargo xtask soak [PROGRAMS] | fuzz [--count TEXTS | --seed SEED]"),
     }
 }
 

@@ -122,12 +122,17 @@ impl<'a> Checker<'a> {
                 }
                 Some(())
             }
-            (Pattern::Tuple(_, at), Some(v)) => {
+            (Pattern::Tuple(names, at), Some(v)) => {
                 let count = if let Value::Tuple(v) = &v { v.len() } else { 1 };
                 self.poison(body, p);
                 self.fail(
-                    Diagnostic::error("E0307", *at, format!("the value has {count} parts"))
-                        .label(span, v.kind()),
+                    Diagnostic::error(
+                        "E0307",
+                        *at,
+                        format!("the value has {}", ir::diag::count(count, "part")),
+                    )
+                    .here(format!("the pattern has {}", names.len()))
+                    .label(span, v.kind()),
                 )
             }
             (_, None) => {
