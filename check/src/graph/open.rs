@@ -276,14 +276,22 @@ fn is_dim_form(body: &Body, e: &Expr) -> bool {
                 matches!(f.name(), "min" | "max" | "ceil_div")
                     && args.iter().all(|a| is_dim_form(body, &a.value))
             }
-            _ => false,
+            _ => is_list(body, e),
         },
-        ExprKind::Index(base, _) => {
-            !matches!(&base.kind, ExprKind::Name(n) if body.find(*n).is_some() || !body.env.packs.contains_key(n))
+        // Functions of packs and lists: `s[0]`, `s.rank`, `s.drop(axis).size`.
+        ExprKind::Index(..) | ExprKind::Field(..) => is_list(body, e),
+        _ => false,
+    }
+}
+
+/// True where what an expression begins with is a pack or a list, and no local.
+fn is_list(body: &Body, e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Name(n) => {
+            body.find(*n).is_none() && (body.env.packs.contains_key(n) || body.env.consts.contains_key(n))
         }
-        ExprKind::Field(base, f) => {
-            f.name.name() == "rank"
-                && matches!(&base.kind, ExprKind::Name(n) if body.env.packs.contains_key(n))
+        ExprKind::Index(base, _) | ExprKind::Field(base, _) | ExprKind::Call(base, _) | ExprKind::Paren(base) => {
+            is_list(body, base)
         }
         _ => false,
     }
