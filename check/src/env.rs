@@ -42,16 +42,20 @@ impl Const {
         }
     }
 
-    /// This value for a parameter declared with a type; none where it does not fit.
+    /// This value for a parameter declared with a type; none where it does not fit. A number may be declared
+    /// with an element type that holds it.
     pub(crate) fn fit(self, declared: &str) -> Option<Const> {
+        let element: Option<DType> = declared.parse().ok();
+        let int = declared == "int" || element.is_some_and(DType::is_int);
+        let float = declared == "float" || element.is_some_and(DType::is_float);
         match (declared, self) {
             ("ints", Const::Int(i)) => Some(Const::Ints(vec![i])),
-            ("float", Const::Int(i)) => Some(Const::float(i as f64)),
-            ("int", c @ Const::Int(_))
-            | ("ints", c @ Const::Ints(_))
-            | ("bool", c @ Const::Bool(_))
-            | ("float", c @ Const::Float(_))
-            | ("text", c @ Const::Text(_)) => Some(c),
+            (_, Const::Int(i)) if float => Some(Const::float(i as f64)),
+            (_, Const::Int(i)) if int && element.is_none_or(|d| d.wrap(i) == i) => Some(Const::Int(i)),
+            (_, c @ Const::Float(_)) if float => Some(c),
+            ("ints", c @ Const::Ints(_)) | ("bool", c @ Const::Bool(_)) | ("text", c @ Const::Text(_)) => {
+                Some(c)
+            }
             _ => None,
         }
     }
