@@ -70,7 +70,10 @@ struct Said {
 }
 
 /// The program with its configs written out.
-pub(crate) fn written_out<'f>(library: &'f [File], files: &'f Files) -> (Cow<'f, Files>, Vec<Setting>, Vec<Diagnostic>) {
+pub(crate) fn written_out<'f>(
+    library: &'f [File],
+    files: &'f Files,
+) -> (Cow<'f, Files>, Vec<Setting>, Vec<Diagnostic>) {
     let has_config = |f: &File| f.items.iter().any(|i| matches!(i.kind, ItemKind::Config(_)));
     let needs_none = |f: &File| !f.items.iter().any(|i| i.attrs.iter().any(|a| a.name.name.name() == MARK));
     if !files.modules.iter().chain(&files.own).any(|f| has_config(f) || !needs_none(f)) {
@@ -141,7 +144,11 @@ impl Configs {
 
     fn declare(&mut self, ident: Ident, meaning: Meaning, said: &mut Vec<Diagnostic>) {
         if let Some(&first) = self.index.get(&ident.name) {
-            let d = Diagnostic::error("E0202", ident.span, format!("the config's `{}` is defined twice", ident.name));
+            let d = Diagnostic::error(
+                "E0202",
+                ident.span,
+                format!("the config's `{}` is defined twice", ident.name),
+            );
             let d = d.label(self.names[first].ident.span, "first here");
             said.push(d.help("the configs of a program share one set of names"));
             return;
@@ -191,7 +198,9 @@ impl Configs {
         let setting = |n: &Name| {
             let dtype = match &n.meaning {
                 Meaning::Dim => None,
-                Meaning::Number(TypeExpr { kind: TypeKind::Named { name, .. }, .. }) => name.name.name().parse().ok(),
+                Meaning::Number(TypeExpr { kind: TypeKind::Named { name, .. }, .. }) => {
+                    name.name.name().parse().ok()
+                }
                 Meaning::Number(_) | Meaning::Derived(_) => return None,
             };
             let name = n.ident.name;
@@ -256,7 +265,8 @@ impl Configs {
         }
         for (at, found) in &all {
             for b in &found.bound {
-                let needed = self.index.get(&b.name).filter(|i| self.needs.get(at).is_some_and(|n| n.contains(i)));
+                let needed =
+                    self.index.get(&b.name).filter(|i| self.needs.get(at).is_some_and(|n| n.contains(i)));
                 let Some(&known) = needed.or(self.sees(b.span.file, b.name).as_ref()) else { continue };
                 let text = format!("`{}` is a name of the config, and is given another meaning", b.name);
                 let d = Diagnostic::error("E0202", b.span, text);
@@ -332,7 +342,11 @@ impl Configs {
         if let ItemKind::Test(def) = &mut item.kind {
             self.settle(def, &item.attrs, &needs, said);
         } else if let Some(a) = item.attrs.iter().find(|a| a.name.name.name() == MARK) {
-            let d = Diagnostic::error("E0203", a.name.span, "a test says the values of a config, no other definition does");
+            let d = Diagnostic::error(
+                "E0203",
+                a.name.span,
+                "a test says the values of a config, no other definition does",
+            );
             said.push(d.help("definitions take what they name from their callers"));
         }
         walk::item(&mut item.kind, &mut |place| match place {
@@ -371,7 +385,13 @@ impl Configs {
             let Meaning::Number(ty) = &self.names[i].meaning else { continue };
             let name = self.names[i].ident;
             let default = Some(Expr { kind: ExprKind::Name(name.name), span: name.span });
-            sig.params.push(Param { mode: Mode::Plain, name, ty: Some(ty.clone()), default, span: name.span });
+            sig.params.push(Param {
+                mode: Mode::Plain,
+                name,
+                ty: Some(ty.clone()),
+                default,
+                span: name.span,
+            });
         }
         sig.wheres.extend(self.asserted(&needs));
     }
@@ -385,7 +405,8 @@ impl Configs {
             return;
         }
         let needs = self.needs.get(&place(record)).into_iter().flatten();
-        let dims = needs.filter(|i| self.is_dim(**i)).map(|&i| Ident { name: self.names[i].ident.name, span });
+        let dims =
+            needs.filter(|i| self.is_dim(**i)).map(|&i| Ident { name: self.names[i].ident.name, span });
         let arg = |name| TypeExpr { kind: TypeKind::Named { name, args: vec![], dims: None }, span };
         args.splice(0..0, dims.map(arg).collect::<Vec<_>>());
     }
@@ -396,13 +417,23 @@ impl Configs {
         let attrs = attrs.iter().filter(|a| a.name.name.name() == MARK);
         for a in attrs.clone().flat_map(|a| &a.args) {
             let Some(name) = a.name else {
-                said.push(Diagnostic::error("E0304", a.value.span, "a value of a config is given by name").help("say `hidden = 8`"));
+                said.push(
+                    Diagnostic::error("E0304", a.value.span, "a value of a config is given by name")
+                        .help("say `hidden = 8`"),
+                );
                 continue;
             };
-            let known = self.index.get(&name.name).filter(|i| !matches!(self.names[**i].meaning, Meaning::Derived(_)));
+            let known = self
+                .index
+                .get(&name.name)
+                .filter(|i| !matches!(self.names[**i].meaning, Meaning::Derived(_)));
             let Some(&i) = known else {
                 let settable = self.names.iter().filter(|n| !matches!(n.meaning, Meaning::Derived(_)));
-                let d = Diagnostic::error("E0305", name.span, format!("the config has no `{}` to be given", name.name));
+                let d = Diagnostic::error(
+                    "E0305",
+                    name.span,
+                    format!("the config has no `{}` to be given", name.name),
+                );
                 said.push(match nearest(name.name.name(), settable.map(|n| n.ident.name.name())) {
                     Some(guess) => d.help(format!("did you mean `{guess}`?")),
                     None => d,
@@ -418,12 +449,17 @@ impl Configs {
                 said.push(Diagnostic::error("E0202", name.span, format!("`{}` is given twice", name.name)));
             }
         }
-        let lacking: Vec<&Name> = needs.iter().filter(|i| !given.contains_key(i)).map(|&i| &self.names[i]).collect();
+        let lacking: Vec<&Name> =
+            needs.iter().filter(|i| !given.contains_key(i)).map(|&i| &self.names[i]).collect();
         if let Some(first) = lacking.first() {
             let names: Vec<String> = lacking.iter().map(|n| format!("`{}`", n.ident.name)).collect();
             let span = attrs.last().map_or(def.body.span, |a| a.name.span);
             let span = Span { hi: span.lo + 1, ..span };
-            let d = Diagnostic::error("E0203", span, format!("the test does not say the config's {}", names.join(", ")));
+            let d = Diagnostic::error(
+                "E0203",
+                span,
+                format!("the test does not say the config's {}", names.join(", ")),
+            );
             let d = d.label(first.ident.span, "declared here");
             said.push(d.help(format!("say it before the test: `#[config({} = ..)]`", first.ident.name)));
         }

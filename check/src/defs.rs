@@ -267,7 +267,8 @@ impl<'a> Defs<'a> {
         if let Some(guess) = nearest(name.name(), near.chain(names)) {
             return d.help(format!("did you mean `{guess}`?"));
         }
-        let defines = |u: &Used<'a>| matches!(u, Used::Module(m) if self.scopes[*m].items.contains_key(&name));
+        let defines =
+            |u: &Used<'a>| matches!(u, Used::Module(m) if self.scopes[*m].items.contains_key(&name));
         match here.used.iter().find(|(_, (u, _))| defines(u)) {
             Some((module, _)) => d.help(format!("module `{module}` defines it: `{module}.{name}`")),
             None => d,
@@ -433,7 +434,11 @@ impl<'a> Checker<'a> {
             let ItemKind::Rule(d) = &item.kind else { continue };
             let name = d.sig.name;
             if let Some(first) = seen.insert(name.name, name.span) {
-                let d = Diagnostic::error("E0202", name.span, format!("the rule `{}` is defined twice", name.name));
+                let d = Diagnostic::error(
+                    "E0202",
+                    name.span,
+                    format!("the rule `{}` is defined twice", name.name),
+                );
                 self.report(d.label(first, "first here").help("rename one of them"));
             }
             self.rule(d);

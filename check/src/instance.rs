@@ -268,7 +268,9 @@ impl<'a> Checker<'a> {
             if let Some(other) = taken.chain(params).find(|n| n.name == name.name) {
                 let text = format!("the output `{}` has the name of another", name.name);
                 let d = Diagnostic::error("E0202", name.span, text).label(other.span, "this one");
-                self.report(d.help(format!("rename it, or declare `own {}` to update it in place", name.name)));
+                self.report(
+                    d.help(format!("rename it, or declare `own {}` to update it in place", name.name)),
+                );
             }
         }
         self.diagnostics.len() == said

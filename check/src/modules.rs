@@ -16,7 +16,8 @@ use crate::{Checker, Files};
 /// The program with the types and constants of its modules renamed.
 pub(crate) fn written_out<'f>(library: &[File], files: Cow<'f, Files>) -> Cow<'f, Files> {
     let named = |f: &File| {
-        let types = |k: &ItemKind| matches!(k, ItemKind::Record(_) | ItemKind::Encoding(_) | ItemKind::Const(..));
+        let types =
+            |k: &ItemKind| matches!(k, ItemKind::Record(_) | ItemKind::Encoding(_) | ItemKind::Const(..));
         f.items.iter().any(|i| types(&i.kind))
     };
     if !files.modules.iter().any(named) {

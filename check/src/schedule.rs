@@ -49,7 +49,8 @@ impl<'a> Checker<'a> {
     pub(crate) fn schedule(&mut self, def: &'a ScheduleDef) {
         let at = def.prim.span;
         if let Some(first) = def.target.first().filter(|t| !FAMILIES.contains(&t.name.name())) {
-            let d = Diagnostic::error("E0211", first.span, format!("`{}` is no family of targets", first.name));
+            let d =
+                Diagnostic::error("E0211", first.span, format!("`{}` is no family of targets", first.name));
             self.report(match nearest(first.name.name(), FAMILIES.iter().copied()) {
                 Some(guess) => d.help(format!("did you mean `{guess}`?")),
                 None => d.help(format!("the families are {}", FAMILIES.join(", "))),
@@ -102,7 +103,11 @@ impl<'a> Checker<'a> {
                 Takes::Number => "one number",
                 Takes::Names => "names of loops or buffers",
             };
-            self.report(Diagnostic::error("E0211", step.verb.span, format!("`{verb}` is followed by {form}")));
+            self.report(Diagnostic::error(
+                "E0211",
+                step.verb.span,
+                format!("`{verb}` is followed by {form}"),
+            ));
             return;
         }
         if let Some((path, _)) = step.args.iter().find(|a| a.1.is_some_and(|n| n < 1)) {
@@ -133,9 +138,7 @@ impl<'a> Checker<'a> {
         let known: Vec<&str> = names.loops.iter().map(String::as_str).collect();
         let below = format!("{text}.o");
         self.report(match nearest(text, known.iter().copied()) {
-            _ if names.loops.contains(&below) => {
-                d.help(format!("it was cut into `{text}.o` and `{text}.i`"))
-            }
+            _ if names.loops.contains(&below) => d.help(format!("it was cut into `{text}.o` and `{text}.i`")),
             Some(guess) => d.help(format!("did you mean `{guess}`?")),
             None => d.help(format!("its loops are {}", known.join(", "))),
         });

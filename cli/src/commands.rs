@@ -294,7 +294,12 @@ fn run_file(file: &Path, call: &Call, compile: &Compile, engine: EngineArg, plan
         let entry = pipeline::entry(&mut front, call.entry.as_deref())?;
         let name = front.module.func(entry).name.clone();
         let options = options(compile)?;
-        let args = data::arguments(&name, &data::wanted(front.module.func(entry)), &front.module.settings, &call.input)?;
+        let args = data::arguments(
+            &name,
+            &data::wanted(front.module.func(entry)),
+            &front.module.settings,
+            &call.input,
+        )?;
         let results = match engine {
             EngineArg::Interp => {
                 watch(call.deadline);

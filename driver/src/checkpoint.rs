@@ -41,7 +41,9 @@ impl Checkpoint {
                 return Err(wrong(&"no .safetensors file is in the folder"));
             }
         } else if !path.ends_with(".safetensors") {
-            let text = format!("-i: `{path}` gives no record: say FILE.safetensors, a folder, random@SEED, zeros or ones");
+            let text = format!(
+                "-i: `{path}` gives no record: say FILE.safetensors, a folder, random@SEED, zeros or ones"
+            );
             return Err(Failure::Usage(text));
         }
         let mut files: Vec<Vec<u8>> = Vec::new();
@@ -102,7 +104,15 @@ impl Checkpoint {
         let mut shape: Option<Vec<i64>> = None;
         for k in 0..total {
             let mut rest = k;
-            let mut at: Vec<i64> = counts.iter().rev().map(|c| { let i = rest % c; rest /= c; i }).collect();
+            let mut at: Vec<i64> = counts
+                .iter()
+                .rev()
+                .map(|c| {
+                    let i = rest % c;
+                    rest /= c;
+                    i
+                })
+                .collect();
             at.reverse();
             let key = filled_in(template, &at);
             let Some((file, entry)) = self.entries.get(&key) else {
@@ -114,7 +124,10 @@ impl Checkpoint {
                 && entry.shape.iter().zip(inner).all(|(n, d)| known(d).is_none_or(|want| want == *n))
                 && shape.as_ref().is_none_or(|s| *s == entry.shape);
             if !fits {
-                return Err(format!("{}: {} is needed, and `{key}` is {}{:?}", w.name, w.ty, entry.type_name, entry.shape));
+                return Err(format!(
+                    "{}: {} is needed, and `{key}` is {}{:?}",
+                    w.name, w.ty, entry.type_name, entry.shape
+                ));
             }
             let file = safetensors::File::read(&self.files[*file]).map_err(|e| e.to_string())?;
             let t = file.tensor(&key).map_err(|e| format!("`{key}`: {e}"))?;
@@ -157,10 +170,8 @@ fn converted(t: Tensor, to: DType) -> Result<Tensor, DType> {
     if from == to {
         return Ok(t);
     }
-    let lossless = matches!(
-        (from, to),
-        (DType::Bf16 | DType::F16, DType::F32 | DType::F64) | (DType::F32, DType::F64)
-    );
+    let lossless =
+        matches!((from, to), (DType::Bf16 | DType::F16, DType::F32 | DType::F64) | (DType::F32, DType::F64));
     let mut out = Tensor::zeros(to, t.shape()).ok().filter(|_| lossless).ok_or(from)?;
     (0..t.len()).for_each(|i| out.set_f64(i, t.get_f64(i)));
     Ok(out)

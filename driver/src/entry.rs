@@ -79,7 +79,12 @@ pub(crate) fn callable(module: &mut Module, id: FuncId) -> FuncId {
     let mut func = Func {
         dims: dims.clone(),
         facts: Facts::default(),
-        requires: inner.requires.iter().filter(|p| p.syms().iter().all(|s| dims.contains(s))).cloned().collect(),
+        requires: inner
+            .requires
+            .iter()
+            .filter(|p| p.syms().iter().all(|s| dims.contains(s)))
+            .cloned()
+            .collect(),
         params: Vec::new(),
         exists: Vec::new(),
         vals: Vec::new(),

@@ -105,7 +105,12 @@ impl Loader<'_> {
                     }
                     continue;
                 };
-                return self.link(found, Link { file: SourceId::default(), name: name.name, whole }, last.span, &shown);
+                return self.link(
+                    found,
+                    Link { file: SourceId::default(), name: name.name, whole },
+                    last.span,
+                    &shown,
+                );
             }
         }
         let text: Vec<&str> = path.iter().map(|n| n.name.name()).collect();

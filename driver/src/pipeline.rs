@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use codegen::{Compiled, Compiler, Target};
 use check::Files;
+use codegen::{Compiled, Compiler, Target};
 use ir::source::{SourceId, SourceMap};
 use ir::{FuncId, Module};
 use rewrites::{Machine, Report};

@@ -59,8 +59,14 @@ fn a_checkpoint_of_shards_binds_a_record_by_its_names() {
     let folder = folder("shards");
     let norm = Tensor::from_f32(&[2], &[5.0, 6.0]).expect("two");
     let table = Tensor::from_i64(&[3], &[7, 8, 9]).expect("three");
-    write(&folder.join("a.safetensors"), &[("model.layers.0.q.weight", halves(&[2, 2], 1.0)), ("table", table)]);
-    write(&folder.join("b.safetensors"), &[("model.layers.1.q.weight", halves(&[2, 2], 10.0)), ("model.norm.weight", norm)]);
+    write(
+        &folder.join("a.safetensors"),
+        &[("model.layers.0.q.weight", halves(&[2, 2], 1.0)), ("table", table)],
+    );
+    write(
+        &folder.join("b.safetensors"),
+        &[("model.layers.1.q.weight", halves(&[2, 2], 10.0)), ("model.norm.weight", norm)],
+    );
     let w = format!("w={}", folder.display());
     let args = arguments("f", &weights(), &[], &given(&["x=ones", &w]));
     let args = args.unwrap_or_else(|f| panic!("{}", f.render(&ir::source::SourceMap::default(), false)));
@@ -80,7 +86,10 @@ fn all_that_does_not_fit_a_record_is_said_at_once() {
     write(&path, &[("model.layers.0.q.weight", halves(&[2, 3], 1.0)), ("model.norm.weight", norm)]);
     let w = format!("w={}", path.display());
     let text = said(arguments("f", &weights(), &[], &given(&["x=ones", "h=2", "t=1", &w])));
-    assert!(text.contains("w.layers.q: f32[l, h, h] is needed, and `model.layers.0.q.weight` is BF16[2, 3]"), "{text}");
+    assert!(
+        text.contains("w.layers.q: f32[l, h, h] is needed, and `model.layers.0.q.weight` is BF16[2, 3]"),
+        "{text}"
+    );
     assert!(text.contains("`model.norm.weight` is f64, which would lose digits"), "{text}");
     assert!(text.contains("w.table: i64[t] is not there: `table`"), "{text}");
     std::fs::remove_dir_all(folder).expect("it is removed");
@@ -116,7 +125,8 @@ fn settings() -> Vec<Setting> {
 fn a_config_file_gives_dims_and_numbers_by_their_names() {
     let folder = folder("config");
     let path = folder.join("config.json");
-    std::fs::write(&path, r#"{ "hidden_size": 4, "heads": 2, "rope": { "theta": 1e4 }, "more": [1] }"#).expect("written");
+    std::fs::write(&path, r#"{ "hidden_size": 4, "heads": 2, "rope": { "theta": 1e4 }, "more": [1] }"#)
+        .expect("written");
     let wanted = vec![
         wanted("x", DType::F32, &["h"], None),
         wanted("heads", DType::I64, &[], None),
@@ -126,7 +136,8 @@ fn a_config_file_gives_dims_and_numbers_by_their_names() {
     let args = arguments("f", &wanted, &settings(), &given(&["x=random@1", &config])).expect("they fit");
     assert_eq!((args[0].shape(), args[1].get_i64(0), args[2].get_f64(0)), (&[4][..], 2, 1e4));
     // What is given by hand comes first, and an argument that tells a dim must agree.
-    let args = arguments("f", &wanted, &settings(), &given(&["x=ones", "heads=8", &config])).expect("they fit");
+    let args =
+        arguments("f", &wanted, &settings(), &given(&["x=ones", "heads=8", &config])).expect("they fit");
     assert_eq!(args[1].get_i64(0), 8);
     let text = said(arguments("f", &wanted, &settings(), &given(&["x=ones[5]", &config])));
     assert!(text.contains("h is given as 4, and axis 0 of x is 5"), "{text}");

@@ -245,7 +245,8 @@ pub(crate) fn declare(
 ) -> ConfigField {
     if let (Some(_), [_, second, ..]) = (&from, names.as_slice()) {
         let message = "`from` names one value of the config, and several are declared".to_owned();
-        cx.faults.push(Diagnostic::error("E0102", second.span, message).help("declare each on a line of its own"));
+        cx.faults
+            .push(Diagnostic::error("E0102", second.span, message).help("declare each on a line of its own"));
     }
     ConfigField::Declare(names, ty, from)
 }

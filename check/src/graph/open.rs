@@ -290,9 +290,10 @@ fn is_list(body: &Body, e: &Expr) -> bool {
         ExprKind::Name(n) => {
             body.find(*n).is_none() && (body.env.packs.contains_key(n) || body.env.consts.contains_key(n))
         }
-        ExprKind::Index(base, _) | ExprKind::Field(base, _) | ExprKind::Call(base, _) | ExprKind::Paren(base) => {
-            is_list(body, base)
-        }
+        ExprKind::Index(base, _)
+        | ExprKind::Field(base, _)
+        | ExprKind::Call(base, _)
+        | ExprKind::Paren(base) => is_list(body, base),
         _ => false,
     }
 }

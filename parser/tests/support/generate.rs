@@ -264,10 +264,7 @@ impl Choices<'_> {
             6 => ExprKind::Tuple(self.many(0, Self::expr)),
             7 => ExprKind::Array(self.many(0, Self::expr)),
             8 => ExprKind::Field(self.boxed(), self.ident()),
-            9 => ExprKind::Call(
-                self.boxed(),
-                self.many(0, Self::arg),
-            ),
+            9 => ExprKind::Call(self.boxed(), self.many(0, Self::arg)),
             10 => ExprKind::Index(self.boxed(), self.many(0, Self::index)),
             11 => ExprKind::Unary([UnaryOp::Neg, UnaryOp::Not][self.pick(2)], self.boxed()),
             12..=14 => {
