@@ -158,10 +158,11 @@ impl Env {
     fn item_by_item<T: Item>(&self, e: &Expr, scope: &Scope<'_, T>) -> Answer<Vec<T>> {
         let Some((op, a, b)) = item_by_item(e) else { return wrong(e.span, "not a list") };
         let (a, b) = (self.one_or_list(a, scope)?, self.one_or_list(b, scope)?);
-        let rank = a.1.or(b.1).unwrap_or(1);
+        let rank = a.1.max(b.1).unwrap_or(1);
+        // An attribute that is said once for all axes is a list of one.
         let full = |(list, known): (Vec<T>, Option<usize>)| match known {
+            Some(1) | None => vec![list[0].clone(); rank],
             Some(_) => list,
-            None => vec![list[0].clone(); rank],
         };
         let (a, b) = (full(a), full(b));
         if a.len() != b.len() {
