@@ -414,7 +414,7 @@ impl Configs {
     /// A test begins by saying its values.
     fn settle(&self, def: &mut TestDef, attrs: &[Attr], needs: &BTreeSet<usize>, said: &mut Vec<Diagnostic>) {
         let mut given: BTreeMap<usize, &Expr> = BTreeMap::new();
-        let attrs = attrs.iter().filter(|a| a.name.name.name() == MARK);
+        let mut attrs = attrs.iter().filter(|a| a.name.name.name() == MARK);
         for a in attrs.clone().flat_map(|a| &a.args) {
             let Some(name) = a.name else {
                 said.push(
@@ -453,7 +453,7 @@ impl Configs {
             needs.iter().filter(|i| !given.contains_key(i)).map(|&i| &self.names[i]).collect();
         if let Some(first) = lacking.first() {
             let names: Vec<String> = lacking.iter().map(|n| format!("`{}`", n.ident.name)).collect();
-            let span = attrs.last().map_or(def.body.span, |a| a.name.span);
+            let span = attrs.next_back().map_or(def.body.span, |a| a.name.span);
             let span = Span { hi: span.lo + 1, ..span };
             let d = Diagnostic::error(
                 "E0203",
@@ -465,7 +465,7 @@ impl Configs {
         }
         let known: BTreeSet<usize> = given.keys().copied().collect();
         let mut wheres = self.asserted(&known);
-        let last = given.keys().copied().filter(|i| self.is_dim(*i)).next_back();
+        let last = given.keys().copied().rfind(|i| self.is_dim(*i));
         let mut stmts = Vec::new();
         for (&i, &value) in &given {
             let name = Ident { name: self.names[i].ident.name, span: value.span };

@@ -155,17 +155,13 @@ fn run_time_checks(front: &Front) -> String {
             if !node.opens.is_empty() {
                 lines.push(format!("dims known from here on: {} ({})", names(&node.opens), place(node.span)));
             }
-            match &node.op {
-                Op::Check(pred, why) => {
-                    let at_entry = pred.syms().iter().all(|s| func.dims.contains(s));
-                    let when = if at_entry { "at entry" } else { "when reached" };
-                    lines.push(format!("{}: checked when running, {when}: {pred} ({why})", place(node.span)));
-                }
-                Op::BindDim(sym, preds) => {
-                    let preds = names(preds);
-                    lines.push(format!("{}: dim {sym} is read here, checked: {preds}", place(node.span)));
-                }
-                _ => {}
+            if let Op::Check(pred, why) = &node.op {
+                let at_entry = pred.syms().iter().all(|s| func.dims.contains(s));
+                let when = if at_entry { "at entry" } else { "when reached" };
+                lines.push(format!("{}: checked when running, {when}: {pred} ({why})", place(node.span)));
+            } else if let Op::BindDim(sym, preds) = &node.op {
+                let preds = names(preds);
+                lines.push(format!("{}: dim {sym} is read here, checked: {preds}", place(node.span)));
             }
         });
         section(&mut out, &format!("fn {}", func.name), &lines);

@@ -97,10 +97,9 @@ pub fn text(plan: &Module, kernels: &[KernelOf], files: &check::Files) -> String
             let ext = plan.extern_(id);
             let library = &Library::get().files;
             let all = files.own.iter().chain(&files.modules).chain(library);
-            let mut item = all.flat_map(|f| &f.items).find_map(|i| match &i.kind {
-                ItemKind::Extern(d) if d.sig.name.span == ext.span => Some(i.clone()),
-                _ => None,
-            })?;
+            let is =
+                |i: &&ir::ast::Item| matches!(&i.kind, ItemKind::Extern(d) if d.sig.name.span == ext.span);
+            let mut item = all.flat_map(|f| &f.items).find(is)?.clone();
             // Two modules may bind functions of one name.
             if let ItemKind::Extern(d) = &mut item.kind {
                 d.sig.name.name = ext.name;

@@ -143,9 +143,6 @@ impl Loader<'_> {
 
 /// The paths a file uses, the first at the end.
 fn paths(file: &File) -> Vec<Vec<Ident>> {
-    let path = |i: &ir::ast::Item| match &i.kind {
-        ItemKind::Use(path) => Some(path.clone()),
-        _ => None,
-    };
+    let path = |i: &ir::ast::Item| if let ItemKind::Use(path) = &i.kind { Some(path.clone()) } else { None };
     file.items.iter().rev().filter_map(path).collect()
 }

@@ -50,7 +50,14 @@ fn signature(item: &Item) -> Option<&Signature> {
         ItemKind::Fn(d) => Some(&d.sig),
         ItemKind::Prim(d) => Some(&d.sig),
         ItemKind::Extern(d) => Some(&d.sig),
-        _ => None,
+        ItemKind::Use(_)
+        | ItemKind::Const(..)
+        | ItemKind::Rule(_)
+        | ItemKind::Schedule(_)
+        | ItemKind::Encoding(_)
+        | ItemKind::Config(_)
+        | ItemKind::Record(_)
+        | ItemKind::Test(_) => None,
     }
 }
 

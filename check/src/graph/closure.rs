@@ -35,6 +35,7 @@ const DEPTH: usize = 64;
 const CALLS: usize = 20_000;
 
 /// A function as a value.
+#[expect(clippy::large_enum_variant, reason = "a closure is always behind an `Rc`")]
 pub(crate) enum Closure {
     /// A definition, by its name where it stands.
     Named(Sym, Span),

@@ -446,10 +446,10 @@ impl<'a> Checker<'a> {
         let mut facts: Vec<Pred> = d.facts.iter().map(|p| p.subst(&extent)).collect();
         for (name, leaf, axis) in &d.names {
             let here = leaves.get(*leaf).and_then(|v| body.func.ty(*v).shape.get(*axis).cloned());
-            if let (Some(first), Some(here)) = (extent(*name), here) {
-                if first != here {
-                    facts.push(Pred::Eq(first, here));
-                }
+            if let (Some(first), Some(here)) = (extent(*name), here)
+                && first != here
+            {
+                facts.push(Pred::Eq(first, here));
             }
         }
         for p in facts {
