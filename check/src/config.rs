@@ -129,7 +129,17 @@ impl Configs {
                 }
             }
             ConfigField::Define(ident, e) => {
-                let e = self.write_out(e, said);
+                let before = said.len();
+                let mut e = self.write_out(e, said);
+                if said.len() == before && size(&mut e) > LONGEST {
+                    let text = format!("written out, the definition of `{}` is too long", ident.name);
+                    let d = Diagnostic::error("E0310", ident.span, text);
+                    said.push(d.help("declare it as a `dim`, and assert what it is"));
+                }
+                // What has an error stands for nothing, least of all for itself.
+                if said.len() != before {
+                    e.kind = ExprKind::Error;
+                }
                 self.declare(*ident, Meaning::Derived(e), said);
             }
             ConfigField::Assert(e) => {
@@ -143,6 +153,11 @@ impl Configs {
     }
 
     fn declare(&mut self, ident: Ident, meaning: Meaning, said: &mut Vec<Diagnostic>) {
+        if FUNCTIONS.contains(&ident.name.name()) {
+            let d = Diagnostic::error("E0202", ident.span, format!("`{}` is a function of dims", ident.name));
+            said.push(d.help("name it otherwise"));
+            return;
+        }
         if let Some(&first) = self.index.get(&ident.name) {
             let d = Diagnostic::error(
                 "E0202",
@@ -167,10 +182,16 @@ impl Configs {
                 callees.insert(f.span);
             }
             let ExprKind::Name(name) = e.kind else { return };
+            if callees.contains(&e.span) {
+                if !FUNCTIONS.contains(&name.name()) {
+                    let text = format!("`{name}` is no function of dims (min, max, ceil_div are)");
+                    said.push(Diagnostic::error("E0307", e.span, text));
+                }
+                return;
+            }
             match self.index.get(&name).map(|i| &self.names[*i].meaning) {
                 Some(Meaning::Derived(d)) => *e = parens(d, e.span),
                 Some(Meaning::Dim | Meaning::Number(_)) => {}
-                None if callees.contains(&e.span) => {}
                 None => {
                     let text = format!("the config has no `{name}` before this line");
                     let d = Diagnostic::error("E0201", e.span, text);
@@ -492,6 +513,18 @@ fn place(item: &Item) -> Span {
         ItemKind::Record(d) => d.name.span,
         _ => item.span,
     }
+}
+
+/// What a definition of a config may call; so nothing in it is a name to be written out once more.
+const FUNCTIONS: [&str; 3] = ["min", "max", "ceil_div"];
+
+/// How many expressions a definition of a config may be, written out: each may name those before it twice.
+const LONGEST: usize = 256;
+
+fn size(e: &mut Expr) -> usize {
+    let mut n = 0;
+    walk::expr(e, &mut |_| n += 1);
+    n
 }
 
 fn parens(e: &Expr, span: Span) -> Expr {

@@ -474,14 +474,7 @@ impl<'a> Checker<'a> {
         };
         match value {
             Value::Val(v) => {
-                if let Some(&taken) = body.consumed.get(v) {
-                    let name = body.func.val(*v).name;
-                    let d =
-                        Diagnostic::error("E0501", span, format!("`{name}` is used after it was given away"));
-                    return self.fail(
-                        d.label(taken, "here it was consumed").help("use the value that the call gave back"),
-                    );
-                }
+                self.alive(body, value, span)?;
                 Some(*v)
             }
             Value::Dim(d) => match d.as_int() {
@@ -530,6 +523,18 @@ impl<'a> Checker<'a> {
                 self.fail(Diagnostic::error("E0307", span, text))
             }
         }
+    }
+
+    /// Refuses a value of which a part was given away.
+    fn alive(&mut self, body: &Body, value: &Value, span: Span) -> Maybe<()> {
+        let mut leaves = Vec::new();
+        value.leaves(&mut leaves);
+        let Some((v, &taken)) = leaves.iter().find_map(|v| Some((v, body.consumed.get(v)?))) else {
+            return Some(());
+        };
+        let text = format!("`{}` is used after it was given away", body.func.val(*v).name);
+        let d = Diagnostic::error("E0501", span, text);
+        self.fail(d.label(taken, "here it was consumed").help("use the value that the call gave back"))
     }
 
     /// Says that a function stands where a tensor is needed.

@@ -290,6 +290,10 @@ impl<'a> Checker<'a> {
         let dtype = match env.element(name.name, args) {
             Some(d) => d,
             None => {
+                if env.dtype(name.name).is_some() {
+                    let text = format!("`{}` is an element type, and takes no generics", name.name);
+                    return self.fail(Diagnostic::error("E0306", ty.span, text));
+                }
                 if self.types.get(name.name).is_some() {
                     let what = self.ty(env, ty)?;
                     let text = format!("a tensor of numbers is needed here, and `{what}` is {}", what.kind());

@@ -159,7 +159,11 @@ impl Ty {
             }
             Ty::Record(r) => {
                 for f in &r.fields {
-                    f.ty.gather(under(f.name.name()), front, f.from.as_deref(), out);
+                    // A record read from a place holds its fields there.
+                    let name = f.from.as_deref().unwrap_or(f.name.name());
+                    let inside = from.map(|place| format!("{place}.{name}"));
+                    let from = inside.as_deref().or(f.from.as_deref());
+                    f.ty.gather(under(f.name.name()), front, from, out);
                 }
             }
             Ty::Array(k, of) => {

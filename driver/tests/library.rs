@@ -25,12 +25,32 @@ fn every_definition_of_std_checks_and_is_documented() {
     assert!(seen >= 30, "std holds the operators: {seen}");
 }
 
+/// The program files of a folder and of the folders in it.
+fn texts(folder: &Path) -> Vec<std::path::PathBuf> {
+    let paths = std::fs::read_dir(folder).expect("the folder is there");
+    let paths = paths.map(|entry| entry.expect("it is readable").path());
+    paths.flat_map(|p| if p.is_dir() { texts(&p) } else { vec![p] }).collect()
+}
+
+#[test]
+fn every_test_of_the_examples_passes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    for path in texts(&folder) {
+        let front = driver::open(&path).map_err(|(s, f)| f.render(&s, false)).expect("an example checks");
+        let tests = driver::engine::test(&front);
+        assert!(!tests.is_empty(), "{} has tests", path.display());
+        for t in tests {
+            let why = t.failure.map(|f| f.render(&front.sources, false));
+            assert!(why.is_none(), "{}: {}: {}", path.display(), t.name, why.unwrap_or_default());
+        }
+    }
+}
+
 #[test]
 fn std_is_formatted_and_the_examples_too() {
     for folder in ["std", "examples"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
-        for entry in std::fs::read_dir(folder).expect("the folder is there") {
-            let path = entry.expect("it is readable").path();
+        for path in texts(&folder) {
             let text = std::fs::read_to_string(&path).expect("it is text");
             let formatted = parser::format(&text).expect("it parses");
             assert_eq!(formatted, text, "{}: run `tenon fmt`", path.display());

@@ -48,6 +48,7 @@ impl<'a> Checker<'a> {
         let known = facts.is_some();
         let facts = facts.unwrap_or_default();
         let before = body.consumed.clone();
+        let before_both = before.clone();
         let outside = body.dims.clone();
         let inner = body.func.vals.len() as u32;
         let branch = |c: &mut Self, body: &mut Body, block: Option<&ast::Block>, facts: &[Pred]| {
@@ -73,9 +74,16 @@ impl<'a> Checker<'a> {
         let negated = facts.iter().map(Pred::negate).collect::<Vec<_>>();
         let (b, b_vars, mut b_block, b_facts) =
             branch(self, body, otherwise, if known && negated.len() == 1 { &negated } else { &[] });
-        // Given away in either branch is given away.
-        body.consumed.extend(after_a);
+        let after_b = std::mem::replace(&mut body.consumed, after_a);
         let (val, a, b) = (val?, a?, b?);
+        // What a branch gives must be alive at its own end; the other may have given it away.
+        let mut alive = a_vars.iter().chain([&a]).all(|v| self.alive(body, v, span).is_some());
+        let after_a = std::mem::replace(&mut body.consumed, after_b);
+        alive &= b_vars.iter().chain([&b]).all(|v| self.alive(body, v, span).is_some());
+        let after_b = std::mem::replace(&mut body.consumed, before_both);
+        if !alive {
+            return None;
+        }
         let mut merge = Merge {
             cond: val,
             inner,
@@ -97,6 +105,9 @@ impl<'a> Checker<'a> {
                 body.find(*name).and_then(|l| l.declared.clone()).map_or(vec![], |d| d.fixed.clone());
             merged.push(self.merge(body, x, y, (&mut a_block, &mut b_block), &mut merge, span)?);
         }
+        // Given away in either branch is given away.
+        body.consumed.extend(after_a);
+        body.consumed.extend(after_b);
         let passed: Vec<Vec<ValId>> =
             a_block.results.iter().zip(&b_block.results).map(|(x, y)| vec![*x, *y]).collect();
         let results = body.push_all(Op::If(a_block, b_block), vec![val], merge.types, merge.opens, span);
