@@ -267,7 +267,8 @@ fn report_bad(out: &mut Lexed, text: &str, span: Option<Span>) {
 fn comment<'a>(out: &mut Lexed<'a>, slice: &'a str, span: Span, own_line: bool) {
     let slice = slice.trim_end();
     let span = Span { hi: span.lo + slice.len() as u32, ..span };
-    let at_top = out.tokens.is_empty() && out.comments.is_empty() && out.docs.is_empty();
+    // A `///` line before it does not matter: it belongs to what follows both.
+    let at_top = out.tokens.is_empty() && out.comments.is_empty();
     // `////` and more is a ruler drawn by a person, not documentation.
     if let Some(text) = slice.strip_prefix("///").filter(|t| own_line && !t.starts_with('/')) {
         let text = text.strip_prefix(' ').unwrap_or(text);
