@@ -1,7 +1,9 @@
 //! Bodies of functions: statements and expressions to blocks of operations.
 //!
-//! Here stand the state of a body, its ends, and expressions; [`stmt`], [`call`], [`control`], [`carry`], [`closure`], [`index`] and [`open`] have
-//! files of their own.
+//! Here stand the state of a body, its ends, and expressions. In files of their own: [`stmt`] statements,
+//! [`call`] calls, [`operator`] operators, [`control`] branches and loops with [`carry`] for what they change,
+//! [`closure`] functions as values, [`tree`] records and arrays, [`index`] elements and slices, [`open`] dims
+//! that are known only when running.
 //! What a name holds while checking is a [`Value`]: a tensor, but also a dim, a literal whose type its
 //! use decides, a tuple. A `var` is a name that may be given another value; what an `if` assigns
 //! becomes a result of it, what a loop assigns is carried.
@@ -12,13 +14,14 @@ mod closure;
 mod control;
 mod index;
 mod open;
+mod operator;
 mod stmt;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-use ir::ast::{self, BinaryOp, Expr, ExprKind, FnDef, Ident, Stmt, UnaryOp};
+use ir::ast::{self, Expr, ExprKind, FnDef, Ident, Stmt};
 use ir::diag::Diagnostic;
 use ir::graph::{Block, Func, Node, Op, Type, ValId};
 use ir::source::Span;
@@ -29,7 +32,6 @@ use crate::env::{Const, Env};
 use crate::instance::Head;
 use crate::types::Ty;
 use crate::{Checker, Maybe};
-use call::given;
 pub(crate) use closure::{Closure, is_template};
 pub(crate) use tree::{Literals, Tree};
 
@@ -708,76 +710,6 @@ impl<'a> Checker<'a> {
             },
             _ => d,
         })
-    }
-
-    fn unary(&mut self, body: &mut Body, op: UnaryOp, a: &Expr, span: Span) -> Maybe<Value> {
-        let value = self.expr(body, a)?;
-        match (op, value) {
-            (UnaryOp::Neg, Value::Dim(d)) => Some(Value::Dim(-d)),
-            (UnaryOp::Neg, Value::Lit(Lit::Float(x))) => Some(Value::Lit(Lit::Float(-x))),
-            (UnaryOp::Not, Value::Lit(Lit::Bool(b))) => Some(Value::Lit(Lit::Bool(!b))),
-            (op, value) => {
-                let name = if op == UnaryOp::Neg { "neg" } else { "not" };
-                self.call_named(body, Sym::new(name), span, &[], vec![given(value, a.span)], span)
-            }
-        }
-    }
-
-    /// A chain of operators, left to right: the left spine may be thousands of operators long.
-    fn binary(&mut self, body: &mut Body, e: &Expr) -> Maybe<Value> {
-        let mut spine = Vec::new();
-        let mut left = e;
-        while let ExprKind::Binary(op, a, b) = &left.kind {
-            spine.push((*op, b, left.span));
-            left = a;
-        }
-        let mut value = self.expr(body, left);
-        let mut at = left.span;
-        for (op, b, span) in spine.into_iter().rev() {
-            let right = self.expr(body, b);
-            value = match (value, right) {
-                (Some(l), Some(r)) => self.operate(body, op, l, at, r, b.span, span),
-                _ => None,
-            };
-            at = span;
-        }
-        value
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "two operands with their places")]
-    fn operate(
-        &mut self,
-        body: &mut Body,
-        op: BinaryOp,
-        l: Value,
-        at: Span,
-        r: Value,
-        right: Span,
-        span: Span,
-    ) -> Maybe<Value> {
-        if let (Value::Dim(a), Value::Dim(b)) = (&l, &r) {
-            let d = match op {
-                BinaryOp::Add => Some(a + b),
-                BinaryOp::Sub => Some(a - b),
-                BinaryOp::Mul => Some(a * b),
-                BinaryOp::Div => Some(a.floor_div(b)),
-                BinaryOp::Rem => Some(a.modulo(b)),
-                BinaryOp::Or
-                | BinaryOp::And
-                | BinaryOp::Eq
-                | BinaryOp::Ne
-                | BinaryOp::Lt
-                | BinaryOp::Le
-                | BinaryOp::Gt
-                | BinaryOp::Ge
-                | BinaryOp::MatMul => None,
-            };
-            if let Some(d) = d {
-                return Some(Value::Dim(d));
-            }
-        }
-        let args = vec![given(l, at), given(r, right)];
-        self.call_named(body, Sym::new(op.callee()), span, &[], args, span)
     }
 }
 

@@ -99,25 +99,24 @@ pub struct Link {
 /// Checks a program. `library` is the standard library: its definitions are checked where they are
 /// used, and those of the program stand before them.
 pub fn check(library: &[File], files: &Files) -> Checked {
-    let (files, settings, said) = config::written_out(library, files);
-    let (library, files) = generics::written_out(library, modules::written_out(library, files));
-    let mut checker = Checker::new(&library, &files);
-    said.into_iter().for_each(|d| checker.report(d));
-    checker.module.settings = settings;
-    checker.program(&files);
-    checker.finish()
+    run(library, files, |_| ())
 }
 
 /// Checks statements against a program, as the body of a function of `inputs` that gives the value of
 /// the last one. The function, where there is no error, is the module's last.
 pub fn check_line(library: &[File], files: &Files, inputs: &[(Sym, Type)], stmts: &[Stmt]) -> Checked {
+    run(library, files, |checker| checker.line(inputs, stmts))
+}
+
+/// Writes out what definitions leave unsaid, checks the program, then what comes after it.
+fn run(library: &[File], files: &Files, after: impl FnOnce(&mut Checker<'_>)) -> Checked {
     let (files, settings, said) = config::written_out(library, files);
     let (library, files) = generics::written_out(library, modules::written_out(library, files));
     let mut checker = Checker::new(&library, &files);
     said.into_iter().for_each(|d| checker.report(d));
     checker.module.settings = settings;
     checker.program(&files);
-    checker.line(inputs, stmts);
+    after(&mut checker);
     checker.finish()
 }
 

@@ -1,0 +1,81 @@
+//! Operators: what they fold on dims and literals, and the calls of the library that they are.
+
+use ir::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
+use ir::source::Span;
+use shape::Sym;
+
+use super::call::given;
+use super::{Body, Lit, Value};
+use crate::{Checker, Maybe};
+
+impl Checker<'_> {
+    pub(super) fn unary(&mut self, body: &mut Body, op: UnaryOp, a: &Expr, span: Span) -> Maybe<Value> {
+        let value = self.expr(body, a)?;
+        match (op, value) {
+            (UnaryOp::Neg, Value::Dim(d)) => Some(Value::Dim(-d)),
+            (UnaryOp::Neg, Value::Lit(Lit::Float(x))) => Some(Value::Lit(Lit::Float(-x))),
+            (UnaryOp::Not, Value::Lit(Lit::Bool(b))) => Some(Value::Lit(Lit::Bool(!b))),
+            (op, value) => {
+                let name = if op == UnaryOp::Neg { "neg" } else { "not" };
+                self.call_named(body, Sym::new(name), span, &[], vec![given(value, a.span)], span)
+            }
+        }
+    }
+
+    /// A chain of operators, left to right: the left spine may be thousands of operators long.
+    pub(super) fn binary(&mut self, body: &mut Body, e: &Expr) -> Maybe<Value> {
+        let mut spine = Vec::new();
+        let mut left = e;
+        while let ExprKind::Binary(op, a, b) = &left.kind {
+            spine.push((*op, b, left.span));
+            left = a;
+        }
+        let mut value = self.expr(body, left);
+        let mut at = left.span;
+        for (op, b, span) in spine.into_iter().rev() {
+            let right = self.expr(body, b);
+            value = match (value, right) {
+                (Some(l), Some(r)) => self.operate(body, op, l, at, r, b.span, span),
+                _ => None,
+            };
+            at = span;
+        }
+        value
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "two operands with their places")]
+    pub(super) fn operate(
+        &mut self,
+        body: &mut Body,
+        op: BinaryOp,
+        l: Value,
+        at: Span,
+        r: Value,
+        right: Span,
+        span: Span,
+    ) -> Maybe<Value> {
+        if let (Value::Dim(a), Value::Dim(b)) = (&l, &r) {
+            let d = match op {
+                BinaryOp::Add => Some(a + b),
+                BinaryOp::Sub => Some(a - b),
+                BinaryOp::Mul => Some(a * b),
+                BinaryOp::Div => Some(a.floor_div(b)),
+                BinaryOp::Rem => Some(a.modulo(b)),
+                BinaryOp::Or
+                | BinaryOp::And
+                | BinaryOp::Eq
+                | BinaryOp::Ne
+                | BinaryOp::Lt
+                | BinaryOp::Le
+                | BinaryOp::Gt
+                | BinaryOp::Ge
+                | BinaryOp::MatMul => None,
+            };
+            if let Some(d) = d {
+                return Some(Value::Dim(d));
+            }
+        }
+        let args = vec![given(l, at), given(r, right)];
+        self.call_named(body, Sym::new(op.callee()), span, &[], args, span)
+    }
+}
