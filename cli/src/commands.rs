@@ -393,9 +393,14 @@ fn opt(
             std::fs::write(path, text).map_err(|e| Failure::data(format!("{}: {e}", path.display())))?;
         }
         if json {
-            output::print_json(&serde_json::to_value(&report).map_err(|e| Failure::data(e.to_string()))?);
+            let mut value = serde_json::to_value(&report).map_err(|e| Failure::data(e.to_string()))?;
+            value["memory"] = stage::memory(&plan, &entries)?.into_iter().collect();
+            output::print_json(&value);
         } else if out.is_none() {
             output::print(&rewrites::render(&report));
+            for (name, bytes) in stage::memory(&plan, &entries)? {
+                output::print(&format!("memory of fn {name}: {bytes}\n"));
+            }
         }
         Ok(ExitCode::SUCCESS)
     };

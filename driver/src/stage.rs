@@ -159,6 +159,25 @@ pub fn plan_text(plan: &Module) -> String {
     parser::print(&file)
 }
 
+/// What each function of a plan takes at once when it is called: its name, and bytes over its dims.
+pub fn memory(plan: &Module, entries: &[FuncId]) -> Result<Vec<(String, String)>, Failure> {
+    let peaks = lower::peaks(plan, entries).map_err(|e| Failure::data(e.to_string()))?;
+    let text = |peak: lower::Peak| {
+        let sums: Vec<String> = peak.sums.iter().map(ToString::to_string).collect();
+        let sum = match sums.as_slice() {
+            [] => "0".to_owned(),
+            [one] => one.clone(),
+            all => format!("max({})", all.join(", ")),
+        };
+        let pooled = match peak.pooled {
+            0 => String::new(),
+            n => format!("; and {n} from the pool (given back, or of extents that only running tells)"),
+        };
+        (plan.func(peak.func).name.clone(), format!("{sum} bytes{pooled}"))
+    };
+    Ok(peaks.into_iter().map(text).collect())
+}
+
 fn prims_of(func: &ir::graph::Func) -> Vec<PrimId> {
     let mut prims = Vec::new();
     func.body.walk(&mut |node| {

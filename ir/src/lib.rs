@@ -29,6 +29,8 @@ pub mod loops;
 mod module;
 pub mod raise;
 pub mod source;
+mod view;
 
 pub use intrinsic::{Class, Combine, Intrinsic, Literal};
 pub use module::{CArg, CType, Extern, ExternId, FuncId, Module, PrimId, Rule, RuleId, Setting, Test};
+pub use view::View;

@@ -9,7 +9,9 @@ use ir::Intrinsic;
 use ir::source::{SourceMap, Span};
 use shape::Op as DimOp;
 use tensor::DType;
-use vm::isa::{Axis, ConstId, F, Float, FuncId, I, Instr, Int, KernelId, Label, List, MessageId, Reg, T};
+use vm::isa::{
+    Axis, ConstId, F, Float, FuncId, I, Instr, Int, KernelId, Label, List, MessageId, Reg, RegionId, T,
+};
 use vm::scalar::{Compare, FloatBinary, FloatUnary, IntBinary, IntUnary};
 use vm::{Constant, Function, Param, Place, Program};
 
@@ -77,8 +79,14 @@ fn function(shared: &mut Shared<'_>, func: &Func) -> Result<Function, Error> {
         ints: regs.ints,
         floats: regs.floats,
         tensors: regs.tensors,
+        regions: func.regions.iter().map(|r| region(func, r)).collect::<Result<_, _>>()?,
         ..out
     })
+}
+
+fn region(func: &Func, r: &rt::Region) -> Result<vm::Region, Error> {
+    let bytes = crate::entry::steps(&r.bytes, func.span, &|s| func.known.get(&s).copied())?;
+    Ok(vm::Region { bytes, from: r.from, to: r.to, twin: r.twin })
 }
 
 struct Emitter<'a, 's> {
@@ -153,7 +161,11 @@ impl Emitter<'_, '_> {
     fn stmt(&mut self, s: &Stmt) -> Result<(), Error> {
         match &s.kind {
             Kind::Let(v, value) => self.value(*v, value)?,
-            Kind::Alloc(v, dims) => {
+            Kind::Place(v, dims, region) => {
+                let (dst, dims) = (self.tensor(*v)?, self.list(dims)?);
+                self.push(Instr::Place { dst, region: RegionId(*region), dims });
+            }
+            Kind::Alloc(v, dims, _) => {
                 let (dst, dims) = (self.tensor(*v)?, self.list(dims)?);
                 self.push(Instr::Alloc { dst, dims });
             }
@@ -172,6 +184,11 @@ impl Emitter<'_, '_> {
             Kind::View(v, from, dims) => {
                 let (dst, src, dims) = (self.tensor(*v)?, self.tensor(*from)?, self.list(dims)?);
                 self.push(Instr::View { dst, src, dims });
+            }
+            Kind::Slice(v, from, at, dims) => {
+                let (dst, src, at) = (self.tensor(*v)?, self.tensor(*from)?, self.int(*at)?);
+                let dims = self.list(dims)?;
+                self.push(Instr::Slice { dst, src, at, dims });
             }
             Kind::Release(v) => {
                 let src = self.tensor(*v)?;

@@ -12,7 +12,11 @@ use crate::KernelOf;
 use crate::error::Error;
 
 /// An expression as steps, its symbols being numbers.
-fn steps(e: &Dim, span: Span, number: &dyn Fn(Sym) -> Option<u32>) -> Result<Vec<abi::Step>, Error> {
+pub(crate) fn steps(
+    e: &Dim,
+    span: Span,
+    number: &dyn Fn(Sym) -> Option<u32>,
+) -> Result<Vec<abi::Step>, Error> {
     if e.is_poison() {
         return Err(Error::unsupported("a dim whose expression overflowed", span));
     }

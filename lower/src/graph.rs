@@ -13,10 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ir::graph::{Block, Func, Node, Op, Type, ValId};
 use ir::source::Span;
-use ir::{FuncId, Module};
+use ir::{FuncId, Module, PrimId, View};
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::{DType, Tensor};
 
+use crate::arena;
+use crate::consumed::Consumed;
 use crate::dims::{Code, literal};
 use crate::error::Error;
 use crate::live::last_uses;
@@ -26,15 +28,21 @@ use calls::Signature;
 
 /// Lowers functions and those they call.
 pub(crate) fn module(module: &Module, entries: &[FuncId]) -> Result<rt::Module, Error> {
-    let mut shared =
-        Shared { module, out: rt::Module::default(), functions: Functions::new(), queue: Vec::new() };
+    let mut shared = Shared {
+        module,
+        out: rt::Module::default(),
+        functions: Functions::new(),
+        queue: Vec::new(),
+        views: BTreeMap::new(),
+    };
     for &id in entries {
         shared.function(id);
     }
     let mut done = 0;
     while let Some(&id) = shared.queue.get(done) {
         done += 1;
-        let func = function(&mut shared, module.func(id))?;
+        let mut func = function(&mut shared, id)?;
+        arena::place(&mut func);
         shared.out.funcs.push(func);
     }
     for &id in entries {
@@ -43,7 +51,7 @@ pub(crate) fn module(module: &Module, entries: &[FuncId]) -> Result<rt::Module, 
         let entry = if func.requires.is_empty() {
             inner
         } else {
-            let wrapper = gate(&mut shared, func, inner)?;
+            let wrapper = gate(&mut shared, id, inner)?;
             shared.out.funcs.push(wrapper);
             shared.out.funcs.len() as u32 - 1
         };
@@ -59,6 +67,8 @@ struct Shared<'m> {
     functions: Functions,
     /// Functions in the order of their numbers.
     queue: Vec<FuncId>,
+    /// What primitives show of an input, where that is all they do.
+    views: BTreeMap<PrimId, Option<View>>,
 }
 
 impl Shared<'_> {
@@ -69,6 +79,12 @@ impl Shared<'_> {
             self.queue.push(id);
             next
         })
+    }
+
+    /// The view that a primitive is.
+    fn view(&mut self, id: PrimId) -> Option<View> {
+        let module = self.module;
+        self.views.entry(id).or_insert_with(|| module.prim(id).view()).clone()
     }
 
     /// The number of a kernel.
@@ -116,19 +132,25 @@ fn enter(b: &mut Builder<'_, '_>, func: &Func) -> Result<Vec<(Var, bool)>, Error
     for dim in &func.dims {
         let v = b.code.var(dim.name(), vm::Type::Int);
         b.code.bind(*dim, v);
+        b.ints.push(v);
+        b.know(*dim, v);
         params.push((v, false));
     }
     for (val, param) in func.body.params.iter().zip(&func.params) {
         let ty = variable(func.ty(*val), func.span)?;
         let v = b.code.var(param.name.name(), ty);
         b.vals.insert(*val, v);
+        if ty == vm::Type::Int {
+            b.ints.push(v);
+        }
         params.push((v, param.own && is_tensor(ty)));
     }
     Ok(params)
 }
 
-fn function(shared: &mut Shared<'_>, func: &Func) -> Result<rt::Func, Error> {
-    let mut b = Builder { shared, func, code: Code::new(func.span), vals: BTreeMap::new() };
+fn function(shared: &mut Shared<'_>, id: FuncId) -> Result<rt::Func, Error> {
+    let func = shared.module.func(id);
+    let mut b = Builder::new(shared, func);
     let params = enter(&mut b, func)?;
     b.nodes(&func.body, func.body.params.iter().copied().collect())?;
     let results = func.body.results.iter().map(|r| b.val(*r)).collect::<Result<Vec<_>, _>>()?;
@@ -136,18 +158,22 @@ fn function(shared: &mut Shared<'_>, func: &Func) -> Result<rt::Func, Error> {
     let body = b.code.close();
     Ok(rt::Func {
         name: func.name.clone(),
+        of: id,
         params,
         results,
         result_types: types,
         vars: b.code.vars,
         body,
+        known: b.known,
+        regions: Vec::new(),
         span: func.span,
     })
 }
 
 /// What a call from outside goes through: checks what the function requires, then calls it.
-fn gate(shared: &mut Shared<'_>, func: &Func, inner: u32) -> Result<rt::Func, Error> {
-    let mut b = Builder { shared, func, code: Code::new(func.span), vals: BTreeMap::new() };
+fn gate(shared: &mut Shared<'_>, id: FuncId, inner: u32) -> Result<rt::Func, Error> {
+    let func = shared.module.func(id);
+    let mut b = Builder::new(shared, func);
     let params = enter(&mut b, func)?;
     for p in &func.requires {
         b.check(p, &format!("{}: `{p}` does not hold", func.name))?;
@@ -162,11 +188,14 @@ fn gate(shared: &mut Shared<'_>, func: &Func, inner: u32) -> Result<rt::Func, Er
     let body = b.code.close();
     Ok(rt::Func {
         name: format!("{}.entry", func.name),
+        of: id,
         params,
         results,
         result_types: types,
         vars: b.code.vars,
         body,
+        known: BTreeMap::new(),
+        regions: Vec::new(),
         span: func.span,
     })
 }
@@ -177,10 +206,38 @@ struct Builder<'s, 'm> {
     func: &'s Func,
     code: Code,
     vals: BTreeMap<ValId, Var>,
+    /// The integer parameters, and the symbols that are one of them.
+    ints: Vec<Var>,
+    known: BTreeMap<Sym, u32>,
+    consumed: Consumed,
 }
 
 /// Values whose life ends here.
 type Dying = BTreeSet<ValId>;
+
+impl<'s, 'm> Builder<'s, 'm> {
+    fn new(shared: &'s mut Shared<'m>, func: &'s Func) -> Builder<'s, 'm> {
+        let code = Code::new(func.span);
+        let module = shared.module;
+        let consumed = Consumed::of(module, func, &mut |id| shared.view(id).map(|v| v.param));
+        Builder {
+            shared,
+            func,
+            code,
+            vals: BTreeMap::new(),
+            ints: Vec::new(),
+            known: BTreeMap::new(),
+            consumed,
+        }
+    }
+
+    /// Remembers that a symbol is an integer parameter.
+    fn know(&mut self, sym: Sym, v: Var) {
+        if let Some(i) = self.ints.iter().position(|p| *p == v) {
+            self.known.insert(sym, i as u32);
+        }
+    }
+}
 
 impl Builder<'_, '_> {
     fn fault(&self, what: impl Into<String>) -> Error {
@@ -329,6 +386,13 @@ impl Builder<'_, '_> {
             }
             Op::Prim(id, dims) => {
                 let prim = self.shared.module.prim(*id);
+                if let Some(view) = self.shared.view(*id)
+                    && node.args.get(view.param).is_some_and(|a| !self.consumed.has(*a))
+                    // Scalars live in registers, not in memory.
+                    && node.args.iter().chain(&node.results).all(|v| !self.func.ty(*v).shape.is_empty())
+                {
+                    return self.view(prim, &view, dims, node);
+                }
                 let sig = Signature { params: &prim.params, outs: &prim.outs, bufs: &prim.bufs };
                 self.kernel(KernelOf::Prim(*id), &sig, dims, node, dying)
             }
@@ -403,6 +467,7 @@ impl Builder<'_, '_> {
         let arg = *node.args.first().ok_or_else(|| self.fault(format!("dim {sym} has no value")))?;
         // A copy: what the value's variable holds may change in the next round of a loop, a dim does not.
         let from = self.val(arg)?;
+        self.know(sym, from);
         let v = self.code.int(sym.name(), Value::Copy(from));
         self.code.bind(sym, v);
         let least = Pred::Le(Dim::int(0), Dim::sym(sym));

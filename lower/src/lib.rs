@@ -5,7 +5,8 @@
 //!
 //! Two steps with one form between them. [`graph`] turns functions into the structured runtime IR ([`rt`]):
 //! dims become scalar code, computed once for each block that needs them; what was implicit (allocation, the end of
-//! a value's life, who owns a buffer, checks) becomes statements; control flow stays a tree. [`emit`] prints that
+//! a value's life, who owns a buffer, checks) becomes statements; control flow stays a tree. [`arena`] gives the buffers
+//! whose sizes are known when a function is entered a region of one block. [`emit`] prints that
 //! tree as bytecode, giving registers by the lifetime of variables. Other printers (C) can stand beside it.
 //!
 //! Invariants of what comes out:
@@ -13,12 +14,16 @@
 //! - a tensor is released right after its last use on every path, so a buffer that a primitive updates in place has one
 //!   holder wherever the checker proved its single use; where it has not, `own` copies and the result is the same.
 
+mod arena;
+mod consumed;
 mod dims;
 mod emit;
 mod entry;
 mod error;
 mod graph;
 mod live;
+mod lives;
+mod peak;
 mod registers;
 pub mod rt;
 
@@ -75,6 +80,25 @@ pub fn lower<E: From<Error>>(
 /// Lowers functions to the structured runtime IR only; needs no kernels.
 pub fn structure(module: &Module, entries: &[FuncId]) -> Result<rt::Module, Error> {
     graph::module(module, entries)
+}
+
+/// The memory that a function takes at once when it is called.
+#[derive(Clone, Debug)]
+pub struct Peak {
+    /// The function.
+    pub func: FuncId,
+    /// Bytes, over its dims: the largest of these.
+    pub sums: Vec<shape::Expr>,
+    /// The buffers that are not among them: those given back, and those whose extents only running tells.
+    pub pooled: usize,
+}
+
+/// The memory of functions and all they call.
+pub fn peaks(module: &Module, entries: &[FuncId]) -> Result<Vec<Peak>, Error> {
+    let rt = graph::module(module, entries)?;
+    // What only checks and calls takes nothing itself.
+    let taking = rt.funcs.iter().map(|f| peak::of(module, f)).filter(|p| !p.sums.is_empty() || p.pooled > 0);
+    Ok(taking.collect())
 }
 
 /// The functions of a module by what they became.

@@ -1,8 +1,6 @@
 //! Registers for variables: linear scan over the lifetimes of a function's variables.
 //!
-//! Statements are numbered in the order of the text, uses before definitions. A variable lives from its first to its
-//! last mention; one that is older than a loop and mentioned in it lives to the loop's end, since the next round
-//! may need it. Variables whose lives do not meet may share a register of their type.
+//! Variables whose lives do not meet may share a register of their type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +9,8 @@ use vm::isa::Reg;
 use vm::{TensorType, Type};
 
 use crate::error::Error;
-use crate::rt::{Func, Kind, Stmt, Var};
+use crate::lives::Lives;
+use crate::rt::{Func, Var};
 
 /// The registers of a function.
 pub(crate) struct Registers {
@@ -28,101 +27,11 @@ impl Registers {
     }
 }
 
-/// When variables live, in half steps: even for uses, odd for definitions.
-struct Lives {
-    lives: Vec<Option<(usize, usize)>>,
-    now: usize,
-}
-
-impl Lives {
-    fn mention(&mut self, v: Var, at: usize) {
-        let life = &mut self.lives[v.0 as usize];
-        *life = Some(life.map_or((at, at), |(from, to)| (from.min(at), to.max(at))));
-    }
-
-    fn uses(&mut self, vars: &[Var]) {
-        vars.iter().for_each(|v| self.mention(*v, self.now));
-    }
-
-    fn defines(&mut self, v: Var) {
-        self.mention(v, self.now + 1);
-    }
-
-    fn block(&mut self, stmts: &[Stmt]) {
-        for s in stmts {
-            self.now += 2;
-            match &s.kind {
-                Kind::Let(v, value) => {
-                    self.uses(&value.vars());
-                    self.defines(*v);
-                }
-                Kind::Alloc(v, dims) => {
-                    self.uses(dims);
-                    self.defines(*v);
-                }
-                Kind::Const(v, _) => self.defines(*v),
-                Kind::Share(v, from) | Kind::Own(v, from) => {
-                    self.uses(&[*from]);
-                    self.defines(*v);
-                }
-                Kind::View(v, from, dims) => {
-                    self.uses(&[*from]);
-                    self.uses(dims);
-                    self.defines(*v);
-                }
-                Kind::Release(v) => self.uses(&[*v]),
-                Kind::Store(t, v) => self.uses(&[*t, *v]),
-                Kind::Check(c, _, values) => {
-                    self.uses(&c.vars());
-                    self.uses(values);
-                }
-                Kind::Fail(_, values) => self.uses(values),
-                Kind::Kernel(_, scalars, bufs) => {
-                    self.uses(scalars);
-                    self.uses(bufs);
-                }
-                Kind::Call(_, args, results) => {
-                    self.uses(args);
-                    results.iter().for_each(|r| self.defines(*r));
-                }
-                Kind::If(c, then, other) => {
-                    self.uses(&c.vars());
-                    self.block(then);
-                    self.block(other);
-                }
-                Kind::While { head, cond, body } => {
-                    let start = self.now;
-                    let before: Vec<bool> = self.lives.iter().map(Option::is_some).collect();
-                    self.block(head);
-                    self.now += 2;
-                    self.uses(&cond.vars());
-                    self.block(body);
-                    self.now += 2;
-                    let end = self.now;
-                    for (life, before) in self.lives.iter_mut().zip(before) {
-                        if let Some((_, to)) = life
-                            && before
-                            && *to >= start
-                        {
-                            *to = end;
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// Gives every variable that is mentioned a register; parameters get the first ones of their kind.
 pub(crate) fn allocate(func: &Func) -> Result<Registers, Error> {
-    let mut lives = Lives { lives: vec![None; func.vars.len()], now: 0 };
-    func.params.iter().for_each(|p| lives.defines(p.0));
-    lives.block(&func.body);
-    lives.now += 2;
-    lives.uses(&func.results);
-
+    let lives = Lives::of(func);
     let mut order: Vec<(usize, usize, Var)> = lives
-        .lives
+        .vars
         .iter()
         .enumerate()
         .filter_map(|(i, life)| life.map(|(from, to)| (from, to, Var(i as u32))))

@@ -1,7 +1,7 @@
 //! The structured runtime IR: what a program does when it runs, as a tree.
 //!
 //! A function has typed variables (integer, float, tensor) and statements on them. Everything is said: where a
-//! dim is computed, what is checked, when memory is taken and when a variable's hold on it ends. Nothing is said of
+//! dim is computed, what is checked, when memory is taken, where it lies, and when a variable's hold on it ends. Nothing is said of
 //! registers or jumps; bytecode is printed from this, and C can be.
 //!
 //! Invariants:
@@ -14,7 +14,7 @@ use std::fmt;
 
 use ir::source::Span;
 use ir::{FuncId, Intrinsic};
-use shape::Op as DimOp;
+use shape::{Expr as Dim, Op as DimOp, Sym};
 use tensor::{DType, Tensor};
 use vm::Type;
 
@@ -44,6 +44,8 @@ pub struct Module {
 pub struct Func {
     /// Its name.
     pub name: String,
+    /// The function of the module that it is, or stands for.
+    pub of: FuncId,
     /// What it is given: its dims, then its parameters; true for those it takes.
     pub params: Vec<(Var, bool)>,
     /// What it gives back.
@@ -54,8 +56,25 @@ pub struct Func {
     pub vars: Vec<Variable>,
     /// The statements.
     pub body: Vec<Stmt>,
+    /// The symbols that are among what it is given, with their place among its integer parameters.
+    pub known: BTreeMap<Sym, u32>,
+    /// The parts of its arena.
+    pub regions: Vec<Region>,
     /// Where it is written.
     pub span: Span,
+}
+
+/// A part of the memory that a call takes at once; [`vm::Region`] with its size as an expression.
+#[derive(Clone, Debug)]
+pub struct Region {
+    /// Its size, over the symbols that are known at entry.
+    pub bytes: Dim,
+    /// The first moment of its life.
+    pub from: u32,
+    /// The last moment of its life.
+    pub to: u32,
+    /// True if the next region is its second place.
+    pub twin: bool,
 }
 
 /// A variable.
@@ -81,8 +100,10 @@ pub struct Stmt {
 pub enum Kind {
     /// Gives a scalar variable a value.
     Let(Var, Value),
-    /// A new buffer with these extents.
-    Alloc(Var, Vec<Var>),
+    /// A new buffer with these extents, as variables and as expressions.
+    Alloc(Var, Vec<Var>, Vec<Dim>),
+    /// A new buffer with these extents in a region of the arena.
+    Place(Var, Vec<Var>, u32),
     /// A constant tensor.
     Const(Var, usize),
     /// A second hold on the same tensor.
@@ -91,6 +112,8 @@ pub enum Kind {
     Own(Var, Var),
     /// The same buffer under other extents.
     View(Var, Var, Vec<Var>),
+    /// The same buffer from an element on, under extents of its own.
+    Slice(Var, Var, Var, Vec<Var>),
     /// Ends a tensor's hold on its buffer.
     Release(Var),
     /// The element of a rank-0 tensor is a scalar's value.
@@ -161,6 +184,20 @@ pub enum Value {
 }
 
 impl Func {
+    /// Calls `f` with what every statement does, in the order of the text.
+    pub fn each(&self, f: &mut dyn FnMut(&Kind)) {
+        fn block(stmts: &[Stmt], f: &mut dyn FnMut(&Kind)) {
+            for s in stmts {
+                f(&s.kind);
+                if let Kind::If(_, a, b) | Kind::While { head: a, body: b, .. } = &s.kind {
+                    block(a, f);
+                    block(b, f);
+                }
+            }
+        }
+        block(&self.body, f);
+    }
+
     /// A variable's type.
     pub fn ty(&self, v: Var) -> Type {
         self.vars[v.0 as usize].ty
@@ -234,6 +271,10 @@ impl Printer<'_> {
             })
             .collect();
         writeln!(f, "fn {}({}) {{", self.func.name, params.join(", "))?;
+        for (i, r) in self.func.regions.iter().enumerate() {
+            let twin = if r.twin { ", twin" } else { "" };
+            writeln!(f, "    region r{i}: {} bytes, {}..{}{twin}", r.bytes, r.from, r.to)?;
+        }
         self.block(f, &self.func.body, 1)?;
         writeln!(f, "    return {}\n}}", self.vars(&self.func.results))
     }
@@ -273,9 +314,13 @@ impl Printer<'_> {
         for s in stmts {
             match &s.kind {
                 Kind::Let(v, value) => writeln!(f, "{pad}{} = {}", self.var(*v), self.value(value))?,
-                Kind::Alloc(v, dims) => {
+                Kind::Alloc(v, dims, _) => {
                     let ty = Self::ty(self.func.ty(*v));
                     writeln!(f, "{pad}{} = alloc {ty} [{}]", self.var(*v), self.vars(dims))?;
+                }
+                Kind::Place(v, dims, region) => {
+                    let ty = Self::ty(self.func.ty(*v));
+                    writeln!(f, "{pad}{} = place r{region} {ty} [{}]", self.var(*v), self.vars(dims))?;
                 }
                 Kind::Const(v, i) => {
                     let t = &self.module.constants[*i];
@@ -285,6 +330,10 @@ impl Printer<'_> {
                 Kind::Own(v, from) => writeln!(f, "{pad}{} = own {}", self.var(*v), self.var(*from))?,
                 Kind::View(v, from, dims) => {
                     writeln!(f, "{pad}{} = view {} [{}]", self.var(*v), self.var(*from), self.vars(dims))?;
+                }
+                Kind::Slice(v, from, at, dims) => {
+                    let (from, at) = (self.var(*from), self.var(*at));
+                    writeln!(f, "{pad}{} = slice {from} at {at} [{}]", self.var(*v), self.vars(dims))?;
                 }
                 Kind::Release(v) => writeln!(f, "{pad}release {}", self.var(*v))?,
                 Kind::Store(t, v) => writeln!(f, "{pad}store {}, {}", self.var(*t), self.var(*v))?,

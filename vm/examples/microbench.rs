@@ -46,7 +46,7 @@ fn program(body: &str, rounds: i64) -> Program {
                 tensors: vec![t, t],
                 code,
                 pool,
-                places: Vec::new(),
+                ..Function::default()
             },
             Function {
                 name: "callee".to_owned(),

@@ -11,7 +11,8 @@ use tensor::DType;
 use tensor::abi::{Access, Step, StepOp};
 
 use crate::isa::{
-    Axis, ConstId, F, Float, FuncId, I, Instr, Int, KernelId, Kind, Label, List, MessageId, Operand, Reg, T,
+    Axis, ConstId, F, Float, FuncId, I, Instr, Int, KernelId, Kind, Label, List, MessageId, Operand, Reg,
+    RegionId, T,
 };
 use crate::program::{Entry, Extent, Function, Kernel, Program, TensorType, Type};
 use crate::scalar::{Compare, FloatBinary, FloatUnary, IntBinary, IntUnary};
@@ -39,6 +40,7 @@ pub fn listing(program: &Program) -> String {
     }
     for (i, f) in program.functions.iter().enumerate() {
         let _ = writeln!(out, "\nfn {i} {}", signature(f));
+        regions(&mut out, f);
         out.push_str(&function(program, f));
     }
     out
@@ -173,6 +175,14 @@ fn signature(f: &Function) -> String {
     )
 }
 
+fn regions(out: &mut String, f: &Function) {
+    for (i, r) in f.regions.iter().enumerate() {
+        let bytes = steps(&r.bytes, &|n| Some(format!("i{n}")));
+        let twin = if r.twin { ", twin" } else { "" };
+        let _ = writeln!(out, "region r{i}: {bytes} bytes, {}..{}{twin}", r.from, r.to);
+    }
+}
+
 /// The code of a function: one instruction a line, labels on lines of their own, remarks after `;`.
 pub fn function(program: &Program, f: &Function) -> String {
     let mut labels = BTreeSet::new();
@@ -235,6 +245,7 @@ fn instruction(program: &Program, f: &Function, instr: &Instr) -> (String, Strin
                 remark = program.functions.get(n.0 as usize).map_or(String::new(), |f| f.name.clone());
                 format!("fn{}", n.0)
             }
+            Operand::Region(r) => format!("r{}", r.0),
             Operand::Axis(a) => a.0.to_string(),
             Operand::List(l) => {
                 let regs: Vec<String> = f.list(l).iter().map(|&r| reg(r)).collect();
@@ -317,6 +328,7 @@ fn operand(kind: Kind, word: &str, labels: &BTreeMap<&str, u32>, pool: &mut Vec<
         Kind::Const => Operand::Const(ConstId(numbered(word, "c")?)),
         Kind::Kernel => Operand::Kernel(KernelId(numbered(word, "k")?)),
         Kind::Func => Operand::Func(FuncId(numbered(word, "fn")?)),
+        Kind::Region => Operand::Region(RegionId(numbered(word, "r")?)),
         Kind::Axis => Operand::Axis(Axis(word.parse().ok()?)),
         Kind::List => {
             let start = u32::try_from(pool.len()).ok()?;

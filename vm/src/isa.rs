@@ -66,6 +66,8 @@ newtype! {
     KernelId(u32) Kernel;
     /// An index in [`Program::functions`](crate::Program::functions).
     FuncId(u32) Func;
+    /// An index in [`Function::regions`](crate::Function::regions).
+    RegionId(u32) Region;
     /// An axis of a tensor.
     Axis(u8) Axis;
 }
@@ -112,6 +114,7 @@ pub enum Kind {
     Const,
     Kernel,
     Func,
+    Region,
     Axis,
     List,
     DType,
@@ -136,6 +139,7 @@ pub enum Operand {
     Const(ConstId),
     Kernel(KernelId),
     Func(FuncId),
+    Region(RegionId),
     Axis(Axis),
     List(List),
     DType(DType),
@@ -239,6 +243,7 @@ instructions! {
     Const      "const"       { dst: set T, constant: imm ConstId }                "dst = a constant of the program, shared";
     Move       "move"        { dst: set T, src: get T }                         "dst = src, both now sharing the buffer";
     Alloc      "alloc"       { dst: set T, dims: imm List }                     "dst = a new buffer of extents dims (i registers); its elements are unspecified";
+    Place      "place"      { dst: set T, region: imm RegionId, dims: imm List } "dst = a new buffer of extents dims in a region of the call's arena, or its twin; where they are taken, as `alloc`";
     Release    "release"     { src: take T }                                    "drops src; the buffer is free again when no register holds it";
     View       "view"        { dst: set T, src: get T, dims: imm List }         "dst = the same elements under extents dims, as many in number";
     Slice      "slice"       { dst: set T, src: get T, at: get I, dims: imm List } "dst = the elements of src from number `at` on, under extents dims";

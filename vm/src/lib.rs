@@ -23,5 +23,5 @@ pub mod verify;
 pub use machine::{Arg, Array, Context, Error, Executable, KernelCode, Limits, Site};
 pub use program::{
     Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kernel,
-    MAX_RANK, Param, Place, Program, TensorType, Type,
+    MAX_RANK, Param, Place, Program, Region, TensorType, Type,
 };

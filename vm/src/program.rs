@@ -50,6 +50,22 @@ pub struct Function {
     pub pool: Vec<Reg>,
     /// Where the code is written, sorted by `pc`; each holds until the next.
     pub places: Vec<Place>,
+    /// The parts of a call's arena.
+    pub regions: Vec<Region>,
+}
+
+/// A part of the memory that a call of a function takes at once. What lies where is fitted when running, for the
+/// sizes at hand (`machine/fit.rs`).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Region {
+    /// Its size, over the ints that the function is given; the last step is the answer.
+    pub bytes: Vec<abi::Step>,
+    /// The first moment of its life. Regions whose lives do not meet may share memory.
+    pub from: u32,
+    /// The last moment of its life.
+    pub to: u32,
+    /// True if the next region is its second place: for what a loop makes anew before it lets go of the old one.
+    pub twin: bool,
 }
 
 /// The type of a value that goes from function to function.

@@ -16,7 +16,8 @@
 //! - a jump backwards leads to `fuel`, so that every loop can be ended from outside (calls count by themselves);
 //! - registers are read only where every path from the start has written them and none has taken them since;
 //! - integer operations have an integer dtype or bool, roundings a float dtype;
-//! - `alloc`, `view`, `slice` give as many extents as their register has axes, all in `i` registers; `view`, `slice`,
+//! - a region's size reads ints that the function is given, its life ends after it begins, its twin exists;
+//! - `alloc`, `place`, `view`, `slice` give as many extents as their register has axes, all in `i` registers; `view`, `slice`,
 //!   `move`, `own`, `const` keep the dtype; `move`, `own`, `const` keep the rank; `dim` names an axis that exists;
 //!   loads and stores have a rank-0 tensor of a dtype of their kind;
 //! - a kernel's operands are its ints (each in a register of its kind), then its buffers (dtype and rank of each
@@ -78,6 +79,9 @@ pub fn verify(program: &Program) -> std::result::Result<(), Fault> {
     }
     Ok(())
 }
+
+/// The most regions of a function: fitting them takes time that grows faster than their number.
+const MAX_REGIONS: usize = 1 << 14;
 
 fn ensure(ok: bool, what: impl FnOnce() -> String) -> Result {
     if ok { Ok(()) } else { Err(what()) }
@@ -155,6 +159,12 @@ fn header(f: &Function) -> Result {
     ensure(ints <= f.ints as usize && floats <= f.floats as usize, || {
         "there are more parameters than registers".to_owned()
     })?;
+    ensure(f.regions.len() <= MAX_REGIONS, || "too many regions".to_owned())?;
+    for (i, r) in f.regions.iter().enumerate() {
+        steps(&r.bytes, ints).map_err(|what| format!("region {i}: {what}"))?;
+        ensure(r.from <= r.to, || format!("region {i} ends before it begins"))?;
+        ensure(!r.twin || i + 1 < f.regions.len(), || format!("region {i} has no twin"))?;
+    }
     ensure(f.places.is_sorted_by_key(|p| p.pc), || "places are not sorted".to_owned())
 }
 
@@ -239,6 +249,7 @@ impl Check<'_> {
             Operand::Const(c) => exists(c.0, self.program.constants.len(), "constant"),
             Operand::Kernel(k) => exists(k.0, self.program.kernels.len(), "kernel"),
             Operand::Func(f) => exists(f.0, self.program.functions.len(), "function"),
+            Operand::Region(r) => exists(r.0, self.f.regions.len(), "region"),
             Operand::Int(_)
             | Operand::Float(_)
             | Operand::Axis(_)
@@ -283,7 +294,7 @@ impl Check<'_> {
             Instr::Move { dst, src } | Instr::Own { dst, src } => {
                 ensure(self.tensor(dst)? == self.tensor(src)?, || "types differ".to_owned())
             }
-            Instr::Alloc { dst, dims } => self.dims(dims, self.tensor(dst)?),
+            Instr::Alloc { dst, dims } | Instr::Place { dst, dims, .. } => self.dims(dims, self.tensor(dst)?),
             Instr::View { dst, src, dims } | Instr::Slice { dst, src, dims, .. } => {
                 ensure(self.tensor(dst)?.dtype == self.tensor(src)?.dtype, || "dtypes differ".to_owned())?;
                 self.dims(dims, self.tensor(dst)?)

@@ -1,8 +1,9 @@
 //! Calls of functions and kernels: who owns what is passed, and where results go.
 
 use ir::FuncId;
+use ir::View;
 use ir::graph::{Node, ValId};
-use ir::loops::{Buf, BufId};
+use ir::loops::{Buf, BufId, Prim};
 use shape::Expr as Dim;
 use tensor::DType;
 
@@ -97,7 +98,7 @@ impl Builder<'_, '_> {
                 let shape = self.func.ty(*result).shape.clone();
                 let extents = self.code.exprs(&shape)?;
                 let v = self.define(*result)?;
-                self.code.push(Kind::Alloc(v, extents));
+                self.code.push(Kind::Alloc(v, extents, shape));
                 bufs.push(v);
             }
         }
@@ -111,10 +112,28 @@ impl Builder<'_, '_> {
         Ok(())
     }
 
+    /// A primitive that shows a part of an input: nothing is copied.
+    pub(super) fn view(&mut self, prim: &Prim, view: &View, dims: &[Dim], node: &Node) -> Result<(), Error> {
+        let (arg, result) = (node.args[view.param], self.result(node)?);
+        let from = self.val(arg)?;
+        let shape = self.func.ty(result).shape.clone();
+        let elements = |shape: &[Dim]| shape.iter().fold(Dim::int(1), |all, e| &all * e);
+        let whole = elements(&shape) == elements(&self.func.ty(arg).shape);
+        let at = view.at.subst(&|s| prim.dims.iter().position(|d| *d == s).map(|i| dims[i].clone()));
+        let extents = self.code.exprs(&shape)?;
+        let at = if whole { None } else { Some(self.code.expr(&at)?) };
+        let to = self.define(result)?;
+        self.code.push(match at {
+            None => Kind::View(to, from, extents),
+            Some(at) => Kind::Slice(to, from, at, extents),
+        });
+        Ok(())
+    }
+
     /// A buffer for one element.
     fn cell(&mut self, dtype: DType) -> Var {
         let v = self.code.var("cell", vm::Type::tensor(dtype, 0));
-        self.code.push(Kind::Alloc(v, Vec::new()));
+        self.code.push(Kind::Alloc(v, Vec::new(), Vec::new()));
         v
     }
 }

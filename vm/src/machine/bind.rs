@@ -6,7 +6,7 @@ use tensor::{DType, Tensor};
 use super::error::{Error, Trap};
 use super::interp::Output;
 use super::value::{Arg, Array, Value, bytes};
-use super::{Executable, State, kernel, tensors};
+use super::{Executable, State, arena, kernel, tensors};
 use crate::isa::List;
 use crate::program::{Entry, EntryParam, MAX_RANK, Type};
 
@@ -150,7 +150,7 @@ pub(crate) fn enter(
         }
         memory.release(value.slot);
     }
-    Ok(())
+    arena::open(exe, state).map_err(|trap| trap.at(&exe.program, number, 0))
 }
 
 fn dtype_of(entry: &Entry, i: usize) -> DType {
@@ -201,8 +201,8 @@ pub(crate) fn arrays(exe: &Executable, state: &mut State, index: usize) -> Resul
                 .map_err(site)?;
                 value
             }
-            // A part of a larger buffer is copied: an array starts at its block's first byte.
-            Output::Tensor(v) if v.offset == 0 => tensors::own(dtype, v, memory).map_err(site)?,
+            // A part of a larger buffer is copied: an array has a block, and starts at its first byte.
+            Output::Tensor(v) if v.offset == 0 && memory.movable(v.slot) => v,
             Output::Tensor(v) => {
                 memory.share(v.slot);
                 tensors::own(dtype, v, memory).map_err(site)?

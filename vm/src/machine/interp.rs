@@ -4,6 +4,7 @@
 //! return pops it without recursion in Rust, so that the depth of calls is limited by [`MAX_REGISTERS`]
 //! and nothing else. Indexing is checked: a hole in the verifier is an error or a panic, never a stray write.
 
+use super::arena::{self, Arena};
 use super::error::{Error, Trap};
 use super::memory::Memory;
 use super::value::Value;
@@ -46,6 +47,15 @@ pub(crate) struct Frame {
     tensors: usize,
     /// The operands of the call that made it.
     args: List,
+    /// The memory that its regions lie in.
+    pub(crate) arena: Option<Arena>,
+}
+
+impl Frame {
+    /// Where its `i` registers start.
+    pub(crate) fn ints(&self) -> usize {
+        self.ints
+    }
 }
 
 /// Why the loop over one frame's instructions stopped.
@@ -72,6 +82,7 @@ impl Stacks {
             floats: self.floats.len(),
             tensors: self.tensors.len(),
             args,
+            arena: None,
         };
         let ints = frame.ints + function.ints as usize;
         let floats = frame.floats + function.floats as usize;
@@ -97,7 +108,7 @@ pub(crate) fn run(exe: &Executable, state: &mut State) -> Result<(), Error> {
                 if let Some(top) = state.stacks.frames.last_mut() {
                     top.pc = pc + 1;
                 }
-                call(program, state, frame, callee, args)
+                call(exe, state, frame, callee, args)
             }
             Exit::Return(values) => {
                 leave(program, state, frame, values);
@@ -110,8 +121,9 @@ pub(crate) fn run(exe: &Executable, state: &mut State) -> Result<(), Error> {
 }
 
 /// Pushes the frame of a function and hands it its arguments.
-fn call(program: &Program, state: &mut State, caller: Frame, callee: usize, args: List) -> Result<(), Trap> {
+fn call(exe: &Executable, state: &mut State, caller: Frame, callee: usize, args: List) -> Result<(), Trap> {
     state.meter.step()?;
+    let program = &exe.program;
     let function = &program.functions[callee];
     state.stacks.push(callee, function, args)?;
     let stacks = &mut state.stacks;
@@ -139,7 +151,7 @@ fn call(program: &Program, state: &mut State, caller: Frame, callee: usize, args
             }
         }
     }
-    Ok(())
+    arena::open(exe, state)
 }
 
 /// Where the registers of the newest frame start.
@@ -194,6 +206,9 @@ fn leave(program: &Program, state: &mut State, frame: Frame, values: List) {
             memory.release(value.slot);
         }
     }
+    if let Some(arena) = frame.arena {
+        memory.release(arena.slot);
+    }
     stacks.ints.truncate(frame.ints);
     stacks.floats.truncate(frame.floats);
     stacks.tensors.truncate(frame.tensors);
@@ -213,7 +228,7 @@ fn execute(exe: &Executable, state: &mut State, frame: Frame, at: &mut usize) ->
     let program = &exe.program;
     let function = &program.functions[frame.function];
     let code = function.code.as_slice();
-    let State { stacks, memory, meter, scratch } = state;
+    let State { stacks, memory, meter, scratch, placements } = state;
     let ints = &mut stacks.ints[frame.ints..];
     let floats = &mut stacks.floats[frame.floats..];
     let tensors = &mut stacks.tensors[frame.tensors..];
@@ -305,6 +320,12 @@ fn execute(exe: &Executable, state: &mut State, frame: Frame, at: &mut usize) ->
             Instr::Alloc { dst, dims } => {
                 let dtype = function.tensors[dst.0 as usize].dtype;
                 let value = attempt!(tensors::alloc(dtype, function.list(dims), ints, memory));
+                set(&mut t!(dst), value, memory);
+            }
+            Instr::Place { dst, region, dims } => {
+                let dtype = function.tensors[dst.0 as usize].dtype;
+                let (dims, at) = (function.list(dims), frame.arena.map(|a| (a, &*placements)));
+                let value = attempt!(tensors::place(dtype, dims, ints, at, function, region, memory));
                 set(&mut t!(dst), value, memory);
             }
             Instr::Release { src } => set(&mut t!(src), Value::EMPTY, memory),

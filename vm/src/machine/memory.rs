@@ -2,11 +2,14 @@
 //!
 //! - A [`Block`] is raw memory, 64-byte aligned, of one of a few sizes for each power of two. Freed blocks are
 //!   kept by size; once a workload has been seen, nothing is asked of the system any more.
-//! - A slot of [`Memory`] is a block or borrowed bytes (arguments, constants) with the number of registers
-//!   that hold it. Counts are plain integers: a context belongs to one thread at a time.
+//! - A slot of [`Memory`] is a block, an arena (a block with regions), a part of an arena, or borrowed bytes
+//!   (arguments, constants), with the number of its holders: registers, and for an arena its frame and its parts.
+//!   Counts are plain integers: a context belongs to one thread at a time.
 //!
 //! Invariants: memory is initialised when it comes from the system, so that reading what an earlier run
-//! left is safe; borrowed bytes are never handed out for writing.
+//! left is safe; borrowed bytes are never handed out for writing; a region of an arena has one part at a time. Two
+//! regions may overlap where a program says that they never live together: a program that lies gets wrong
+//! numbers, and nothing outside of its arena.
 #![expect(unsafe_code, reason = "blocks are raw memory that kernels read and write")]
 
 use std::alloc::Layout;
@@ -19,6 +22,8 @@ const ALIGN: usize = 64;
 pub(crate) struct Block {
     start: NonNull<u8>,
     size: usize,
+    /// The bytes that were asked for, on which budgets and peaks are counted.
+    asked: usize,
 }
 
 // SAFETY: a block is owned memory without thread affinity.
@@ -30,7 +35,11 @@ impl Block {
     fn new(size: usize) -> Option<Block> {
         let layout = Layout::from_size_align(size, ALIGN).ok()?;
         // SAFETY: sizes of classes are not 0.
-        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).map(|start| Block { start, size })
+        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).map(|start| Block {
+            start,
+            size,
+            asked: size,
+        })
     }
 
     /// The first `len` bytes.
@@ -80,7 +89,22 @@ pub(crate) type Handle = u32;
 enum Kind {
     Vacant,
     Block(Block),
-    Borrowed { start: *const u8, len: usize },
+    /// A block whose regions are handed out; which of them are.
+    Arena {
+        block: Block,
+        taken: Vec<bool>,
+    },
+    /// A region of an arena.
+    Part {
+        arena: Handle,
+        region: u32,
+        start: NonNull<u8>,
+        len: usize,
+    },
+    Borrowed {
+        start: *const u8,
+        len: usize,
+    },
 }
 
 #[derive(Debug)]
@@ -101,7 +125,9 @@ pub(crate) struct Memory {
     slots: Vec<Slot>,
     vacant: Vec<Handle>,
     free: Vec<Vec<Block>>,
-    /// Bytes in blocks that slots hold.
+    /// Emptied lists of arenas, kept for the next ones.
+    lists: Vec<Vec<bool>>,
+    /// Bytes asked for, of the blocks that slots hold.
     live: usize,
     /// The most `live` was since `reset`.
     peak: usize,
@@ -117,8 +143,13 @@ impl Memory {
     pub(crate) fn reset(&mut self, budget: usize) {
         // Popped one by one: the table keeps its own memory for the next run.
         while let Some(slot) = self.slots.pop() {
-            if let Kind::Block(b) = slot.kind {
-                self.keep(b);
+            match slot.kind {
+                Kind::Block(b) => self.keep(b),
+                Kind::Arena { block, taken } => {
+                    self.keep(block);
+                    self.lists.push(taken);
+                }
+                Kind::Vacant | Kind::Part { .. } | Kind::Borrowed { .. } => {}
             }
         }
         self.vacant.clear();
@@ -157,10 +188,11 @@ impl Memory {
             return Err(OutOfMemory { bytes });
         }
         let size = class_size(class);
-        if self.live.saturating_add(size) > self.budget {
+        let asked = bytes.next_multiple_of(ALIGN);
+        if self.live.saturating_add(asked) > self.budget {
             return Err(OutOfMemory { bytes });
         }
-        let block = match self.free.get_mut(class).and_then(Vec::pop) {
+        let mut block = match self.free.get_mut(class).and_then(Vec::pop) {
             Some(b) => b,
             None => {
                 self.system += 1;
@@ -174,14 +206,15 @@ impl Memory {
                 }
             }
         };
-        self.live += size;
+        block.asked = asked;
+        self.live += asked;
         self.peak = self.peak.max(self.live);
         Ok(block)
     }
 
     /// Takes back a block that a slot held.
     fn keep(&mut self, block: Block) {
-        self.live = self.live.saturating_sub(block.size);
+        self.live = self.live.saturating_sub(block.asked);
         self.recycle(block);
     }
 
@@ -200,6 +233,31 @@ impl Memory {
         Ok(self.insert(Kind::Block(block)))
     }
 
+    /// A new arena of some regions.
+    pub(crate) fn arena(&mut self, bytes: usize, regions: usize) -> Result<Handle, OutOfMemory> {
+        let block = self.block(bytes)?;
+        let mut taken = self.lists.pop().unwrap_or_default();
+        taken.clear();
+        taken.resize(regions, false);
+        Ok(self.insert(Kind::Arena { block, taken }))
+    }
+
+    /// A buffer in a region of an arena: `len` bytes from `start`. None if the region is taken.
+    pub(crate) fn part(&mut self, arena: Handle, region: u32, start: usize, len: usize) -> Option<Handle> {
+        let Slot { count, kind: Kind::Arena { block, taken } } = &mut self.slots[arena as usize] else {
+            return None;
+        };
+        let taken = taken.get_mut(region as usize)?;
+        if *taken || start.checked_add(len)? > block.size {
+            return None;
+        }
+        *taken = true;
+        *count += 1;
+        // SAFETY: the region lies inside the block.
+        let start = unsafe { block.start.add(start) };
+        Some(self.insert(Kind::Part { arena, region, start, len }))
+    }
+
     /// A slot over bytes of someone else.
     ///
     /// # Safety
@@ -210,7 +268,7 @@ impl Memory {
 
     /// A slot over a block from outside.
     pub(crate) fn adopt(&mut self, block: Block) -> Handle {
-        self.live += block.size;
+        self.live += block.asked;
         self.peak = self.peak.max(self.live);
         self.insert(Kind::Block(block))
     }
@@ -227,8 +285,20 @@ impl Memory {
         if slot.count == 0 {
             let kind = std::mem::replace(&mut slot.kind, Kind::Vacant);
             self.vacant.push(h);
-            if let Kind::Block(b) = kind {
-                self.keep(b);
+            match kind {
+                Kind::Block(b) => self.keep(b),
+                Kind::Arena { block, taken } => {
+                    self.keep(block);
+                    self.lists.push(taken);
+                }
+                Kind::Part { arena, region, .. } => {
+                    if let Kind::Arena { taken, .. } = &mut self.slots[arena as usize].kind {
+                        taken[region as usize] = false;
+                    }
+                    // An arena is no part of another: this goes no deeper.
+                    self.release(arena);
+                }
+                Kind::Vacant | Kind::Borrowed { .. } => {}
             }
         }
     }
@@ -236,13 +306,20 @@ impl Memory {
     /// True if there is one holder, of memory that may be written.
     pub(crate) fn unique(&self, h: Handle) -> bool {
         let slot = &self.slots[h as usize];
+        slot.count == 1 && matches!(slot.kind, Kind::Block(_) | Kind::Part { .. })
+    }
+
+    /// True if the buffer has one holder and can be moved out of the context.
+    pub(crate) fn movable(&self, h: Handle) -> bool {
+        let slot = &self.slots[h as usize];
         slot.count == 1 && matches!(slot.kind, Kind::Block(_))
     }
 
     /// The address and length of a buffer; to be written only where it is [`unique`](Memory::unique).
     pub(crate) fn address(&self, h: Handle) -> (*mut u8, usize) {
         match &self.slots[h as usize].kind {
-            Kind::Block(b) => (b.start.as_ptr(), b.size),
+            Kind::Block(b) | Kind::Arena { block: b, .. } => (b.start.as_ptr(), b.size),
+            Kind::Part { start, len, .. } => (start.as_ptr(), *len),
             Kind::Borrowed { start, len } => (start.cast_mut(), *len),
             Kind::Vacant => (NonNull::<u64>::dangling().as_ptr().cast(), 0),
         }
@@ -251,7 +328,7 @@ impl Memory {
     /// The bytes of a buffer.
     pub(crate) fn bytes(&self, h: Handle) -> &[u8] {
         let (start, len) = self.address(h);
-        // SAFETY: a block is initialised and owned; borrowed bytes are valid by the contract of `borrow`.
+        // SAFETY: a block is initialised and owned, and so is each region of it; borrowed bytes are valid by the contract of `borrow`.
         unsafe { std::slice::from_raw_parts(start, len) }
     }
 
@@ -261,6 +338,10 @@ impl Memory {
             Slot { count: 1, kind: Kind::Block(b) } => {
                 let size = b.size;
                 Some(b.bytes_mut(size))
+            }
+            Slot { count: 1, kind: Kind::Part { start, len, .. } } => {
+                // SAFETY: a region lies inside its arena, which it holds, and has one part.
+                Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), *len) })
             }
             _ => None,
         }
@@ -274,9 +355,9 @@ impl Memory {
             "a copy leaves its buffer"
         );
         if let Some(target) = self.bytes_mut(to) {
-            // SAFETY: the source has `len` initialised bytes from `offset`; two slots never share memory that one
-            // of them may write.
-            target[..len].copy_from_slice(unsafe { std::slice::from_raw_parts(source.add(offset), len) });
+            assert!(len <= target.len(), "a copy leaves its buffer");
+            // SAFETY: both have `len` initialised bytes; `copy` allows for regions that overlap.
+            unsafe { std::ptr::copy(source.add(offset), target.as_mut_ptr(), len) };
         }
     }
 
@@ -287,7 +368,7 @@ impl Memory {
 
     /// Moves a block out of its slot, if it has one holder and starts at its first byte.
     pub(crate) fn take(&mut self, h: Handle) -> Option<Block> {
-        if !self.unique(h) {
+        if !self.movable(h) {
             return None;
         }
         let slot = &mut self.slots[h as usize];
@@ -295,7 +376,7 @@ impl Memory {
         slot.count = 0;
         self.vacant.push(h);
         if let Kind::Block(b) = kind {
-            self.live = self.live.saturating_sub(b.size);
+            self.live = self.live.saturating_sub(b.asked);
             return Some(b);
         }
         None

@@ -3,12 +3,14 @@
 //! [`Executable`] is what threads share: program, native code, thread pool; nothing in it changes but a
 //! running estimate of what each kernel's blocks cost. [`Context`] is what one thread has: registers,
 //! frames, memory; all of it is kept from run to run. Start at [`Context::run`]; the loop over
-//! instructions is in `interp`, kernel calls in `kernel`, arguments and results in `bind`.
+//! instructions is in `interp`, kernel calls in `kernel`, arguments and results in `bind`, what lies where in `arena`.
 //!
 //! Faults of the program are values ([`Error`]); they end the run, and the next run starts afresh.
 
+mod arena;
 mod bind;
 mod error;
+mod fit;
 mod interp;
 mod kernel;
 mod memory;
@@ -29,6 +31,7 @@ pub use value::{Arg, Array};
 use crate::program::Program;
 use crate::threads::Pool;
 use crate::verify;
+use arena::{Layout, Placements};
 use error::Trap;
 use interp::Stacks;
 use kernel::Prepared;
@@ -39,6 +42,7 @@ use memory::Memory;
 pub struct Executable {
     program: Program,
     kernels: Vec<Prepared>,
+    layouts: Vec<Layout>,
     threads: Arc<Pool>,
 }
 
@@ -54,7 +58,8 @@ impl Executable {
             return Err(Error::KernelCount { want: program.kernels.len(), got: code.len() });
         }
         let kernels = program.kernels.iter().zip(code).map(|(k, c)| Prepared::new(k, c)).collect();
-        Ok(Arc::new(Executable { program, kernels, threads }))
+        let layouts = program.functions.iter().map(Layout::new).collect();
+        Ok(Arc::new(Executable { program, kernels, layouts, threads }))
     }
 
     /// The program.
@@ -90,6 +95,7 @@ struct State {
     memory: Memory,
     meter: Meter,
     scratch: kernel::Scratch,
+    placements: Placements,
 }
 
 impl Context {
@@ -132,6 +138,7 @@ impl Context {
 
     fn start(&mut self, entry: usize, args: Vec<Arg<'_>>, limits: &Limits) -> Result<(), Error> {
         self.state.stacks.clear();
+        self.state.placements.trim();
         self.state.memory.reset(limits.memory.unwrap_or(usize::MAX));
         self.state.meter = Meter::new(limits);
         bind::enter(&self.exe, &mut self.state, entry, args)?;
@@ -159,6 +166,11 @@ impl Context {
     /// How often this context has asked the system for a buffer. Constant once it has seen its workload.
     pub fn system_allocations(&self) -> u64 {
         self.state.memory.system_allocations()
+    }
+
+    /// How often this context has fitted an arena. Constant once it has seen the shapes of its workload.
+    pub fn fits(&self) -> u64 {
+        self.state.placements.fits()
     }
 
     /// Frees what is kept for later runs.

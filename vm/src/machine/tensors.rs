@@ -3,11 +3,12 @@
 use half::{bf16, f16};
 use tensor::DType;
 
+use super::arena::{Arena, Placements};
 use super::error::Trap;
 use super::memory::Memory;
 use super::value::{Value, bytes, count};
-use crate::isa::Reg;
-use crate::program::{Constant, MAX_RANK};
+use crate::isa::{Reg, RegionId};
+use crate::program::{Constant, Function, MAX_RANK};
 
 /// Reads extents from registers.
 fn extents<'a>(regs: &[Reg], ints: &[i64], dims: &'a mut [i64; MAX_RANK]) -> &'a [i64] {
@@ -33,6 +34,35 @@ pub(crate) fn alloc(dtype: DType, regs: &[Reg], ints: &[i64], memory: &mut Memor
     let mut dims = [0; MAX_RANK];
     let shape = extents(regs, ints, &mut dims);
     let slot = memory.alloc(bytes(dtype, shape)?)?;
+    Ok(Value::new(slot, 0, shape))
+}
+
+/// A buffer in a region of the frame's arena or its twin; from the pool where neither is free and large enough.
+pub(crate) fn place(
+    dtype: DType,
+    regs: &[Reg],
+    ints: &[i64],
+    arena: Option<(Arena, &Placements)>,
+    function: &Function,
+    region: RegionId,
+    memory: &mut Memory,
+) -> Result<Value, Trap> {
+    let mut dims = [0; MAX_RANK];
+    let shape = extents(regs, ints, &mut dims);
+    let len = bytes(dtype, shape)?;
+    let slot = arena.and_then(|(arena, placements)| {
+        let placement = placements.get(arena);
+        let part = |r: u32, memory: &mut Memory| {
+            let room = placement.room(r, len)?;
+            memory.part(arena.slot, r, room.start, room.len())
+        };
+        let twin = function.regions.get(region.0 as usize).is_some_and(|r| r.twin);
+        part(region.0, memory).or_else(|| if twin { part(region.0 + 1, memory) } else { None })
+    });
+    let slot = match slot {
+        Some(slot) => slot,
+        None => memory.alloc(len)?,
+    };
     Ok(Value::new(slot, 0, shape))
 }
 

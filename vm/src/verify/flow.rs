@@ -22,6 +22,7 @@ fn registers(program: &Program, f: &Function, instr: &Instr, visit: &mut dyn FnM
             | Operand::Const(_)
             | Operand::Kernel(_)
             | Operand::Func(_)
+            | Operand::Region(_)
             | Operand::Axis(_)
             | Operand::List(_)
             | Operand::DType(_)
@@ -35,6 +36,7 @@ fn registers(program: &Program, f: &Function, instr: &Instr, visit: &mut dyn FnM
     });
     match *instr {
         Instr::Alloc { dims: l, .. }
+        | Instr::Place { dims: l, .. }
         | Instr::View { dims: l, .. }
         | Instr::Slice { dims: l, .. }
         | Instr::Check { values: l, .. }

@@ -41,7 +41,7 @@ pub(crate) fn function(
         tensors: regs.2.to_vec(),
         code,
         pool,
-        places: Vec::new(),
+        ..Function::default()
     }
 }
 

@@ -1,14 +1,15 @@
 //! What the verifier refuses, and that nothing it accepts does harm.
 
-use tensor::abi::{Access, Step};
+use tensor::abi::{Access, Step, StepOp};
 use tensor::{DType, Tensor};
 use vm::isa::{
-    Axis, ConstId, F, Float, FuncId, I, Instr, Int, KernelId, Kind, Label, List, MessageId, Operand, Reg, T,
+    Axis, ConstId, F, Float, FuncId, I, Instr, Int, KernelId, Kind, Label, List, MessageId, Operand, Reg,
+    RegionId, T,
 };
 use vm::scalar::{Compare, FloatBinary, FloatUnary, IntBinary, IntUnary};
 use vm::threads::Pool;
 use vm::verify::verify;
-use vm::{Constant, Context, Executable, Extent, KernelCode, Limits, Program, Type, asm};
+use vm::{Constant, Context, Executable, Extent, KernelCode, Limits, Program, Region, Type, asm};
 
 use crate::build::*;
 use crate::programs::{chain, x};
@@ -120,6 +121,19 @@ fn headers_kernels_constants_and_entries_are_checked() {
         check(&|p| p.entries[0].dims[0].steps = vec![Step::Int(1)]),
         "entry main: step 0 reads what does not exist"
     );
+    let region = |step: Step, from: u32, twin: bool| Region { bytes: vec![step], from, to: 3, twin };
+    assert_eq!(
+        check(&|p| p.functions[0].regions = vec![region(Step::Int(9), 0, false)]),
+        "main: region 0: step 0 reads what does not exist"
+    );
+    assert_eq!(
+        check(&|p| p.functions[0].regions = vec![region(Step::Const(8), 4, false)]),
+        "main: region 0 ends before it begins"
+    );
+    assert_eq!(
+        check(&|p| p.functions[0].regions = vec![region(Step::Const(8), 0, true)]),
+        "main: region 0 has no twin"
+    );
 }
 
 #[test]
@@ -148,13 +162,13 @@ fn seeds() -> Vec<(Program, Vec<KernelCode>, Vec<Tensor>)> {
     let (k0, c0) = add_one();
     let (k1, c1) = double();
     let main = "int.const i1, 0\nint.const i2, 1\nmove t1, t0\nround:\nfuel\njump.cmp ge, i1, i0, done\n\
-        alloc t2, [i0]\nkernel k0, [i0 t1 t2]\nown t1, t2\nkernel k1, [i0 t1]\ncall fn1, [t1 i1 t1 f0]\n\
+        place t2, r0, [i0]\nkernel k0, [i0 t1 t2]\nown t1, t2\nkernel k1, [i0 t1]\ncall fn1, [t1 i1 t1 f0]\n\
         check i0, m0, [i0 f0]\ndim.add i1, i1, i2\njump round\ndone:\nint.const i1, 1\nview t3, t1, [i0 i1]\n\
         dim i2, t3, 0\ndim.mul i2, i2, i1\nview t1, t3, [i2]\nint.const i1, 0\nslice t1, t1, i1, [i2]\nret [t1 i2]";
     let helper = "to.float f0, i0, f64\nfloat.const f1, 0.5\nfloat.bin f0, max, f0, f1\nround f0, f0, f32\n\
         alloc t1, []\nfloat.store t1, f0\nfloat.load f1, t1\nfloat.cmp i1, lt, f0, f1\njump.not i1, on\nfail m0, []\n\
         on:\nconst t2, c0\nown t2, t2\nrelease t2\nret [t0 f1]";
-    let functions = vec![
+    let mut functions = vec![
         function(
             "main",
             &[Type::Int, tensor(F32, 1)],
@@ -172,6 +186,9 @@ fn seeds() -> Vec<(Program, Vec<KernelCode>, Vec<Tensor>)> {
             helper,
         ),
     ];
+    let bytes = vec![Step::Int(0), Step::Const(4), Step::Bin(StepOp::Mul, 0, 1)];
+    functions[0].regions =
+        [true, false].map(|twin| Region { bytes: bytes.clone(), from: 0, to: 9, twin }).to_vec();
     let program = Program {
         entries: vec![entry(&[("x", F32, &["n"])], &[(F32, 1), (I64, 0)])],
         functions,
@@ -230,6 +247,7 @@ impl Random {
             Kind::Const => Operand::Const(ConstId(small.into())),
             Kind::Kernel => Operand::Kernel(KernelId(small.into())),
             Kind::Func => Operand::Func(FuncId(small.into())),
+            Kind::Region => Operand::Region(RegionId(small.into())),
             Kind::Axis => Operand::Axis(Axis(small as u8)),
             Kind::List => Operand::List(List { start: self.below(30) as u32, len: self.below(5) as u16 }),
             Kind::DType => Operand::DType(self.pick(&dtypes)),
@@ -274,7 +292,7 @@ impl Random {
         let function = self.below(p.functions.len());
         let f = &mut p.functions[function];
         let pc = self.below(f.code.len());
-        match self.below(16) {
+        match self.below(18) {
             0..=3 => f.code[pc] = self.change(f.code[pc]),
             4 | 5 => f.code[pc] = self.instr(),
             6 => f.code.insert(pc, self.instr()),
@@ -315,6 +333,18 @@ impl Random {
                     0 => self.steps(&mut e.dims[0].steps),
                     1 => self.steps(&mut e.params[0].shape[0].steps),
                     _ => e.function = self.below(3) as u32,
+                }
+            }
+            15 | 16 => {
+                let region = self.below(f.regions.len());
+                let (n, twin) = (self.below(12) as u32, self.below(3) == 0);
+                if let Some(r) = f.regions.get_mut(region) {
+                    match self.below(4) {
+                        0 => r.from = n,
+                        1 => r.to = n,
+                        2 => r.twin = twin,
+                        _ => self.steps(&mut r.bytes),
+                    }
                 }
             }
             _ => {
