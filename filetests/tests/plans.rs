@@ -1,8 +1,6 @@
 //! Plans as text are programs: each example's is checked again, and its tests end as those of the example. The same is
 //! asked of every `@run`, `@fails`, `@ref` and `@test` of the suite by its runner.
 
-#![expect(clippy::disallowed_methods, reason = "the test reads the examples")]
-
 use std::path::{Path, PathBuf};
 
 fn texts(folder: &Path) -> Vec<PathBuf> {
