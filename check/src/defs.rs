@@ -169,7 +169,9 @@ impl<'a> Defs<'a> {
         let item = here.items.get(&name).map(|i| Used::Item(i));
         let used = || here.used.get(&name).map(|u| u.0);
         let library = || self.scopes[LIBRARY].items.get(&name).map(|i| Used::Item(i));
-        item.or_else(used).or_else(library)
+        // What a program hides of the library goes by the library's name.
+        let whole = || (name.name() == "std").then_some(Used::Module(LIBRARY));
+        item.or_else(used).or_else(library).or_else(whole)
     }
 
     /// The definition of a name, whatever its kind.

@@ -389,7 +389,7 @@ fn opt(
         let names: Vec<&str> = entries.iter().map(|id| front.module.func(*id).name.as_str()).collect();
         report.functions.retain(|f| names.contains(&f.name.as_str()));
         if let Some(path) = out {
-            let text = stage::plan_text(&plan);
+            let text = stage::plan_text(&plan, &front.files);
             std::fs::write(path, text).map_err(|e| Failure::data(format!("{}: {e}", path.display())))?;
         }
         if json {

@@ -1,9 +1,10 @@
 //! The operator library: `std/*.tn`, inside the binary. A new file there is a new part of the library.
 
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use include_dir::{Dir, include_dir};
-use ir::ast::File;
+use ir::ast::{File, ItemKind};
 use ir::diag::Diagnostic;
 use ir::source::SourceMap;
 
@@ -38,8 +39,33 @@ impl Library {
         })
     }
 
+    /// What expressions can say of it.
+    pub(crate) fn names(&self) -> BTreeSet<&str> {
+        self.files.iter().flat_map(names).chain(ir::Intrinsic::ALL.iter().map(|i| i.name())).collect()
+    }
+
     /// A source map to which a program's texts are added.
     pub(crate) fn sources(&self) -> SourceMap {
         self.sources.clone()
     }
+}
+
+/// The names that a file defines for expressions.
+pub(crate) fn names(file: &File) -> impl Iterator<Item = &'static str> {
+    file.items.iter().filter_map(|item| {
+        let name = match &item.kind {
+            ItemKind::Fn(d) => d.sig.name,
+            ItemKind::Prim(d) => d.sig.name,
+            ItemKind::Extern(d) => d.sig.name,
+            ItemKind::Const(name, ..) => *name,
+            ItemKind::Record(d) => d.name,
+            ItemKind::Encoding(d) => d.name,
+            ItemKind::Use(_)
+            | ItemKind::Rule(_)
+            | ItemKind::Schedule(_)
+            | ItemKind::Config(_)
+            | ItemKind::Test(_) => return None,
+        };
+        Some(name.name.name())
+    })
 }

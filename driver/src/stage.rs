@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use codegen::Compiler;
-use ir::ast::ItemKind;
 use ir::graph::Op;
 use ir::{FuncId, Module, PrimId};
 
 use crate::Failure;
+use crate::library::Library;
 use crate::pipeline::{self, Front, Options};
 
 /// A point of the pipeline.
@@ -148,15 +148,13 @@ pub(crate) fn reachable(module: &Module, entries: &[FuncId]) -> Reach {
 
 /// A plan as a program that can be edited and compiled to the same result: its functions are marked, so
 /// that rewriting leaves them as they are.
-pub fn plan_text(plan: &Module) -> String {
+pub fn plan_text(plan: &Module, files: &check::Files) -> String {
     let mut plan = plan.clone();
     plan.funcs.iter_mut().for_each(|f| f.plan = true);
-    let mut used = reachable(&plan, &(0..plan.funcs.len() as u32).map(FuncId).collect::<Vec<_>>());
-    plan.rules.iter().flat_map(|r| [&r.lhs, &r.rhs]).for_each(|f| used.prims.extend(prims_of(f)));
-    let names: BTreeSet<&str> = used.prims.iter().map(|id| plan.prim(*id).name.as_str()).collect();
-    let mut file = ir::raise::module(&plan);
-    file.items.retain(|i| !matches!(&i.kind, ItemKind::Prim(d) if !names.contains(d.sig.name.name.name())));
-    parser::print(&file)
+    let own = files.own.iter().flat_map(crate::library::names).collect();
+    let library = Library::get().names();
+    let meaning = ir::raise::Meaning { own: Some(&own), library: Some(&library) };
+    parser::print(&ir::raise::module(&plan, meaning))
 }
 
 /// What each function of a plan takes at once when it is called: its name, and bytes over its dims.
@@ -176,16 +174,6 @@ pub fn memory(plan: &Module, entries: &[FuncId]) -> Result<Vec<(String, String)>
         (plan.func(peak.func).name.clone(), format!("{sum} bytes{pooled}"))
     };
     Ok(peaks.into_iter().map(text).collect())
-}
-
-fn prims_of(func: &ir::graph::Func) -> Vec<PrimId> {
-    let mut prims = Vec::new();
-    func.body.walk(&mut |node| {
-        if let Op::Prim(p, _) = &node.op {
-            prims.push(*p);
-        }
-    });
-    prims
 }
 
 /// The functions and what they use, as a program: primitives first.

@@ -57,7 +57,7 @@ fn halves_are_rounded_between_operators_fused_or_not_and_in_the_plan_as_text() {
         let oracle = engine::interpret(&front, &front.module, entry, args.clone()).expect("the oracle runs");
         let got = engine::execute(&exe, "f", &args, &vm::Limits::default(), &front.sources).expect("it runs");
         assert_eq!(oracle[0].1.bytes(), got[0].1.bytes(), "rewrites: {rewrites}\n{text}");
-        (got[0].1.clone(), driver::stage::plan_text(&compilation.plan))
+        (got[0].1.clone(), driver::stage::plan_text(&compilation.plan, &front.files))
     };
     let text = "fn f<n>(x: bf16[n], y: bf16[n]) -> bf16[n] { relu((x + y) * x - y) }\n";
     let (plain, _) = run(text, false);

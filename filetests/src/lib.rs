@@ -11,7 +11,7 @@
 //! | `@ir`, `@plan`, `@loops`, `@bytecode` `ENTRY` | a stage of the compiler |
 //! | `@llvm ENTRY text` | passes if the LLVM text holds the words after the entry |
 //! | `@opt ENTRY n=64` | the steps chosen at these dims |
-//! | `@run ENTRY x=..` | results of the interpreter, the machine, and the machine without rewrites, which must agree |
+//! | `@run ENTRY x=..` | results of the interpreter, the machine, the machine without rewrites, and the plan written as text and read again, which must agree |
 //! | `@fails ENTRY x=..` | the failure, which every engine must report |
 //! | `@test` | the file's own tests |
 //! | `@ref` | the cases of `filetests/data/FILE.safetensors`, which other libraries computed (`scripts/refdata`) |
@@ -23,9 +23,12 @@
 
 mod agree;
 pub mod fuzz;
+mod plans;
 pub mod random;
 mod reference;
 mod stages;
+
+pub use plans::tests_agree;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -44,7 +44,10 @@ pub(crate) fn run(case: &Case, d: &Directive) -> Result<String, String> {
             let front = front(case).map_err(|(s, f)| f.render(&s, false))?;
             return match d.stage.as_str() {
                 "opt" => opt(front, d),
-                "test" => tests(&front),
+                "test" => {
+                    crate::plans::tests_agree(&front)?;
+                    tests(&front)
+                }
                 "run" => results(front, d),
                 "ref" => references(front, case),
                 _ => failures(front, d),
@@ -138,6 +141,9 @@ type Outcome = (&'static str, Result<Named, Failure>);
 struct Engines<'f> {
     front: &'f Front,
     plan: ir::Module,
+    /// The plan written as text and read again, and its entries by those of `front`.
+    again: Front,
+    entries: Vec<(FuncId, FuncId)>,
     machines: Vec<(&'static str, std::sync::Arc<vm::Executable>)>,
 }
 
@@ -152,7 +158,16 @@ impl<'f> Engines<'f> {
             machines.push((label, engine::load(&compilation, Pool::from_env()).map_err(shown)?));
             plan.get_or_insert(compilation.plan);
         }
-        Ok(Engines { front, plan: plan.unwrap_or_default(), machines })
+        let plan = plan.unwrap_or_default();
+        let mut again = crate::plans::again(&plan, front)?;
+        let mut same = Vec::new();
+        for &id in entries {
+            let name = &front.module.func(id).name;
+            let found = pipeline::entry(&mut again, Some(name));
+            let found = found.map_err(|f| format!("in the plan as text: {}", shown(f)))?;
+            same.push((id, found));
+        }
+        Ok(Engines { front, plan, again, entries: same, machines })
     }
 
     /// Makes an entry's arguments from their texts.
@@ -168,6 +183,10 @@ impl<'f> Engines<'f> {
         let interpret = |module| engine::interpret(self.front, module, entry, args.to_vec());
         let mut out =
             vec![("interp", interpret(&self.front.module)), ("interp on the plan", interpret(&self.plan))];
+        for &(_, id) in self.entries.iter().filter(|e| e.0 == entry) {
+            let result = engine::interpret(&self.again, &self.again.module, id, args.to_vec());
+            out.push(("interp on the plan as text", result));
+        }
         for (label, exe) in &self.machines {
             out.push((label, engine::execute(exe, name, args, &Limits::default(), &self.front.sources)));
         }

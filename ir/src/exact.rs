@@ -13,7 +13,7 @@
 //!   no i64 for sure, and the expression is no dim: an index with it is checked while running, and a
 //!   condition with it is no fact.
 
-use shape::{Expr as Dim, Op, Step};
+use shape::{Expr as Dim, Facts, Op, Pred, Step};
 use tensor::DType;
 
 use crate::intrinsic::{Intrinsic, Literal};
@@ -107,8 +107,8 @@ fn size_of(d: &Dim) -> Option<Size> {
 }
 
 impl Exact {
-    /// An operation on dims, where it gives one and cannot wrap.
-    pub fn operation(op: Intrinsic, a: Exact, b: Option<Exact>) -> Option<Exact> {
+    /// An operation on dims, where it gives one and cannot wrap. The facts are those of the dims.
+    pub fn operation(op: Intrinsic, a: Exact, b: Option<Exact>, facts: &Facts) -> Option<Exact> {
         let (size, more) = (a.size, b.as_ref().map(|b| b.size).unwrap_or(a.size));
         let (a, b) = (a.dim, b.map(|b| b.dim));
         let (dim, size, wraps) = match (op, &b) {
@@ -116,11 +116,11 @@ impl Exact {
             (Intrinsic::Add, Some(b)) => (a + b, size.sum(more), true),
             (Intrinsic::Sub, Some(b)) => (a - b, size.sum(more), true),
             (Intrinsic::Mul, Some(b)) => (a * b, size.product(more), true),
-            // A dim divided by zero is undefined, a scalar is 0: only literal divisors are alike. Dividing by -1 may wrap.
-            (Intrinsic::Div, Some(b)) if nonzero(b) => {
+            // A dim divided by zero is undefined, a scalar is 0. Dividing by -1 may wrap.
+            (Intrinsic::Div, Some(b)) if nonzero(b, facts) => {
                 (a.floor_div(b), Size::Scale(size.scale()), b.as_int() == Some(-1))
             }
-            (Intrinsic::Rem, Some(b)) if nonzero(b) => (a.modulo(b), Size::Scale(more.scale()), false),
+            (Intrinsic::Rem, Some(b)) if nonzero(b, facts) => (a.modulo(b), Size::Scale(more.scale()), false),
             (Intrinsic::Min, Some(b)) => (Dim::min(&a, b), size.larger(more), false),
             (Intrinsic::Max, Some(b)) => (Dim::max(&a, b), size.larger(more), false),
             _ => return None,
@@ -150,8 +150,8 @@ impl Prim {
             ScalarKind::Op(op, args) => {
                 let a = self.exact(args.first()?, of)?;
                 match args.get(1) {
-                    Some(b) => Exact::operation(*op, a, Some(self.exact(b, of)?)),
-                    None => Exact::operation(*op, a, None),
+                    Some(b) => Exact::operation(*op, a, Some(self.exact(b, of)?), &self.facts),
+                    None => Exact::operation(*op, a, None, &self.facts),
                 }
             }
             ScalarKind::Const(_)
@@ -163,6 +163,10 @@ impl Prim {
     }
 }
 
-fn nonzero(d: &Dim) -> bool {
-    d.as_int().is_some_and(|i| i != 0)
+/// True for a divisor that is a literal, or that the facts show to be positive.
+fn nonzero(d: &Dim, facts: &Facts) -> bool {
+    match d.as_int() {
+        Some(i) => i != 0,
+        None => facts.prove(&Pred::Le(Dim::int(1), d.clone())).is_proved(),
+    }
 }

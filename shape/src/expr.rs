@@ -1,6 +1,7 @@
 //! The expression type and its arithmetic. [`normal`](crate::normal) holds the rules for division and maximum.
 
 use crate::poly::{Mono, Poly, Term};
+use crate::work::did;
 use crate::{EvalError, Sym, normal};
 use rustc_hash::FxHasher;
 use std::borrow::Cow;
@@ -113,6 +114,7 @@ impl Expr {
         if poly.terms.is_empty() {
             return Expr::int(poly.constant);
         }
+        did(1 + poly.terms.len());
         let (mut size, mut depth) = (1u32, 0);
         let mut hasher = FxHasher::default();
         poly.constant.hash(&mut hasher);
@@ -328,6 +330,7 @@ impl Ord for Expr {
         {
             return Ordering::Equal;
         }
+        did(1 + self.terms().len().min(other.terms().len()));
         let key = |t: &Term, u: &Term| t.mono.cmp(&u.mono).then(t.coef.cmp(&u.coef));
         let (a, b) = (self.terms(), other.terms());
         let differing = a.iter().zip(b).map(|(t, u)| key(t, u)).find(|o| o.is_ne());

@@ -47,7 +47,8 @@
 //! # Bounds
 //!
 //! Nothing here takes exponential time, and no input, however strange, can make it: an expression has a greatest
-//! size and depth, beyond which it is poison; a query has a number of steps, after which it is unknown.
+//! size and depth, beyond which it is poison; a query has a number of steps, after which it is unknown. [`work`] counts what was
+//! done, and a fuzzer holds it below a polynomial in the size of the query.
 //!
 //! # Where to start reading
 //!
@@ -71,6 +72,7 @@ mod search;
 mod solve;
 mod sym;
 mod text;
+mod work;
 
 pub use eval::{EvalError, Op, Step};
 pub use expr::Expr;
@@ -80,3 +82,4 @@ pub use prove::Verdict;
 pub use solve::{Solution, solve};
 pub use sym::Sym;
 pub use text::ParseError;
+pub use work::work;

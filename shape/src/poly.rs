@@ -6,6 +6,7 @@
 //! Every operation is checked: `None` means that a coefficient does not fit in 64 bits.
 
 use crate::expr::Atom;
+use crate::work::did;
 use smallvec::{SmallVec, smallvec};
 use std::cmp::Ordering;
 
@@ -103,6 +104,7 @@ impl Poly {
             return Some(self.clone());
         }
         let constant = other.constant.checked_mul(k)?.checked_add(self.constant)?;
+        did(1 + self.terms.len() + other.terms.len());
         let mut terms = SmallVec::with_capacity(self.terms.len() + other.terms.len());
         let (mut a, mut b) = (self.terms.iter().peekable(), other.terms.iter().peekable());
         loop {
@@ -140,6 +142,7 @@ impl Poly {
         if mono.0.is_empty() {
             return self.scale(coef);
         }
+        did(1 + self.terms.len());
         let mut terms: SmallVec<[Term; 2]> = SmallVec::with_capacity(self.terms.len() + 1);
         for t in &self.terms {
             terms.push(Term { coef: t.coef.checked_mul(coef)?, mono: t.mono.mul(mono) });

@@ -1,6 +1,6 @@
-//! Long campaigns: `cargo xtask soak [PROGRAMS]`, `cargo xtask fuzz [--count N]`.
+//! Long campaigns: `cargo xtask soak [PROGRAMS]`, `cargo xtask fuzz [--what front|shape] [--count N]`.
 //!
-//! `fuzz` takes texts through the front half ([`fuzz`]).
+//! `fuzz` takes texts through the front half ([`fuzz`]), or questions about dims through `shape` ([`questions`]).
 //!
 //! The differential test of `filetests`, for as long as it is given. What is done is kept in
 //! `target/soak.json`, so that a campaign goes on where it stopped; notes quote its tally.
@@ -8,6 +8,7 @@
 #![expect(clippy::disallowed_methods, reason = "campaigns keep their tally in a file")]
 
 mod fuzz;
+mod questions;
 
 use std::path::Path;
 
@@ -31,11 +32,28 @@ fn main() -> Result<()> {
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["soak"] => soak(1_000),
         ["soak", n] => soak(n.parse().context("the number of programs")?),
-        ["fuzz"] => fuzz::campaign(10_000),
-        ["fuzz", "--count", n] => fuzz::campaign(n.parse().context("the number of texts")?),
-        ["fuzz", "--seed", seed] => fuzz::one(seed.parse().context("a seed")?),
+        ["fuzz", words @ ..] => fuzz(words),
         [fuzz::WORKER, from, end] => fuzz::worker(from.parse()?, end.parse()?),
-        _ => bail!("usage: cargo xtask soak [PROGRAMS] | fuzz [--count TEXTS | --seed SEED]"),
+        _ => {
+            bail!("usage: cargo xtask soak [PROGRAMS] | fuzz [--what front|shape] [--count N | --seed SEED]")
+        }
+    }
+}
+
+fn fuzz(words: &[&str]) -> Result<()> {
+    let (shape, words) = match words {
+        ["--what", "shape", rest @ ..] => (true, rest),
+        ["--what", "front", rest @ ..] | rest => (false, rest),
+    };
+    let number = |n: &str| n.parse::<u64>().context("a number");
+    match (words, shape) {
+        (["--seed", seed], false) => fuzz::one(number(seed)?),
+        (["--seed", seed], true) => questions::one(number(seed)?),
+        ([], false) => fuzz::campaign(10_000),
+        ([], true) => questions::campaign(100_000),
+        (["--count", n], false) => fuzz::campaign(number(n)?),
+        (["--count", n], true) => questions::campaign(number(n)?),
+        _ => bail!("usage: cargo xtask fuzz [--what front|shape] [--count N | --seed SEED]"),
     }
 }
 

@@ -154,12 +154,12 @@ impl Checker<'_> {
             body.env.dims.remove(hole);
         }
         let dims = dims?;
-        let free: Vec<&Generic> = b
-            .sig
-            .generics
-            .iter()
-            .filter(|g| g.kind != GenericKind::DType && !is_config(g) && !told(b.sig, g.name.name))
-            .collect();
+        let all = || b.sig.generics.iter().filter(|g| g.kind != GenericKind::DType && !is_config(g));
+        let mut free: Vec<&Generic> = all().filter(|g| !told(b.sig, g.name.name)).collect();
+        // As many as there are dims are all of them: an extent `m * n` tells each, but not both.
+        if dims.len() == all().count() && all().all(|g| g.kind == GenericKind::Dim) {
+            free = all().collect();
+        }
         let singles = free.iter().filter(|g| g.kind == GenericKind::Dim).count();
         let spread = dims.len().checked_sub(singles);
         if spread.is_none_or(|s| s > 0 && singles == free.len()) {

@@ -159,7 +159,7 @@ impl<'a> Checker<'a> {
                 let d = Diagnostic::error("E0405", span, format!("`{}` works on whole tensors", op.token()));
                 return self.fail(d.help("write the sum: `sum(k in n) a[i, k] * b[k, j]`"));
             };
-            dim = dim.and_then(|d| Exact::operation(op, d, Some(b.exact(&right)?)));
+            dim = dim.and_then(|d| Exact::operation(op, d, Some(b.exact(&right)?), &b.prim.facts));
             value = self.operation(op, vec![value, right], span)?;
             // Arithmetic of dims alone stays a dim, evaluated once.
             if let Some(Exact { dim: d, .. }) = &dim

@@ -1,10 +1,12 @@
-//! Texts that no one would write, through the front half: nothing may panic, hang or exhaust memory.
+//! Texts that no one would write, through the front half: nothing may panic, hang or exhaust memory. And questions about dims
+//! that no program asks ([`ask`]).
 //!
 //! A seed decides a text ([`input`]); [`feed`] takes it through lexer, parser, formatter and checker.
 //! Tier 1 feeds a few thousand; `cargo xtask fuzz` goes on from there in processes of its own, so that
 //! an overflowing stack or a hang costs one of them and is laid at the door of its seed.
 
 mod input;
+mod shapes;
 
 #[path = "../../../parser/tests/support/generate.rs"]
 #[allow(unreachable_pub, reason = "the parser's own tests include it as a module of theirs")]
@@ -17,6 +19,7 @@ use driver::pipeline;
 use ir::source::SourceId;
 
 pub use input::{Corpus, input};
+pub use shapes::ask;
 
 /// The longest that one text may take. A debug build on a machine that does other things as well.
 pub const SLOWEST: Duration = Duration::from_secs(2);

@@ -4,6 +4,8 @@
 //! `if` expression; what a loop carries are `var`s, assigned at the end of each round. A `switch` is a
 //! chain of `if`s on dims.
 
+use std::collections::BTreeSet;
+
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::{DType, Tensor};
 
@@ -11,7 +13,7 @@ use super::names::{Callees, Names};
 use super::scalars::{infix, literal};
 use super::{goes_without_saying, term};
 use crate::ast::{self, AssignOp, BinaryOp, Expr, ExprKind, IndexArg, StmtKind, UnaryOp};
-use crate::graph::{Block, Func, Node, Op, ValId};
+use crate::graph::{Block, Func, Node, Op, Type, ValId};
 use crate::intrinsic::{Intrinsic, Literal};
 use crate::module::Module;
 
@@ -117,9 +119,9 @@ impl Writer<'_> {
     fn operation(&mut self, n: &Node, mut args: Vec<Expr>) -> Expr {
         let dtype = n.results.first().map_or(DType::I64, |r| self.f.ty(*r).dtype);
         match &n.op {
-            Op::Const(t) => constant(t, Some(dtype)),
+            Op::Const(t) => self.constant(t, Some(dtype)),
             Op::Dim(d) => self.names.dim_expr(d),
-            Op::Scalar(op) => scalar(*op, args),
+            Op::Scalar(op) => self.scalar(*op, args),
             Op::Cast => term::call(dtype.name(), args),
             Op::Prim(id, dims) => {
                 let p = self.m.prim(*id);
@@ -150,7 +152,8 @@ impl Writer<'_> {
         }
     }
 
-    /// `f[k](x)`: brackets give the dims that no parameter's type tells.
+    /// `f[k](x)`: brackets give the dims that no parameter's type tells; all of them where one is told only together with
+    /// others, as both are by an extent `m * n`.
     fn call<'d>(
         &self,
         callee: Sym,
@@ -161,9 +164,11 @@ impl Writer<'_> {
     ) -> Expr {
         let told: Vec<&Dim> = told.collect();
         // An extent tells a dim in which it is linear.
-        let tells =
-            |d: &Dim, g: Sym| d.as_sym() == Some(g) || shape::solve(d, &Dim::sym(Sym::new("?")), g).is_some();
-        let free = generics.iter().zip(dims).filter(|(g, _)| !told.iter().any(|d| tells(d, **g)));
+        let tells = |d: &Dim, g: Sym| shape::solve(d, &Dim::sym(Sym::new("?")), g).is_some();
+        let alone = |d: &Dim, g: Sym| d.as_sym() == Some(g) || (d.syms().len() == 1 && tells(d, g));
+        let together =
+            generics.iter().any(|g| told.iter().any(|d| tells(d, *g)) && !told.iter().any(|d| alone(d, *g)));
+        let free = generics.iter().zip(dims).filter(|(g, _)| together || !told.iter().any(|d| alone(d, **g)));
         let brackets: Vec<IndexArg> = free.map(|(_, d)| IndexArg::Expr(self.names.dim_expr(d))).collect();
         let name = term::name(callee);
         if brackets.is_empty() {
@@ -205,17 +210,14 @@ impl Writer<'_> {
     /// `var`s for what is carried, the loop, and its results under the names of the `var`s.
     fn while_(&mut self, n: &Node, cond: &Block, body: &Block, out: &mut Vec<ast::Stmt>) {
         let mut vars = Vec::new();
+        let mut named = BTreeSet::new();
         for (i, (result, first)) in n.results.iter().zip(&n.args).enumerate() {
             let near = body.params.get(i).map_or(*result, |p| *p);
             let name = self.names.fresh(self.f.val(near).name.name());
-            // A shape that changes from round to round has no one type to write.
-            let ty = n.opens.is_empty().then(|| self.names.ty(self.f.ty(*result)));
-            out.push(term::stmt(StmtKind::Var(term::ident(name), ty, Some(self.val(*first)))));
+            let ty = self.carried(self.f.ty(*result), &n.opens, &mut named);
+            out.push(term::stmt(StmtKind::Var(term::ident(name), Some(ty), Some(self.val(*first)))));
             vars.push(name);
         }
-        n.opens.iter().for_each(|s| {
-            self.names.add_dim(*s);
-        });
         for ids in [&cond.params, &body.params, &n.results] {
             ids.iter().zip(&vars).for_each(|(v, name)| self.names.alias(*v, *name));
         }
@@ -244,6 +246,30 @@ impl Writer<'_> {
         out.push(term::stmt(StmtKind::While(go_on, term::block(round))));
     }
 
+    /// The type of what a loop carries: `exists m. f32[m, d]` where the loop opens an extent. The name follows the variable,
+    /// so that it is the extent that the loop opens. Of variables that share one, the first names it, and the others
+    /// have names that nobody says.
+    fn carried(&mut self, ty: &Type, opens: &[Sym], named: &mut BTreeSet<Sym>) -> ast::TypeExpr {
+        let mut free = Vec::new();
+        let mut dims = Vec::new();
+        for d in &ty.shape {
+            let opened = d.as_sym().filter(|s| opens.contains(s));
+            dims.push(IndexArg::Expr(match opened {
+                Some(s) => {
+                    let name =
+                        if named.insert(s) { self.names.add_dim(s) } else { self.names.fresh(s.name()) };
+                    free.push((term::ident(name), None));
+                    term::name(name)
+                }
+                None => self.names.dim_expr(d),
+            }));
+        }
+        let dims = if dims.is_empty() { None } else { Some(dims) };
+        let name = term::ident(Sym::new(ty.dtype.name()));
+        let inner = term::ty(ast::TypeKind::Named { name, args: vec![], dims });
+        if free.is_empty() { inner } else { term::ty(ast::TypeKind::Exists(free, Box::new(inner))) }
+    }
+
     /// A value as an expression of what its block was given, without names in between.
     fn inlined(&mut self, b: &Block, v: ValId) -> Expr {
         let Some(n) = b.nodes.iter().find(|n| n.results.contains(&v)) else { return self.val(v) };
@@ -252,48 +278,48 @@ impl Writer<'_> {
             if let Op::Const(t) = &node.op { Some(t.clone()) } else { None }
         };
         if let Op::Const(t) = &n.op {
-            return constant(t, None);
+            return self.constant(t, None);
         }
         // Beside a value that is none, a literal takes its type.
         let typed = matches!(n.op, Op::Scalar(op) if op != Intrinsic::Select)
             && n.args.iter().any(|a| constant_of(a).is_none());
         let args = n.args.iter().map(|a| match constant_of(a) {
-            Some(t) if typed => constant(&t, Some(t.dtype())),
+            Some(t) if typed => self.constant(&t, Some(t.dtype())),
             _ => self.inlined(b, *a),
         });
         let args = args.collect();
         self.operation(n, args)
     }
-}
 
-fn scalar(op: Intrinsic, mut args: Vec<Expr>) -> Expr {
-    match (op, infix(op), args.len()) {
-        (Intrinsic::Neg, _, 1) => term::unary(UnaryOp::Neg, args.remove(0)),
-        (Intrinsic::Not, _, 1) => term::unary(UnaryOp::Not, args.remove(0)),
-        (_, Some(infix), 2) => {
-            let b = args.remove(1);
-            term::binary(infix, args.remove(0), b)
+    fn scalar(&self, op: Intrinsic, mut args: Vec<Expr>) -> Expr {
+        match (op, infix(op), args.len()) {
+            (Intrinsic::Neg, _, 1) => term::unary(UnaryOp::Neg, args.remove(0)),
+            (Intrinsic::Not, _, 1) => term::unary(UnaryOp::Not, args.remove(0)),
+            (_, Some(infix), 2) => {
+                let b = args.remove(1);
+                term::binary(infix, args.remove(0), b)
+            }
+            _ => term::apply(self.callees.library(op.name()), args),
         }
-        _ => term::call(op.name(), args),
     }
-}
 
-/// A constant: a literal, `full[..](v)` where all elements are one, otherwise nested arrays.
-fn constant(t: &Tensor, want: Option<DType>) -> Expr {
-    if t.rank() == 0 {
-        return element(t, 0, want);
+    /// A constant: a literal, `full[..](v)` where all elements are one, otherwise nested arrays.
+    fn constant(&self, t: &Tensor, want: Option<DType>) -> Expr {
+        if t.rank() == 0 {
+            return element(t, 0, want);
+        }
+        let size = t.dtype().size();
+        let mut elements = t.bytes().chunks_exact(size.max(1));
+        let first = elements.next();
+        if first.is_none_or(|f| elements.all(|e| e == f)) {
+            let dims = t.shape().iter().map(|d| IndexArg::Expr(term::int(*d))).collect();
+            let full = term::expr(ExprKind::Index(Box::new(self.callees.library("full")), dims));
+            let value =
+                if t.is_empty() { literal(zero(t.dtype()), t.dtype(), None) } else { element(t, 0, None) };
+            return term::apply(full, vec![value]);
+        }
+        rows(t, 0, 0)
     }
-    let size = t.dtype().size();
-    let mut elements = t.bytes().chunks_exact(size.max(1));
-    let first = elements.next();
-    if first.is_none_or(|f| elements.all(|e| e == f)) {
-        let dims = t.shape().iter().map(|d| IndexArg::Expr(term::int(*d))).collect();
-        let full = term::expr(ExprKind::Index(Box::new(term::name(Sym::new("full"))), dims));
-        let value =
-            if t.is_empty() { literal(zero(t.dtype()), t.dtype(), None) } else { element(t, 0, None) };
-        return term::apply(full, vec![value]);
-    }
-    rows(t, 0, 0)
 }
 
 fn rows(t: &Tensor, axis: usize, base: usize) -> Expr {

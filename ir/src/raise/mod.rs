@@ -21,22 +21,31 @@ mod scalars;
 mod stmts;
 mod term;
 
+use std::collections::BTreeSet;
+
 use shape::{Expr as Dim, Op, Pred, Step, Sym};
 
 use crate::ast::{self, BinaryOp, ExternDef, File, FnDef, Item, ItemKind, Mode, RuleDef, Signature, TestDef};
 use crate::graph::Func;
 use crate::loops::Prim;
-use crate::module::{CArg, CType, Extern, Module, Rule};
+use crate::module::{CArg, CType, Extern, Module, PrimId, Rule};
+pub use names::Meaning;
 use names::{Callees, Names};
 use tensor::DType;
 use term::{binary, call, ident, int, item, name, negate};
 
-/// A file that holds every definition: bindings, primitives, functions, rules, tests.
-pub fn module(m: &Module) -> File {
-    let callees = Callees::new(m);
+/// A file that holds every definition: bindings, primitives, functions, rules, tests. Primitives that nothing calls
+/// are left out, but for those of the program's own files.
+pub fn module(m: &Module, meaning: Meaning<'_>) -> File {
+    let callees = Callees::new(m, meaning);
+    let called = called(m);
+    let kept = |i: usize, p: &Prim| {
+        called.contains(&PrimId(i as u32)) || meaning.own.is_some_and(|own| own.contains(p.name.as_str()))
+    };
     let is_test = |i: usize| m.tests.iter().any(|t| t.func.0 as usize == i);
     let externs = m.externs.iter().enumerate().map(|(i, e)| extern_(e, callees.externs[i]));
-    let prims = m.prims.iter().enumerate().map(|(i, p)| stmts::prim(p, callees.prims[i]));
+    let prims = m.prims.iter().enumerate().filter(|(i, p)| kept(*i, p));
+    let prims = prims.map(|(i, p)| stmts::prim(p, callees.prims[i]));
     let funcs = m.funcs.iter().enumerate().filter(|(i, _)| !is_test(*i));
     let funcs = funcs.map(|(i, f)| item(ItemKind::Fn(fn_def(m, &callees, f, callees.funcs[i])), plan(f)));
     let rules = m.rules.iter().map(|r| rule(m, &callees, r));
@@ -47,9 +56,22 @@ pub fn module(m: &Module) -> File {
     File { items: externs.chain(prims).chain(funcs).chain(rules).chain(tests).collect(), ..File::default() }
 }
 
+/// The primitives that functions and rules call.
+fn called(m: &Module) -> BTreeSet<PrimId> {
+    let mut called = BTreeSet::new();
+    for f in m.funcs.iter().chain(m.rules.iter().flat_map(|r| [&r.lhs, &r.rhs])) {
+        f.body.walk(&mut |node| {
+            if let crate::graph::Op::Prim(p, _) = &node.op {
+                called.insert(*p);
+            }
+        });
+    }
+    called
+}
+
 /// A function.
 pub fn func(m: &Module, f: &Func) -> Item {
-    let callees = Callees::new(m);
+    let callees = Callees::new(m, Meaning::default());
     let name = Sym::new(&names::printable(&f.name));
     item(ItemKind::Fn(fn_def(m, &callees, f, name)), plan(f))
 }

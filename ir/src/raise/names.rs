@@ -119,20 +119,56 @@ impl Names {
     }
 }
 
+/// What names mean to whoever reads the text.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Meaning<'a> {
+    /// The names that the program's own files define: their definitions keep them.
+    pub own: Option<&'a BTreeSet<&'a str>>,
+    /// The names that the library defines: no other definition takes one, so that the text can say them.
+    pub library: Option<&'a BTreeSet<&'a str>>,
+}
+
 /// The names of a module's definitions.
 pub(super) struct Callees {
     pub(super) funcs: Vec<Sym>,
     pub(super) prims: Vec<Sym>,
     pub(super) externs: Vec<Sym>,
+    /// Names of the library that a definition of the program hides.
+    hidden: BTreeSet<String>,
 }
 
 impl Callees {
-    pub(super) fn new(m: &Module) -> Callees {
+    pub(super) fn new(m: &Module, meaning: Meaning<'_>) -> Callees {
         let mut names = Names::default();
-        // Those of bindings are written in the text and come first; tests have none and come last.
+        // Those of bindings are written in the text and come first.
         let externs = m.externs.iter().map(|e| names.fresh(e.name.name())).collect();
-        let prims = m.prims.iter().map(|p| names.fresh(&p.name)).collect();
-        let funcs = m.funcs.iter().map(|f| names.fresh(&f.name)).collect();
-        Callees { funcs, prims, externs }
+        let own = |name: &str| meaning.own.is_some_and(|own| own.contains(name));
+        let mut funcs: Vec<Option<Sym>> =
+            m.funcs.iter().map(|f| own(&f.name).then(|| names.fresh(&f.name))).collect();
+        let mut prims: Vec<Option<Sym>> =
+            m.prims.iter().map(|p| own(&p.name).then(|| names.fresh(&p.name))).collect();
+        let mut hidden = BTreeSet::new();
+        for &name in meaning.library.into_iter().flatten() {
+            if !names.taken.insert(name.to_owned()) {
+                hidden.insert(name.to_owned());
+            }
+        }
+        for (p, name) in m.prims.iter().zip(&mut prims) {
+            name.get_or_insert_with(|| names.fresh(&p.name));
+        }
+        for (f, name) in m.funcs.iter().zip(&mut funcs) {
+            name.get_or_insert_with(|| names.fresh(&f.name));
+        }
+        let named = |all: Vec<Option<Sym>>| all.into_iter().flatten().collect();
+        Callees { funcs: named(funcs), prims: named(prims), externs, hidden }
+    }
+
+    /// An operator of the library, by a name that means it even where the program has one of that name.
+    pub(super) fn library(&self, operator: &str) -> ast::Expr {
+        let name = term::ident(Sym::new(operator));
+        if !self.hidden.contains(operator) {
+            return term::name(name.name);
+        }
+        term::expr(ast::ExprKind::Field(Box::new(term::name(Sym::new("std"))), name))
     }
 }

@@ -1,0 +1,39 @@
+//! Plans as text: the plan of every program that the suite runs is written out, and what is read back must be a
+//! program of the same meaning.
+
+use driver::{Front, Options, engine, pipeline, stage};
+use ir::Module;
+
+/// The plan written as text and read again.
+pub(crate) fn again(plan: &Module, front: &Front) -> Result<Front, String> {
+    let text = stage::plan_text(plan, &front.files);
+    let mut sources = pipeline::sources();
+    let id = sources.add("plan.tn", text.as_str());
+    pipeline::front(sources, &[id]).map_err(|(sources, failure)| {
+        format!("the plan as text does not check:\n{}\n{text}", failure.render(&sources, false))
+    })
+}
+
+/// Runs the tests of a program, and those of its plan read back from text: each must end alike. The names are
+/// those of tests that passed.
+pub fn tests_agree(front: &Front) -> Result<Vec<String>, String> {
+    let (plan, _) = pipeline::plan(&front.module, &Options::default());
+    let again = again(&plan, front)?;
+    let (first, second) = (engine::test(front), engine::test(&again));
+    let mut passed = Vec::new();
+    if first.len() != second.len() {
+        return Err(format!("{} tests, and {} in the plan as text", first.len(), second.len()));
+    }
+    for (a, b) in first.into_iter().zip(second) {
+        let failure = |t: &engine::Tested, front: &Front| {
+            t.failure.as_ref().map_or("it passes\n".to_owned(), |f| f.render(&front.sources, false))
+        };
+        if a.name != b.name || a.failure.is_some() != b.failure.is_some() {
+            let text = stage::plan_text(&plan, &front.files);
+            let (x, y) = (failure(&a, front), failure(&b, &again));
+            return Err(format!("{}: {x}in the plan as text, {}: {y}\n{text}", a.name, b.name));
+        }
+        passed.extend(a.failure.is_none().then_some(a.name));
+    }
+    Ok(passed)
+}
