@@ -331,7 +331,8 @@ impl<'a> Checker<'a> {
                 ));
             }
             StmtKind::Assign(place, op, e) => self.prim_assign(b, place, *op, e, stmt.span, out)?,
-            StmtKind::For(_, binders, block) => {
+            StmtKind::For(attrs, binders, block) => {
+                self.loop_marks(attrs);
                 let facts = b.env.facts.clone();
                 b.scopes.push(BTreeMap::new());
                 let loops = binders.iter().map(|x| self.binder(b, x, true)).collect::<Vec<_>>();

@@ -25,7 +25,7 @@ impl Checker<'_> {
             b.env.dims.insert(name, dim.clone());
             b.origins.insert(
                 name,
-                Origin { span: g.name.span, what: "the config".to_owned(), shown: String::new() },
+                Origin { span: g.name.span, what: "the config".to_owned(), shown: None },
             );
         }
         Some(())
