@@ -297,11 +297,10 @@ impl Checker<'_> {
                 Some(slot @ None) => *slot = Some(a),
                 Some(Some(_)) => {
                     let name = sig.params[at].name.name;
-                    return self.fail(Diagnostic::error(
-                        "E0304",
-                        a.span,
-                        format!("{callee}: `{name}` is given twice"),
-                    ));
+                    return self.fail(
+                        Diagnostic::error("E0304", a.span, format!("{callee}: `{name}` is given twice"))
+                            .help("arguments without a name fill the parameters in order"),
+                    );
                 }
                 None => {
                     let want = sig.params.len();

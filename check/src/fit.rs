@@ -10,9 +10,8 @@ pub(crate) fn rearranged(want: &[Dim], got: &[Dim]) -> Option<String> {
     if want.len() == got.len() {
         return permuted(want, got);
     }
-    let without_ones = |shape: &[Dim]| -> Vec<Dim> {
-        shape.iter().filter(|d| **d != Dim::int(1)).cloned().collect()
-    };
+    let without_ones =
+        |shape: &[Dim]| -> Vec<Dim> { shape.iter().filter(|d| **d != Dim::int(1)).cloned().collect() };
     if without_ones(want) == without_ones(got) {
         return Some(format!("axes of extent 1 make the difference: `reshape[{}](..)`", list(want)));
     }
@@ -38,7 +37,11 @@ fn permuted(want: &[Dim], got: &[Dim]) -> Option<String> {
         return Some(format!("transposed it is [{}]: `.T`", list(want)));
     }
     let perm: Vec<String> = perm.iter().map(usize::to_string).collect();
-    Some(format!("with its axes in another order it is [{}]: `transpose(.., perm=[{}])`", list(want), perm.join(", ")))
+    Some(format!(
+        "with its axes in another order it is [{}]: `transpose(.., perm=[{}])`",
+        list(want),
+        perm.join(", ")
+    ))
 }
 
 /// Whether exchanging the last two axes of a tensor puts `want` on the given axis.
@@ -88,7 +91,10 @@ mod tests {
     #[test]
     fn a_reshape_is_offered_where_it_keeps_every_element() {
         let hint = |a, b| rearranged(&shape(a), &shape(b));
-        assert!(hint("n*m", "n, m").is_some_and(|h| h.contains("`reshape[n*m](..)`") || h.contains("reshape[m*n]")));
+        assert!(
+            hint("n*m", "n, m")
+                .is_some_and(|h| h.contains("`reshape[n*m](..)`") || h.contains("reshape[m*n]"))
+        );
         assert!(hint("1, n", "n").is_some());
         assert_eq!(hint("n, m", "n"), None);
     }

@@ -181,7 +181,8 @@ impl Body {
     /// and what numbers of the prover's own mean, is not worth a word.
     pub(crate) fn facts_on(&self, pred: &Pred) -> Vec<String> {
         const SHOWN: usize = 6;
-        let trivial = |p: &&Pred| matches!(p, Pred::Le(a, b) if a.as_int() == Some(0) && b.as_sym().is_some());
+        let trivial =
+            |p: &&Pred| matches!(p, Pred::Le(a, b) if a.as_int() == Some(0) && b.as_sym().is_some());
         let given: Vec<&Pred> = self.env.facts.iter().filter(|p| !trivial(p)).collect();
         let mut about: BTreeSet<Sym> = pred.syms().into_iter().collect();
         let mut kept = vec![false; given.len()];
@@ -549,7 +550,11 @@ impl<'a> Checker<'a> {
             Value::Tree(Tree { ty, leaves }) if let Ty::Encoded(e) = &**ty => {
                 self.decoded(body, e, leaves, span)
             }
-            Value::Lit(Lit::Float(_)) => wrong(self, "a float literal"),
+            Value::Lit(Lit::Float(_)) => {
+                let text = format!("`{dtype}` is needed, and this is a float literal");
+                let d = Diagnostic::error("E0303", span, text);
+                self.fail(d.help("write a whole number, or convert the other values: `f32(..)`"))
+            }
             Value::Lit(Lit::Bool(_)) => wrong(self, "a bool"),
             Value::Fn(_) => self.not_a_tensor(value, span),
             other => {

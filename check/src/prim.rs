@@ -383,6 +383,7 @@ impl<'a> Checker<'a> {
                 b.env.facts = facts;
                 out.push(Stmt::If(cond, then?, otherwise?));
             }
+            StmtKind::Expr(Expr { kind: ExprKind::Error, .. }) => return None,
             StmtKind::Expr(e) => {
                 let d = Diagnostic::error("E0405", e.span, "an expression alone does nothing in a primitive");
                 return self.fail(d.help("write its value to an output: `y[i] = ..`"));

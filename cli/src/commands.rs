@@ -429,14 +429,14 @@ fn dis(file: &Path, at: Stage, entry: Option<&str>, compile: &Compile) -> Done {
 }
 
 fn explain(code: &str) -> Done {
-    let Some((code, title, text)) = ir::diag::explain(&code.to_uppercase()) else {
-        let near = ir::diag::nearest(code, ir::diag::CODES.iter().map(|c| c.0));
+    let Some(page) = ir::diag::explain(&code.to_uppercase()) else {
+        let near = ir::diag::nearest(&code.to_uppercase(), ir::diag::CODES.iter().map(|c| c.code));
         let hint = near.map_or(String::new(), |n| format!("; did you mean {n}?"));
         return Err((
             SourceMap::default(),
             Failure::data(format!("no diagnostic has the code {code}{hint}")),
         ));
     };
-    output::print(&format!("{code}: {title}\n\n{text}\n"));
+    output::print(&page.to_string());
     Ok(ExitCode::SUCCESS)
 }

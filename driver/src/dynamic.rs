@@ -107,7 +107,12 @@ pub fn dynamic(front: &Front) -> Dynamic {
         let is_test = tests.contains(&ir::FuncId(i as u32));
         definitions.push(Definition {
             kind: if is_test { "test" } else { "fn" },
-            name: module.tests.iter().find(|t| t.func.0 as usize == i).map_or(&func.name, |t| &t.name).clone(),
+            name: module
+                .tests
+                .iter()
+                .find(|t| t.func.0 as usize == i)
+                .map_or(&func.name, |t| &t.name)
+                .clone(),
             dims: view.func_dims(func),
             checks: view.func_checks(func),
         });
@@ -134,6 +139,22 @@ struct View<'f> {
     own: Vec<ir::source::SourceId>,
     /// By the place of the name; schedules by their own.
     items: BTreeMap<Span, &'f Item>,
+}
+
+/// The names under which dims are shown: the checker tells two of one name apart as `k` and `k_2`, and where no other
+/// `k` is spoken of, `k` is what the program says.
+fn shown(func: &Func) -> BTreeMap<Sym, Sym> {
+    let mut all: Vec<Sym> = func.dims.clone();
+    func.body.walk(&mut |node| {
+        all.extend(&node.opens);
+        all.extend(if let Op::BindDim(s, _) = &node.op { Some(*s) } else { None });
+    });
+    let stem = |s: &Sym| {
+        let (stem, number) = s.name().rsplit_once('_')?;
+        number.parse::<u32>().is_ok().then(|| Sym::new(stem))
+    };
+    let alone = |s: &Sym, t: Sym| !all.contains(&t) && all.iter().all(|x| x == s || stem(x) != Some(t));
+    all.iter().filter_map(|s| stem(s).filter(|t| alone(s, *t)).map(|t| (*s, t))).collect()
 }
 
 fn signature(item: &Item) -> Option<&Signature> {
@@ -171,8 +192,7 @@ impl<'f> View<'f> {
         let sig = self.items.get(&span).and_then(|i| signature(i));
         let fixed = sig.into_iter().flat_map(|s| &s.params).filter(|p| p.mode == Mode::Const);
         let mut list: Vec<DimStage> = fixed.map(|p| at_entry(p.name.name.name(), Known::Compile)).collect();
-        let setting =
-            |s: &Sym| self.module.settings.iter().any(|x| x.dtype.is_none() && x.name == *s);
+        let setting = |s: &Sym| self.module.settings.iter().any(|x| x.dtype.is_none() && x.name == *s);
         for s in dims {
             list.push(at_entry(s.name(), if setting(s) { Known::Load } else { Known::Step }));
         }
@@ -184,11 +204,13 @@ impl<'f> View<'f> {
             return vec![];
         }
         let mut list = self.dims(func.span, &func.dims);
+        let names = shown(func);
         func.body.walk(&mut |node| {
             let bound = if let Op::BindDim(s, _) = &node.op { Some(s) } else { None };
             for s in node.opens.iter().chain(bound.filter(|s| !node.opens.contains(s))) {
                 let place = Some(self.place(node.span));
-                list.push(DimStage { name: s.name().to_owned(), stage: Known::Step, place });
+                let name = names.get(s).unwrap_or(s).name().to_owned();
+                list.push(DimStage { name, stage: Known::Step, place });
             }
         });
         list
@@ -207,12 +229,14 @@ impl<'f> View<'f> {
                 });
             }
         }
+        let names = shown(func);
+        let text = |p: &Pred| p.subst(&|s| names.get(&s).map(|t| Dim::sym(*t))).to_string();
         let told = |p: &Pred| p.syms().iter().all(|s| func.dims.contains(s));
         func.body.walk(&mut |node| match &node.op {
             Op::Check(pred, why) => list.push(RunCheck {
                 place: self.place(node.span),
                 when: if told(pred) { "entry" } else { "reached" },
-                what: pred.to_string(),
+                what: text(pred),
                 why: why.clone(),
                 help: (told(pred) && self.is_own(func.span) && self.items.contains_key(&func.span))
                     .then(|| format!("`where {pred}` on `{}` makes it known to callers", func.def)),
@@ -222,8 +246,8 @@ impl<'f> View<'f> {
                     list.push(RunCheck {
                         place: self.place(node.span),
                         when: "reached",
-                        what: pred.to_string(),
-                        why: format!("dim {sym} is read from data"),
+                        what: text(pred),
+                        why: format!("dim {} is read from data", names.get(sym).unwrap_or(sym)),
                         help: None,
                     });
                 }
@@ -236,7 +260,8 @@ impl<'f> View<'f> {
     /// Whether `0 <= k` goes without saying: another condition gives it, or the value is a dim.
     fn implied(&self, func: &Func, value: ir::graph::ValId, sym: Sym, pred: &Pred) -> bool {
         let least = Pred::Le(Dim::int(0), Dim::sym(sym));
-        *pred == least && func.val(value).dim.as_ref().is_some_and(|d| func.facts.prove_le(&Dim::int(0), d).is_proved())
+        *pred == least
+            && func.val(value).dim.as_ref().is_some_and(|d| func.facts.prove_le(&Dim::int(0), d).is_proved())
     }
 
     fn accesses(&self, prim: &Prim) -> Vec<RunCheck> {
@@ -281,10 +306,9 @@ impl std::fmt::Display for Dynamic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for d in &self.definitions {
             writeln!(f, "{} {}", d.kind, d.name)?;
-            for (stage, word) in
-                [(Known::Compile, "compile"), (Known::Load, "load"), (Known::Step, "step")]
-            {
-                let of = |open: bool| d.dims.iter().filter(move |x| x.stage == stage && x.place.is_some() == open);
+            for (stage, word) in [(Known::Compile, "compile"), (Known::Load, "load"), (Known::Step, "step")] {
+                let of =
+                    |open: bool| d.dims.iter().filter(move |x| x.stage == stage && x.place.is_some() == open);
                 let at_entry: Vec<&str> = of(false).map(|x| x.name.as_str()).collect();
                 if !at_entry.is_empty() {
                     writeln!(f, "    known at {word}: {}", at_entry.join(", "))?;
@@ -308,7 +332,11 @@ impl std::fmt::Display for Dynamic {
             }
         }
         for s in &self.schedules {
-            writeln!(f, "{}: the schedule of {} is checked; code generation does not apply it yet", s.place, s.prim)?;
+            writeln!(
+                f,
+                "{}: the schedule of {} is checked; code generation does not apply it yet",
+                s.place, s.prim
+            )?;
         }
         Ok(())
     }

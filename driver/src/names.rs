@@ -18,7 +18,8 @@ pub fn implementations(module: &Module, options: &Options) -> Result<(), Failure
     known.extend(module.prims.iter().map(|p| p.name.clone()));
     known.extend(module.externs.iter().map(|e| e.name.to_string()));
     known.extend(module.rules.iter().map(|r| r.name.to_string()));
-    let missing = |known: &BTreeSet<String>| asked().iter().any(|(_, n)| n.iter().any(|n| !known.contains(n)));
+    let missing =
+        |known: &BTreeSet<String>| asked().iter().any(|(_, n)| n.iter().any(|n| !known.contains(n)));
     if missing(&known) {
         // Fused kernels have names only once the rewriter has made them.
         let free = Options { force: vec![], forbid: vec![], ..options.clone() };

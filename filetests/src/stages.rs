@@ -137,8 +137,12 @@ fn tests(front: &Front) -> Result<String, String> {
                 out.push_str(&format!("FAILED {}\n{}", a.name, f.render(&front.sources, false)));
                 out.push_str(&otherwise(&f, "vm", &g, &front.sources));
             }
-            (None, Some(f)) => return Err(format!("{}: vm alone: {}", a.name, f.render(&front.sources, false))),
-            (Some(f), None) => return Err(format!("{}: interp alone: {}", a.name, f.render(&front.sources, false))),
+            (None, Some(f)) => {
+                return Err(format!("{}: vm alone: {}", a.name, f.render(&front.sources, false)));
+            }
+            (Some(f), None) => {
+                return Err(format!("{}: interp alone: {}", a.name, f.render(&front.sources, false)));
+            }
         }
     }
     Ok(out)

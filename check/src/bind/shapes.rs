@@ -95,11 +95,8 @@ impl Checker<'_> {
         }
         for g in &parts.generics {
             let (Arg::Dim(has), TypeKind::Named { name, .. }) = (&g.has, &g.said.kind) else { continue };
-            let origin = Origin {
-                span: g.span,
-                what: format!("`{}` of `{}`", name.name, g.what),
-                shown: None,
-            };
+            let origin =
+                Origin { span: g.span, what: format!("`{}` of `{}`", name.name, g.what), shown: None };
             self.match_dim(body, b, &name_expr(name.name, name.span), has.clone(), origin)?;
         }
         for (pack, lists) in to_join {

@@ -96,8 +96,7 @@ impl Value {
 /// What stands in the place of what tensors of other languages have.
 fn no_field_of_a_tensor(d: Diagnostic, name: &str, shape: &[Dim]) -> Diagnostic {
     if matches!(name, "shape" | "size" | "len") && !shape.is_empty() {
-        let axes: Vec<String> =
-            shape.iter().enumerate().map(|(i, e)| format!("axis {i} is `{e}`")).collect();
+        let axes: Vec<String> = shape.iter().enumerate().map(|(i, e)| format!("axis {i} is `{e}`")).collect();
         return d.help(format!("its extents are dims, which are numbers in the body: {}", axes.join(", ")));
     }
     match ir::diag::elsewhere(name) {
