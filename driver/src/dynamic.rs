@@ -3,11 +3,11 @@
 //! In: a checked program. Out: for each definition its dims with the stage at which each is known, and the checks that
 //! remain, each with its place. A check that another one of the list implies is not listed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ir::Module;
 use ir::ast::{Item, ItemKind, Mode, Signature};
-use ir::graph::{Func, Op};
+use ir::graph::{Func, Op, ValId};
 use ir::loops::{Prim, ScalarKind, Stmt};
 use ir::source::{SourceMap, Span};
 use serde::Serialize;
@@ -237,7 +237,11 @@ impl<'f> View<'f> {
                 place: self.place(node.span),
                 when: if told(pred) { "entry" } else { "reached" },
                 what: text(pred),
-                why: why.clone(),
+                // The condition is said already.
+                why: match why.strip_suffix(&format!(": `{pred}` does not hold")) {
+                    Some(asks) => format!("required by {asks}"),
+                    None => why.clone(),
+                },
                 help: (told(pred) && self.is_own(func.span) && self.items.contains_key(&func.span))
                     .then(|| format!("`where {pred}` on `{}` makes it known to callers", func.def)),
             }),
@@ -257,11 +261,10 @@ impl<'f> View<'f> {
         list
     }
 
-    /// Whether `0 <= k` goes without saying: another condition gives it, or the value is a dim.
-    fn implied(&self, func: &Func, value: ir::graph::ValId, sym: Sym, pred: &Pred) -> bool {
+    /// Whether `0 <= k` goes without saying: the value is a dim, or counts rounds.
+    fn implied(&self, func: &Func, value: ValId, sym: Sym, pred: &Pred) -> bool {
         let least = Pred::Le(Dim::int(0), Dim::sym(sym));
-        *pred == least
-            && func.val(value).dim.as_ref().is_some_and(|d| func.facts.prove_le(&Dim::int(0), d).is_proved())
+        *pred == least && (is_extent(func, value) || counters(func).contains(&value))
     }
 
     fn accesses(&self, prim: &Prim) -> Vec<RunCheck> {
@@ -294,6 +297,36 @@ impl<'f> View<'f> {
         }
         list
     }
+}
+
+/// True for a value that is known to be a dim that cannot be negative.
+fn is_extent(func: &Func, value: ValId) -> bool {
+    func.val(value).dim.as_ref().is_some_and(|d| func.facts.prove_le(&Dim::int(0), d).is_proved())
+}
+
+/// What loops carry that begins at no less than zero and that a round adds to.
+fn counters(func: &Func) -> BTreeSet<ValId> {
+    let (mut made, mut found) = (BTreeMap::new(), BTreeSet::new());
+    func.body.walk(&mut |node| made.extend(node.results.iter().map(|r| (*r, node))));
+    let not_negative = |v: &ValId| match made.get(v).map(|n| &n.op) {
+        Some(Op::Const(t)) => t.dtype().is_int() && t.rank() == 0 && t.get_i64(0) >= 0,
+        Some(Op::Dim(d)) => func.facts.prove_le(&Dim::int(0), d).is_proved(),
+        _ => is_extent(func, *v),
+    };
+    func.body.walk(&mut |node| {
+        let Op::While { body, .. } = &node.op else { return };
+        for ((first, param), next) in node.args.iter().zip(&body.params).zip(&body.results) {
+            let adds = made.get(next).is_some_and(|n| {
+                matches!(n.op, Op::Scalar(ir::Intrinsic::Add))
+                    && n.args.contains(param)
+                    && n.args.iter().filter(|a| *a != param).all(not_negative)
+            });
+            if not_negative(first) && adds {
+                found.insert(*param);
+            }
+        }
+    });
+    found
 }
 
 impl std::fmt::Display for Place {

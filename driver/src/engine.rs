@@ -91,7 +91,7 @@ fn placed(e: &vm::Error, site: &vm::Site, span: Span) -> Diagnostic {
         && let Some((access, _)) = message.split_once(codegen::OUT_OF_BOUNDS)
     {
         let d = Diagnostic::error("E0602", span, format!("{kernel}: an index is out of bounds"));
-        return d.here("in this call").note(format!("the access is `{access}`"));
+        return d.here("while this ran").note(format!("the access is `{access}`"));
     }
     // What an entry requires is compared with the arguments before its function begins.
     let code = if site.function.ends_with(lower::GATE) { "E0601" } else { "E0602" };

@@ -135,7 +135,11 @@ impl Error {
         if let Error::Bounds { prim, buf, axis, index, extent, span: access, .. } = self {
             let text = format!("index {index} of axis {axis} of `{buf}`, whose extent is {extent}");
             let d = Diagnostic::error(code, span, format!("{prim}: an index is out of bounds"));
-            return if span == *access { d.here(text) } else { d.here("in this call").label(*access, text) };
+            return if span == *access {
+                d.here(text)
+            } else {
+                d.here("while this ran").label(*access, text)
+            };
         }
         Diagnostic::error(code, span, self.to_string())
     }
