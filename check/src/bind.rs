@@ -20,12 +20,13 @@ use std::collections::BTreeMap;
 
 use ir::ast::{Expr, Generic, GenericKind, Ident, IndexArg, Mode, Param, Signature, TypeExpr};
 use ir::diag::Diagnostic;
-use ir::graph::ValId;
+use ir::graph::{Type, ValId};
 use ir::source::Span;
 use shape::{Expr as Dim, Sym};
 use tensor::DType;
 
 use crate::env::Env;
+use crate::fit;
 use crate::graph::{Body, Value};
 use crate::types::Arg;
 use crate::{Checker, Maybe};
@@ -60,17 +61,22 @@ pub(crate) fn allows_encoding(g: &Generic, open: bool) -> bool {
 struct Origin {
     span: Span,
     what: String,
-    /// The whole type of what is there, for a person to compare.
-    shown: String,
+    /// The whole type of what is there, for a person to compare, and the axis meant.
+    shown: Option<(Type, Option<usize>)>,
 }
 
 impl Origin {
     /// `axis 0 of `a` is 3, in f32[3, 4]`
     fn is(&self, d: &Dim) -> String {
-        if self.shown.is_empty() {
-            return format!("{} is {d}", self.what);
+        match &self.shown {
+            None => format!("{} is {d}", self.what),
+            Some((ty, _)) => format!("{} is {d}, in `{ty}`", self.what),
         }
-        format!("{} is {d}, in `{}`", self.what, self.shown)
+    }
+
+    /// True if the extent would be `want` with the last two axes exchanged.
+    fn transposed(&self, want: &Dim) -> bool {
+        matches!(&self.shown, Some((ty, Some(axis))) if fit::transposed(want, &ty.shape, *axis))
     }
 }
 
@@ -188,13 +194,8 @@ impl Checker<'_> {
             let d =
                 Diagnostic::error("E0308", span, format!("{callee}: the condition `{pred}` does not hold"))
                     .label(sig.name.span, "required by this definition");
-            self.require(
-                body,
-                pred,
-                span,
-                &format!("{callee}: the condition of its `where` does not hold"),
-                d,
-            )?;
+            let text = format!("{callee}: `{pred}` does not hold");
+            self.require(body, pred, span, &text, d)?;
         }
         // The arguments themselves: literals and dims become values, and shapes are stretched.
         let mut args = Vec::new();
@@ -296,11 +297,10 @@ impl Checker<'_> {
                 Some(slot @ None) => *slot = Some(a),
                 Some(Some(_)) => {
                     let name = sig.params[at].name.name;
-                    return self.fail(Diagnostic::error(
-                        "E0304",
-                        a.span,
-                        format!("{callee}: `{name}` is given twice"),
-                    ));
+                    return self.fail(
+                        Diagnostic::error("E0304", a.span, format!("{callee}: `{name}` is given twice"))
+                            .help("arguments without a name fill the parameters in order"),
+                    );
                 }
                 None => {
                     let want = sig.params.len();
@@ -361,10 +361,6 @@ fn refused(callee: &str, d: &str, g: &Generic, span: Span) -> Diagnostic {
     let bounds: Vec<&str> = g.bounds.iter().map(|b| b.name.name()).collect();
     Diagnostic::error("E0303", span, format!("{callee}: not defined for {d}"))
         .label(g.name.span, format!("`{}` is one of: {}", g.name.name, bounds.join(", ")))
-}
-
-fn list(dims: &[Dim]) -> String {
-    dims.iter().map(Dim::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn is_generic(sig: &Signature, name: Sym) -> bool {

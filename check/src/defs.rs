@@ -414,6 +414,7 @@ impl<'a> Checker<'a> {
     /// Checks every definition of a file, used or not, but rules and tests.
     pub(crate) fn file(&mut self, file: &'a File) {
         for item in &file.items {
+            self.marks(item);
             match &item.kind {
                 ItemKind::Fn(d) => self.sample_fn(d, item),
                 ItemKind::Prim(d) => self.sample_prim(d),

@@ -223,6 +223,12 @@ impl Env {
                 format!("`{name}` is an element type, and a dim is needed"),
             );
         }
+        if name.name().parse::<tensor::DType>().is_ok() {
+            let text = format!("`{name}` is an element type, and a dim is needed");
+            return Diagnostic::error("E0204", span, text).help(format!(
+                "brackets give an element type only where no argument tells it; convert the argument: `{name}(..)`"
+            ));
+        }
         let d = Diagnostic::error("E0201", span, format!("unknown dim `{name}`"));
         if let Some(hint) = ir::diag::elsewhere(name.name()) {
             return d.help(hint);

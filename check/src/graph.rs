@@ -177,9 +177,30 @@ impl Body {
         }
     }
 
-    /// The facts a person gave or would say, for messages.
-    pub(crate) fn shown_facts(&self) -> Vec<String> {
-        self.func.requires.iter().map(Pred::to_string).collect()
+    /// The facts in scope that speak of what a condition speaks of, for messages. That an extent is not negative,
+    /// and what numbers of the prover's own mean, is not worth a word.
+    pub(crate) fn facts_on(&self, pred: &Pred) -> Vec<String> {
+        const SHOWN: usize = 6;
+        let trivial =
+            |p: &&Pred| matches!(p, Pred::Le(a, b) if a.as_int() == Some(0) && b.as_sym().is_some());
+        let given: Vec<&Pred> = self.env.facts.iter().filter(|p| !trivial(p)).collect();
+        let mut about: BTreeSet<Sym> = pred.syms().into_iter().collect();
+        let mut kept = vec![false; given.len()];
+        // Facts lead to one another: `n <= m` is of use where `m <= 4` is known.
+        while let Some(i) =
+            (0..given.len()).find(|&i| !kept[i] && given[i].syms().iter().any(|s| about.contains(s)))
+        {
+            kept[i] = true;
+            about.extend(given[i].syms());
+        }
+        let mut shown: Vec<String> = Vec::new();
+        for (fact, _) in given.iter().zip(&kept).filter(|(_, kept)| **kept) {
+            let text = fact.to_string();
+            if !shown.contains(&text) && shown.len() < SHOWN {
+                shown.push(text);
+            }
+        }
+        shown
     }
 
     /// Leaves a check behind: at the entry where its dims are known there, here otherwise.
@@ -437,6 +458,13 @@ impl<'a> Checker<'a> {
         span: Span,
         what: &str,
     ) -> Maybe<()> {
+        // Dims that only this body knows cannot stand in the result's type.
+        let local = got.shape.iter().flat_map(|d| d.syms()).any(|s| !body.func.dims.contains(&s));
+        let declared = if local {
+            format!("declare what the body finds: `exists k. ..`, or give `{want}`")
+        } else {
+            format!("declare the result as `{got}`, or give `{want}`")
+        };
         let differ = |code, text: String| {
             let d = Diagnostic::error(code, span, text).here(format!("this is `{got}`"));
             match what {
@@ -446,7 +474,12 @@ impl<'a> Checker<'a> {
                 }
                 "assert" => d.help("assert a comparison: `assert k != 0`"),
                 _ if want.dtype != got.dtype => d.help(format!("convert it: `{}(..)`", want.dtype)),
-                _ => d,
+                _ => match (crate::fit::rearranged(&want.shape, &got.shape), what) {
+                    (Some(hint), _) => d.help(hint),
+                    (None, "this `let`") => d.help(format!("leave the type out, or write `{got}`")),
+                    (None, what) if what.ends_with(": result") => d.help(declared.as_str()),
+                    (None, _) => d,
+                },
             }
         };
         if want.dtype != got.dtype {
@@ -517,7 +550,11 @@ impl<'a> Checker<'a> {
             Value::Tree(Tree { ty, leaves }) if let Ty::Encoded(e) = &**ty => {
                 self.decoded(body, e, leaves, span)
             }
-            Value::Lit(Lit::Float(_)) => wrong(self, "a float literal"),
+            Value::Lit(Lit::Float(_)) => {
+                let text = format!("`{dtype}` is needed, and this is a float literal");
+                let d = Diagnostic::error("E0303", span, text);
+                self.fail(d.help("write a whole number, or convert the other values: `f32(..)`"))
+            }
             Value::Lit(Lit::Bool(_)) => wrong(self, "a bool"),
             Value::Fn(_) => self.not_a_tensor(value, span),
             other => {

@@ -10,10 +10,10 @@
 //! The files: [`defs`] what names mean, with [`modules`] for types and constants of other files; [`config`] what
 //! definitions take without saying so; [`types`] records, tuples, arrays and encoded tensors as trees of
 //! tensors, with [`generics`] that signatures leave out, [`encoding`] and [`consts`]; [`env`] dims, packs and attributes as values while checking,
-//! with [`lists`] and [`labels`] for what is said about ranks;
+//! with [`lists`] and [`labels`] for what is said about ranks, and [`fit`] for what would make a shape fit;
 //! [`bind`] arguments against parameters; [`instance`] templates made concrete; [`graph`] bodies of
 //! functions; [`prim`] bodies of primitives, with [`access`] for bounds, coverage and independence of
-//! loops; [`rule`] rules and bindings; [`schedule`] schedules. Start at [`check`].
+//! loops; [`rule`] rules and bindings; [`schedule`] schedules; [`marks`] attributes. Start at [`check`].
 //!
 //! Invariant: every error is a diagnostic, and checking goes on after it, so that one run reports all.
 
@@ -29,11 +29,13 @@ mod consts;
 mod defs;
 mod encoding;
 mod env;
+mod fit;
 mod generics;
 mod graph;
 mod instance;
 mod labels;
 mod lists;
+mod marks;
 mod modules;
 mod prim;
 mod rule;

@@ -112,11 +112,10 @@ impl Env {
                     (None, Some(Const::Ints(list))) => {
                         Ok(list.iter().map(|&i| T::from_dim(Dim::int(i))).collect())
                     }
-                    _ if self.dims.contains_key(name) => Err(Box::new(Diagnostic::error(
-                        "E0204",
-                        e.span,
-                        format!("`{name}` is one dim, not a pack"),
-                    ))),
+                    _ if self.dims.contains_key(name) => Err(Box::new(
+                        Diagnostic::error("E0204", e.span, format!("`{name}` is one dim, not a pack"))
+                            .help(format!("write `{name}` for one axis, or declare a pack: `<..{name}>`")),
+                    )),
                     _ => Err(Box::new(Diagnostic::error("E0201", e.span, format!("unknown pack `{name}`")))),
                 }
             }

@@ -331,7 +331,8 @@ impl<'a> Checker<'a> {
                 ));
             }
             StmtKind::Assign(place, op, e) => self.prim_assign(b, place, *op, e, stmt.span, out)?,
-            StmtKind::For(_, binders, block) => {
+            StmtKind::For(attrs, binders, block) => {
+                self.loop_marks(attrs);
                 let facts = b.env.facts.clone();
                 b.scopes.push(BTreeMap::new());
                 let loops = binders.iter().map(|x| self.binder(b, x, true)).collect::<Vec<_>>();
@@ -382,6 +383,7 @@ impl<'a> Checker<'a> {
                 b.env.facts = facts;
                 out.push(Stmt::If(cond, then?, otherwise?));
             }
+            StmtKind::Expr(Expr { kind: ExprKind::Error, .. }) => return None,
             StmtKind::Expr(e) => {
                 let d = Diagnostic::error("E0405", e.span, "an expression alone does nothing in a primitive");
                 return self.fail(d.help("write its value to an output: `y[i] = ..`"));

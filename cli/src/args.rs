@@ -23,7 +23,7 @@ pub(crate) enum Command {
         /// One JSON object on stdout
         #[arg(long)]
         json: bool,
-        /// List what will be checked when running because it could not be proved
+        /// List when each dim is known, and what will be checked when running because it could not be proved
         #[arg(short, long)]
         verbose: bool,
     },
@@ -43,6 +43,12 @@ pub(crate) enum Command {
         /// Program files
         #[arg(required = true)]
         files: Vec<PathBuf>,
+        /// What runs them
+        #[arg(long, value_enum, default_value = "interp")]
+        engine: EngineArg,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
     },
     /// Run a function
     #[command(

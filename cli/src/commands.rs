@@ -5,11 +5,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use driver::engine::{self, Named};
-use driver::{Failure, Front, Options, data, kernels, pipeline, stage};
-use ir::graph::Op;
-use ir::loops::{ScalarKind, Stmt};
-use ir::source::{SourceMap, Span};
+use driver::engine::{self, Engine, Named};
+use driver::{Failure, Options, data, kernels, names, pipeline, stage};
+use ir::source::SourceMap;
 use serde_json::json;
 use vm::Limits;
 use vm::threads::Pool;
@@ -23,11 +21,10 @@ type Done = Result<ExitCode, (SourceMap, Failure)>;
 pub(crate) fn run(cli: Cli) -> ExitCode {
     let json = match &cli.command {
         Command::Run { call, .. } | Command::Bench { call, .. } | Command::Exec { call, .. } => call.json,
-        Command::Opt { json, .. } | Command::Rules { json, .. } => *json,
+        Command::Opt { json, .. } | Command::Rules { json, .. } | Command::Test { json, .. } => *json,
         // `check` answers for itself; the others have no `--json`.
         Command::Check { .. }
         | Command::Fmt { .. }
-        | Command::Test { .. }
         | Command::Build { .. }
         | Command::Dis { .. }
         | Command::Repl { .. }
@@ -36,7 +33,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     let done = match cli.command {
         Command::Check { files, json, verbose } => check(&files, json, verbose),
         Command::Fmt { files, check } => fmt(&files, check),
-        Command::Test { files } => test(&files),
+        Command::Test { files, engine, json } => test(&files, engine, json),
         Command::Run { file, call, compile, engine, plan } => run_file(&file, &call, &compile, engine, plan),
         Command::Bench { file, call, compile, runs } => bench(&file, &call, &compile, runs),
         Command::Opt { file, entry, at, json, output, compile } => {
@@ -104,11 +101,21 @@ fn watch(deadline: Option<f64>) {
 fn check(files: &[PathBuf], json: bool, verbose: bool) -> Done {
     let mut failed = false;
     let mut list: Vec<serde_json::Value> = Vec::new();
+    let mut dynamic: Vec<serde_json::Value> = Vec::new();
     for file in files {
         let (sources, failure, warnings) = match driver::open(file) {
             Ok(front) => {
-                if verbose && !json {
-                    output::print(&run_time_checks(&front));
+                if verbose {
+                    let left = driver::dynamic::dynamic(&front);
+                    if json {
+                        dynamic.push(json!({
+                            "file": file.display().to_string(),
+                            "definitions": left.definitions,
+                            "schedules": left.schedules,
+                        }));
+                    } else {
+                        output::print(&left.to_string());
+                    }
                 }
                 (front.sources, None, front.warnings)
             }
@@ -130,91 +137,13 @@ fn check(files: &[PathBuf], json: bool, verbose: bool) -> Done {
         }
     }
     if json {
-        output::print_json(&json!({ "diagnostics": list }));
+        let mut answer = json!({ "diagnostics": list });
+        if verbose {
+            answer["dynamic"] = dynamic.into();
+        }
+        output::print_json(&answer);
     }
     Ok(ExitCode::from(u8::from(failed)))
-}
-
-/// What each definition leaves to be checked when running, with the place that asks for it.
-fn run_time_checks(front: &Front) -> String {
-    let mut out = String::new();
-    let place = |span: Span| {
-        let (line, col) = front.sources.line_col(span);
-        format!("{}:{line}:{col}", front.sources.get(span.file).name)
-    };
-    for func in &front.module.funcs {
-        let mut lines = Vec::new();
-        // The dims of an entry are known when it is called; others are told while it runs.
-        if !func.dims.is_empty() {
-            lines.push(format!("dims known at entry: {}", names(&func.dims)));
-        }
-        for pred in &func.requires {
-            lines.push(format!("required of the caller: {pred} ({})", place(func.span)));
-        }
-        func.body.walk(&mut |node| {
-            if !node.opens.is_empty() {
-                lines.push(format!("dims known from here on: {} ({})", names(&node.opens), place(node.span)));
-            }
-            if let Op::Check(pred, why) = &node.op {
-                let at_entry = pred.syms().iter().all(|s| func.dims.contains(s));
-                let when = if at_entry { "at entry" } else { "when reached" };
-                lines.push(format!("{}: checked when running, {when}: {pred} ({why})", place(node.span)));
-            } else if let Op::BindDim(sym, preds) = &node.op {
-                let preds = names(preds);
-                lines.push(format!("{}: dim {sym} is read here, checked: {preds}", place(node.span)));
-            }
-        });
-        section(&mut out, &format!("fn {}", func.name), &lines);
-    }
-    for prim in &front.module.prims {
-        let mut lines = Vec::new();
-        let mut note = |buf: ir::loops::BufId, span| {
-            lines.push(format!(
-                "{}: an index of `{}` is checked when running",
-                place(span),
-                prim.buf(buf).name
-            ));
-        };
-        for stmt in &prim.body {
-            stmt.walk(&mut |s| {
-                if let Stmt::Store { buf, checked: true, span, .. } = s {
-                    note(*buf, *span);
-                }
-                for scalar in s.scalars() {
-                    scalar.walk(&mut |x| {
-                        if let ScalarKind::Load { buf, checked: true, span, .. } = &x.kind {
-                            note(*buf, *span);
-                        }
-                    });
-                }
-            });
-        }
-        lines.dedup();
-        section(&mut out, &format!("prim {}", prim.name), &lines);
-    }
-    for item in front.files.own.iter().flat_map(|f| &f.items) {
-        if let ir::ast::ItemKind::Schedule(d) = &item.kind {
-            let (line, col) = front.sources.line_col(item.span);
-            let file = &front.sources.get(item.span.file).name;
-            out.push_str(&format!(
-                "{file}:{line}:{col}: the schedule of {} is checked; code generation does not apply it yet\n",
-                d.prim.name
-            ));
-        }
-    }
-    out
-}
-
-fn names<T: std::fmt::Display>(dims: &[T]) -> String {
-    dims.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// A definition and what is to be said of it, if anything.
-fn section(out: &mut String, name: &str, lines: &[String]) {
-    if !lines.is_empty() {
-        out.push_str(&format!("{name}\n"));
-        lines.iter().for_each(|l| out.push_str(&format!("    {l}\n")));
-    }
 }
 
 fn fmt(files: &[PathBuf], check: bool) -> Done {
@@ -244,25 +173,37 @@ fn fmt(files: &[PathBuf], check: bool) -> Done {
     Ok(ExitCode::from(u8::from(unformatted)))
 }
 
-fn test(files: &[PathBuf]) -> Done {
+fn test(files: &[PathBuf], engine: EngineArg, json: bool) -> Done {
+    let engine = match engine {
+        EngineArg::Vm => Engine::Vm,
+        EngineArg::Interp => Engine::Interp,
+    };
     let (mut passed, mut failed) = (0, 0);
+    let mut list = Vec::new();
     for file in files {
         let front = driver::open(file)?;
-        for t in engine::test(&front) {
-            match t.failure {
-                None => {
-                    passed += 1;
-                    output::print(&format!("ok      {}\n", t.name));
-                }
-                Some(f) => {
-                    failed += 1;
-                    output::print(&format!("FAILED  {}\n", t.name));
-                    output::fail(&f, &front.sources);
-                }
+        let tests = engine::test(&front, engine).map_err(|f| (front.sources.clone(), f))?;
+        for t in tests {
+            let ok = t.failure.is_none();
+            *(if ok { &mut passed } else { &mut failed }) += 1;
+            if json {
+                let said = t.failure.iter().flat_map(|f| output::failure(f, &front.sources));
+                let said: Vec<_> = said.collect();
+                let file = file.display().to_string();
+                list.push(json!({ "file": file, "name": t.name, "ok": ok, "diagnostics": said }));
+                continue;
+            }
+            output::print(&format!("{:7} {}\n", if ok { "ok" } else { "FAILED" }, t.name));
+            if let Some(f) = t.failure {
+                output::fail(&f, &front.sources);
             }
         }
     }
-    output::print(&format!("{passed} passed, {failed} failed\n"));
+    if json {
+        output::print_json(&json!({ "passed": passed, "failed": failed, "tests": list }));
+    } else {
+        output::print(&format!("{passed} passed, {failed} failed\n"));
+    }
     Ok(ExitCode::from(u8::from(failed > 0)))
 }
 
@@ -385,6 +326,8 @@ fn opt(
             options.at.push(pair.ok_or_else(|| Failure::Usage(format!("--at: `{text}` is not DIM=N")))?);
         }
         let entries = stage::entries(&mut front, entry)?;
+        names::dims(&front.module, &entries, &options.at)?;
+        names::implementations(&front.module, &options)?;
         let (plan, mut report) = pipeline::plan(&front.module, &options);
         let names: Vec<&str> = entries.iter().map(|id| front.module.func(*id).name.as_str()).collect();
         report.functions.retain(|f| names.contains(&f.name.as_str()));
@@ -491,14 +434,14 @@ fn dis(file: &Path, at: Stage, entry: Option<&str>, compile: &Compile) -> Done {
 }
 
 fn explain(code: &str) -> Done {
-    let Some((code, title, text)) = ir::diag::explain(&code.to_uppercase()) else {
-        let near = ir::diag::nearest(code, ir::diag::CODES.iter().map(|c| c.0));
+    let Some(page) = ir::diag::explain(&code.to_uppercase()) else {
+        let near = ir::diag::nearest(&code.to_uppercase(), ir::diag::CODES.iter().map(|c| c.code));
         let hint = near.map_or(String::new(), |n| format!("; did you mean {n}?"));
         return Err((
             SourceMap::default(),
             Failure::data(format!("no diagnostic has the code {code}{hint}")),
         ));
     };
-    output::print(&format!("{code}: {title}\n\n{text}\n"));
+    output::print(&page.to_string());
     Ok(ExitCode::SUCCESS)
 }

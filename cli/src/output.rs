@@ -28,9 +28,20 @@ pub(crate) fn fail(failure: &Failure, sources: &SourceMap) -> ExitCode {
     ExitCode::from(if usage { 2 } else { 1 })
 }
 
-/// A diagnostic as JSON.
+/// A diagnostic as JSON. Lines and columns count from 1, columns in characters; the end is one past the last. The first
+/// label is the main place.
 pub(crate) fn diagnostic(d: &Diagnostic, sources: &SourceMap) -> Value {
-    let (line, col) = sources.line_col(d.span());
+    let place = |span: ir::source::Span| {
+        let ((line, col), (end_line, end_col)) = (sources.line_col(span), sources.line_col_end(span));
+        let file = &sources.get(span.file).name;
+        json!({ "file": file, "line": line, "col": col, "end_line": end_line, "end_col": end_col })
+    };
+    let label = |l: &ir::diag::Label| {
+        let mut v = place(l.span);
+        v["text"] = json!(l.text);
+        v
+    };
+    let ((line, col), (end_line, end_col)) = (sources.line_col(d.span()), sources.line_col_end(d.span()));
     json!({
         "code": d.code,
         "severity": if d.severity == ir::diag::Severity::Error { "error" } else { "warning" },
@@ -38,6 +49,9 @@ pub(crate) fn diagnostic(d: &Diagnostic, sources: &SourceMap) -> Value {
         "file": sources.get(d.span().file).name,
         "line": line,
         "col": col,
+        "end_line": end_line,
+        "end_col": end_col,
+        "labels": d.labels.iter().map(label).collect::<Vec<_>>(),
         "help": d.help,
         "notes": d.notes,
     })
@@ -48,10 +62,12 @@ pub(crate) fn failure(f: &Failure, sources: &SourceMap) -> Vec<Value> {
     match f {
         Failure::Diagnostics(list) => list.iter().map(|d| diagnostic(d, sources)).collect(),
         Failure::Message { code, text } => vec![json!({
-            "code": code, "severity": "error", "message": text, "file": null, "line": null, "col": null, "help": null,
+            "code": code, "severity": "error", "message": text, "file": null, "line": null, "col": null,
+            "end_line": null, "end_col": null, "labels": [], "help": null, "notes": [],
         })],
         Failure::Usage(text) => vec![json!({
-            "code": null, "severity": "error", "message": text, "file": null, "line": null, "col": null, "help": null,
+            "code": null, "severity": "error", "message": text, "file": null, "line": null, "col": null,
+            "end_line": null, "end_col": null, "labels": [], "help": null, "notes": [],
         })],
     }
 }

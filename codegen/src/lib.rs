@@ -40,4 +40,4 @@ pub use error::Error;
 pub use math::LIBRARY;
 pub use schedule::Order;
 pub use target::Target;
-pub use text::prim_text;
+pub use text::{OUT_OF_BOUNDS, prim_text};

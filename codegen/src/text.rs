@@ -91,9 +91,12 @@ fn list(prim: &Prim, args: &[Scalar]) -> String {
     texts.join(", ")
 }
 
+/// What a failed check says after the text of the access.
+pub const OUT_OF_BOUNDS: &str = ": index out of bounds";
+
 /// What a failed check says of an access: `x[idx[p]]: index out of bounds`.
 pub(crate) fn check_message(prim: &Prim, buf: ir::loops::BufId, index: &[Scalar]) -> String {
-    format!("{}[{}]: index out of bounds", prim.buf(buf).name, list(prim, index).replace('?', ""))
+    format!("{}[{}]{OUT_OF_BOUNDS}", prim.buf(buf).name, list(prim, index).replace('?', ""))
 }
 
 /// An expression as text; `?` marks checked accesses.

@@ -47,19 +47,10 @@ pub fn interpret(front: &Front, module: &Module, entry: FuncId, args: Vec<Tensor
 }
 
 fn interp_failure(e: &interp::Error, sources: &SourceMap) -> Failure {
-    let text = e.to_string();
+    let d = e.diagnostic(Span::default());
     match e.span() {
-        Some(span) if (span.file.0 as usize) < sources.len() => Diagnostic::error("E0602", span, text).into(),
-        _ if matches!(
-            e,
-            interp::Error::Argument { .. }
-                | interp::Error::ArgumentCount { .. }
-                | interp::Error::Requires { .. }
-        ) =>
-        {
-            Failure::Message { code: "E0601", text }
-        }
-        _ => Failure::Message { code: "E0602", text },
+        Some(span) if (span.file.0 as usize) < sources.len() => d.into(),
+        _ => Failure::Message { code: d.code, text: d.message },
     }
 }
 
@@ -89,11 +80,24 @@ pub fn vm_failure(e: &vm::Error, sources: &SourceMap) -> Failure {
             (0..sources.len() as u32).map(SourceId).find(|id| sources.get(*id).name == site.file)
     {
         let span = Span { file, lo: site.span.0, hi: site.span.1 };
-        let text = e.to_string();
-        let shown = text.rsplit_once(" (at ").map_or(text.as_str(), |t| t.0).to_owned();
-        return Diagnostic::error("E0602", span, shown).into();
+        return placed(e, site, span).into();
     }
     Failure::Message { code: "E0602", text: e.to_string() }
+}
+
+/// The words of the oracle, as far as the machine knows what it knows.
+fn placed(e: &vm::Error, site: &vm::Site, span: Span) -> Diagnostic {
+    if let vm::Error::Kernel { kernel, message, .. } = e
+        && let Some((access, _)) = message.split_once(codegen::OUT_OF_BOUNDS)
+    {
+        let d = Diagnostic::error("E0602", span, format!("{kernel}: an index is out of bounds"));
+        return d.here("while this ran").note(format!("the access is `{access}`"));
+    }
+    // What an entry requires is compared with the arguments before its function begins.
+    let code = if site.function.ends_with(lower::GATE) { "E0601" } else { "E0602" };
+    let text = e.to_string();
+    let text = text.rsplit_once(" (at ").map_or(text.as_str(), |t| t.0);
+    Diagnostic::error(code, span, text)
 }
 
 /// Links a compilation's kernels and makes it ready to run.
@@ -115,12 +119,25 @@ pub struct Tested {
     pub failure: Option<Failure>,
 }
 
-/// Runs the tests of a program in the interpreter.
-pub fn test(front: &Front) -> Vec<Tested> {
-    let interp = interp::Interp::new(&front.module);
-    let run = |t: &ir::Test| Tested {
-        name: t.name.clone(),
-        failure: interp.run(t.func, vec![]).err().map(|e| interp_failure(&e, &front.sources)),
+/// Runs the tests of a program. A program that cannot be compiled fails as a whole.
+pub fn test(front: &Front, engine: Engine) -> Result<Vec<Tested>, Failure> {
+    let tests = &front.module.tests;
+    let machine = if engine == Engine::Vm && !tests.is_empty() {
+        let entries: Vec<FuncId> = tests.iter().map(|t| t.func).collect();
+        let compilation = crate::pipeline::compile(front, &entries, &crate::Options::default())?;
+        Some(load(&compilation, Pool::from_env())?)
+    } else {
+        None
     };
-    front.module.tests.iter().map(run).collect()
+    let run = |t: &ir::Test| {
+        let results = match &machine {
+            Some(exe) => {
+                let name = &front.module.func(t.func).name;
+                execute(exe, name, &[], &Limits::default(), &front.sources)
+            }
+            None => interpret(front, &front.module, t.func, vec![]),
+        };
+        Tested { name: t.name.clone(), failure: results.err() }
+    };
+    Ok(tests.iter().map(run).collect())
 }

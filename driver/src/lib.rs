@@ -2,7 +2,7 @@
 //!
 //! [`pipeline`] is the whole compiler as a function to be read; everything else here stands around it:
 //! [`library`] the operators of `std`, [`modules`] what `use` brings, [`data`] arguments given from outside (`settings` from a config, `checkpoint` from weights), [`engine`] running,
-//! [`session`] exploring line by line, [`stage`] showing what stands between stages, [`kernels`] machine code for a program's kernels.
+//! [`session`] exploring line by line, [`stage`] showing what stands between stages, [`dynamic`] what is left to be known and checked while running, [`names`] those that options speak of, [`kernels`] machine code for a program's kernels.
 //!
 //! ```
 //! let text = "fn double<n>(x: f32[n]) -> f32[n] { x + x }";
@@ -19,12 +19,14 @@
 
 mod checkpoint;
 pub mod data;
+pub mod dynamic;
 pub mod engine;
 mod entry;
 mod failure;
 pub mod kernels;
 mod library;
 pub mod modules;
+pub mod names;
 pub mod pipeline;
 pub mod session;
 mod settings;

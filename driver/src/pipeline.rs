@@ -128,6 +128,7 @@ pub fn plan(module: &Module, options: &Options) -> (Module, Report) {
 
 /// A checked module to a program for some of its functions: rewrite, lower, emit, verify.
 pub fn compile(front: &Front, entries: &[FuncId], options: &Options) -> Result<Compilation, Failure> {
+    crate::names::implementations(&front.module, options)?;
     let (plan, report) = plan(&front.module, options);
     let compiler = Compiler::new(options.target.clone());
     let (lowered, kernels) = kernels::lower(&plan, entries, &front.sources, &compiler)?;

@@ -242,7 +242,7 @@ impl Session {
                 Ok(String::new())
             }
             ("explain", [code]) => match ir::diag::explain(&code.to_uppercase()) {
-                Some((code, title, text)) => Ok(format!("{code}: {title}\n\n{text}\n")),
+                Some(page) => Ok(page.to_string()),
                 None => wrong(format!("no diagnostic has the code {code}")),
             },
             ("help", []) => Ok(COMMANDS.iter().fold(

@@ -37,7 +37,10 @@ fn every_test_of_the_examples_passes() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     for path in texts(&folder) {
         let front = driver::open(&path).map_err(|(s, f)| f.render(&s, false)).expect("an example checks");
-        let tests = driver::engine::test(&front);
+        let tests = [driver::engine::Engine::Interp, driver::engine::Engine::Vm]
+            .into_iter()
+            .flat_map(|e| driver::engine::test(&front, e).expect("it compiles"))
+            .collect::<Vec<_>>();
         assert!(!tests.is_empty(), "{} has tests", path.display());
         for t in tests {
             let why = t.failure.map(|f| f.render(&front.sources, false));

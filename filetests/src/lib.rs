@@ -7,13 +7,13 @@
 //! | directive | what it shows |
 //! |---|---|
 //! | `@parse` | faults of the text, or the text as the formatter prints it |
-//! | `@check` | the diagnostics, or what will be checked when running |
+//! | `@check` | the diagnostics, or what will be checked when running; with `-v` what `tenon check -v` says |
 //! | `@ir`, `@plan`, `@loops`, `@bytecode` `ENTRY` | a stage of the compiler |
 //! | `@llvm ENTRY text` | passes if the LLVM text holds the words after the entry |
 //! | `@opt ENTRY n=64` | the steps chosen at these dims |
 //! | `@run ENTRY x=..` | results of the interpreter, the machine, the machine without rewrites, and the plan written as text and read again, which must agree |
-//! | `@fails ENTRY x=..` | the failure, which every engine must report |
-//! | `@test` | the file's own tests |
+//! | `@fails ENTRY x=..` | the failure, which every engine must report; a line for each that says it otherwise |
+//! | `@test` | the file's own tests, in both engines |
 //! | `@ref` | the cases of `filetests/data/FILE.safetensors`, which other libraries computed (`scripts/refdata`) |
 //! | `@file a/b.tn` | another file of the program begins, and reaches to the next directive |
 //!

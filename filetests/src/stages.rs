@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use driver::engine::{self, Named};
+use driver::engine::{self, Engine, Named};
 use driver::modules::Found;
 use driver::stage::Stage;
 use driver::{Failure, Front, Options, data, pipeline, stage};
@@ -34,7 +34,7 @@ fn front(case: &Case) -> Result<Front, (SourceMap, Failure)> {
 pub(crate) fn run(case: &Case, d: &Directive) -> Result<String, String> {
     let stage = match d.stage.as_str() {
         "parse" => return Ok(parse(case)),
-        "check" => return Ok(check(case)),
+        "check" => return Ok(check(case, d)),
         "ir" => Stage::Ir,
         "plan" => Stage::Plan,
         "loops" => Stage::Loops,
@@ -78,8 +78,11 @@ fn parse(case: &Case) -> String {
     if faults.is_empty() { parser::print(&file) } else { ir::diag::render(&faults, &sources, false) }
 }
 
-fn check(case: &Case) -> String {
+fn check(case: &Case, d: &Directive) -> String {
     match front(case) {
+        Ok(front) if d.args.first().is_some_and(|a| a == "-v") => {
+            driver::dynamic::dynamic(&front).to_string()
+        }
         Ok(front) => {
             let mut out = ir::diag::render(&front.warnings, &front.sources, false);
             for func in &front.module.funcs {
@@ -127,11 +130,25 @@ fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
 }
 
 fn tests(front: &Front) -> Result<String, String> {
-    let line = |t: engine::Tested| match t.failure {
-        None => format!("ok {}\n", t.name),
-        Some(f) => format!("FAILED {}\n{}", t.name, f.render(&front.sources, false)),
-    };
-    Ok(engine::test(front).into_iter().map(line).collect())
+    let run = |engine| engine::test(front, engine).map_err(|f| f.render(&front.sources, false));
+    let (oracle, machine) = (run(Engine::Interp)?, run(Engine::Vm)?);
+    let mut out = String::new();
+    for (a, b) in oracle.into_iter().zip(machine) {
+        match (a.failure, b.failure) {
+            (None, None) => out.push_str(&format!("ok {}\n", a.name)),
+            (Some(f), Some(g)) => {
+                out.push_str(&format!("FAILED {}\n{}", a.name, f.render(&front.sources, false)));
+                out.push_str(&otherwise(&f, "vm", &g, &front.sources));
+            }
+            (None, Some(f)) => {
+                return Err(format!("{}: vm alone: {}", a.name, f.render(&front.sources, false)));
+            }
+            (Some(f), None) => {
+                return Err(format!("{}: interp alone: {}", a.name, f.render(&front.sources, false)));
+            }
+        }
+    }
+    Ok(out)
 }
 
 /// An entry's results, or its failure, in one engine.
@@ -230,16 +247,37 @@ fn failures(mut front: Front, d: &Directive) -> Result<String, String> {
     let (name, given) = d.args.split_first().ok_or("@fails ENTRY x=..")?;
     let entry = find(&mut front, name)?;
     let engines = Engines::new(&front, &[entry])?;
-    let mut shown: Option<String> = None;
+    let mut shown = String::new();
+    let mut first: Option<Failure> = None;
     for (engine, result) in engines.run(entry, &engines.arguments(entry, given)?) {
-        match (result, &shown) {
+        match (result, &first) {
             (Ok(_), _) => return Err(format!("{engine} gives a result")),
-            // The engines say it in words of their own; the oracle's are kept.
-            (Err(f), None) => shown = Some(f.render(&front.sources, false)),
-            (Err(_), Some(_)) => {}
+            (Err(f), None) => {
+                shown.push_str(&f.render(&front.sources, false));
+                first = Some(f);
+            }
+            (Err(f), Some(oracle)) => shown.push_str(&otherwise(oracle, engine, &f, &front.sources)),
         }
     }
-    Ok(shown.unwrap_or_default())
+    Ok(shown)
+}
+
+/// What an engine says otherwise than the oracle does: code, message or place. Labels and notes may differ, since the
+/// machine does not know every value.
+fn otherwise(oracle: &Failure, engine: &str, other: &Failure, sources: &SourceMap) -> String {
+    let line = |f: &Failure| match f {
+        Failure::Diagnostics(list) => list.first().map_or_else(String::new, |d| {
+            let (line, col) = sources.line_col(d.span());
+            // The library's lines move with each operator that is added.
+            let file = &sources.get(d.span().file).name;
+            let place = if file == NAME { format!("{file}:{line}:{col}") } else { file.clone() };
+            format!("[{}] {place}: {}", d.code, d.message)
+        }),
+        Failure::Message { code, text } => format!("[{code}] {text}"),
+        Failure::Usage(text) => text.clone(),
+    };
+    let (want, got) = (line(oracle), line(other));
+    if want == got { String::new() } else { format!("{engine}: {got}\n") }
 }
 
 /// Every entry that the file's reference data is for, in every engine. Says how many cases each has.

@@ -26,7 +26,7 @@ pub enum Error {
         why: String,
     },
     /// A `where` of the entry does not hold for the arguments.
-    #[error("{callee}: requires {condition}, but {values}")]
+    #[error("{callee}: `{condition}` does not hold ({values})")]
     Requires {
         /// The function.
         callee: String,
@@ -34,6 +34,26 @@ pub enum Error {
         condition: String,
         /// The values of the dims in it: `n = 5`.
         values: String,
+        /// The function's definition.
+        span: Span,
+    },
+    /// An index that could not be proved is outside of its buffer.
+    #[error("{prim}: {buf}: index {index} of axis {axis} is out of bounds for extent {extent}")]
+    Bounds {
+        /// The primitive.
+        prim: String,
+        /// The buffer.
+        buf: Sym,
+        /// The axis.
+        axis: usize,
+        /// The index.
+        index: i64,
+        /// How many elements the axis has.
+        extent: i64,
+        /// The access.
+        span: Span,
+        /// The call of the primitive, where a function calls it.
+        call: Option<Span>,
     },
     /// A check of the program failed: an assertion, a condition on dims, an access.
     #[error("{message}")]
@@ -81,13 +101,22 @@ impl Error {
             Error::Check { span, .. } | Error::NoMeaning { span, .. } | Error::Internal { span, .. } => {
                 Some(*span)
             }
+            Error::Requires { span, .. } => Some(*span),
+            Error::Bounds { span, call, .. } => Some(call.unwrap_or(*span)),
             Error::ArgumentCount { .. }
             | Error::Argument { .. }
-            | Error::Requires { .. }
             | Error::Steps(_)
             | Error::Depth(_)
             | Error::Tensor(_) => None,
         }
+    }
+
+    /// The error, with the call of the primitive in which it happened.
+    pub(crate) fn called(mut self, at: Span) -> Error {
+        if let Error::Bounds { call, .. } = &mut self {
+            call.get_or_insert(at);
+        }
+        self
     }
 
     /// The error as a diagnostic; `entry` is the place named where the error has none of its own.
@@ -96,11 +125,22 @@ impl Error {
             Error::ArgumentCount { .. } | Error::Argument { .. } | Error::Requires { .. } => "E0601",
             Error::NoMeaning { .. } => "E0701",
             Error::Check { .. }
+            | Error::Bounds { .. }
             | Error::Steps(_)
             | Error::Depth(_)
             | Error::Tensor(_)
             | Error::Internal { .. } => "E0602",
         };
-        Diagnostic::error(code, self.span().unwrap_or(entry), self.to_string())
+        let span = self.span().unwrap_or(entry);
+        if let Error::Bounds { prim, buf, axis, index, extent, span: access, .. } = self {
+            let text = format!("index {index} of axis {axis} of `{buf}`, whose extent is {extent}");
+            let d = Diagnostic::error(code, span, format!("{prim}: an index is out of bounds"));
+            return if span == *access {
+                d.here(text)
+            } else {
+                d.here("while this ran").label(*access, text)
+            };
+        }
+        Diagnostic::error(code, span, self.to_string())
     }
 }

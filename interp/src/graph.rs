@@ -95,7 +95,8 @@ fn entry_dims(func: &Func, args: &[Value]) -> Result<Dims, Error> {
     for p in &func.requires {
         let values = dims.describe(p.syms());
         if dims.holds(p) != Ok(true) {
-            return Err(Error::Requires { callee: func.name.clone(), condition: p.to_string(), values });
+            let (callee, condition) = (func.name.clone(), p.to_string());
+            return Err(Error::Requires { callee, condition, values, span: func.span });
         }
     }
     Ok(dims)
@@ -262,7 +263,10 @@ impl Run<'_, '_> {
             Op::Dim(e) => vec![Rc::new(Tensor::scalar_i(DType::I64, s.eval(e, node.span)?))],
             Op::Scalar(op) => vec![Rc::new(scalar_op(s.func, *op, &args, node.span)?)],
             Op::Cast => vec![Rc::new(cast(s.func, node, &args)?)],
-            Op::Prim(id, dims) => self.prim(s, *id, &s.eval_all(dims, node.span)?, &args, node.span)?,
+            Op::Prim(id, dims) => {
+                let results = self.prim(s, *id, &s.eval_all(dims, node.span)?, &args, node.span);
+                results.map_err(|e| e.called(node.span))?
+            }
             Op::Extern(id, _) => self.meaning(s, *id, args, node.span)?,
             Op::Call(id, dims) => self.inner_call(s, *id, dims, args, node.span)?,
             Op::If(then, other) => {

@@ -278,15 +278,12 @@ impl Frame<'_> {
     fn outside(&mut self, a: &Access, axis: usize, i: i64) -> Eval<usize> {
         let b = &self.code.bufs[a.buf].buf;
         let extent = self.axes[a.first + axis].0;
-        let message = format!(
-            "{}: {}: index {i} of axis {axis} is out of bounds for extent {extent}",
-            self.code.name, b.name
-        );
-        let error = if a.checked {
-            Error::Check { message, span: a.span }
-        } else {
-            self.fault(format!("{message}, though it was proved to be inside"), a.span)
-        };
+        let (prim, buf, span) = (self.code.name.clone(), b.name, a.span);
+        let error = Error::Bounds { prim, buf, axis, index: i, extent, span, call: None };
+        if a.checked {
+            return self.stop(error);
+        }
+        let error = self.fault(format!("{error}, though it was proved to be inside"), span);
         self.stop(error)
     }
 

@@ -67,7 +67,7 @@ fn entries_say_which_argument_does_not_fit() {
         says(vec![zeros(&[2, 3]), Tensor::zeros(I64, &[3, 4]).unwrap()]),
         "argument w: element type is i64, expected f32"
     );
-    assert_eq!(says(vec![zeros(&[9, 3]), zeros(&[3, 4])]), "layer: requires n <= 8, but n = 9");
+    assert_eq!(says(vec![zeros(&[9, 3]), zeros(&[3, 4])]), "layer: `n <= 8` does not hold (n = 9)");
 }
 
 #[test]

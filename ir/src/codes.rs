@@ -1,48 +1,450 @@
 &[
-    ("E0101", "a character that begins no token", "The text holds a character the language does not use.\n\n    let x = 3 $ 4    // `$` begins no token"),
-    ("E0102", "a syntax error", "The text does not follow the grammar at this place. Parsing goes on at the next definition or statement, so that one run reports every error.\n\n    fn f(x: f32[n] -> f32[n] { x }    // the parenthesis is not closed"),
-    ("E0103", "a number out of range", "An integer literal must fit in 64 bits with a sign.\n\n    let x = 99999999999999999999"),
-    ("E0104", "a text that is not closed", "A string must end on the line on which it begins.\n\n    test \"never ends { }"),
-    ("E0105", "nested too deeply", "An expression or block is nested deeper than the compiler follows. Bind parts of it with `let`."),
-    ("E0201", "an unknown name", "The name is not defined here: not a parameter, a `let`, a dim, a definition of this file or of `std`.\n\n    fn f<n>(x: f32[n]) -> f32[n] { rleu(x) }    // did you mean `relu`?"),
-    ("E0202", "a name defined twice", "Two definitions of one file, two parameters or two generics have the same name, or a `use` brings a name that the file has already."),
-    ("E0203", "a dim that cannot be inferred", "A generic dim must be determined by the arguments: it must stand alone, or linearly, in the type of some parameter. Otherwise give it in brackets: `arange[8]()`.\n\n    fn f<n, k>(x: f32[n]) -> f32[n] { x }    // nothing says what k is"),
-    ("E0204", "a generic of the wrong kind", "A dim stands where an element type is needed, or the other way round. Names of element types begin with a capital letter, dims with a small one, packs of dims with `..`."),
-    ("E0210", "a module that is not found", "`use a.b` reads `a/b.tn`, and `use a.b.f` takes `f` from it. The path is looked for from the folder of the file that says it, then from the folder of the program's first file.\n\n    use layers.norm    // layers/norm.tn"),
-    ("E0211", "a schedule that does not fit", "A schedule names loops of its primitive and verbs of the language: tile, order, unroll, vectorize, parallel, stage, grid, warps, tensorcore, pipeline. What was cut by `tile i 8` is `i.o` and `i.i` from there on.\n\n    schedule matmul for x86.avx512 { tile i 8; vectorize i }    // `i` was cut"),
-    ("E0301", "shapes that differ", "Two shapes must be equal here and are proved to differ. The note gives the equation that fails.\n\n    fn f(a: f32[2, 3], b: f32[4, 5]) -> f32[2, 5] { a @ b }    // inner dims differ: 3 vs 4"),
-    ("E0302", "ranks that differ", "The value has another number of axes than the parameter.\n\n    fn f(a: f32[2]) -> f32[2] { softmax_rows(a) }"),
-    ("E0303", "element types that differ", "The value has another element type than is needed. Conversions are written: `f32(x)`."),
-    ("E0304", "a wrong number of arguments", "The call gives more or fewer arguments than there are parameters."),
-    ("E0305", "an unknown argument name", "The callee has no parameter of that name."),
-    ("E0306", "not a type", "The name stands where a type is needed and is none."),
-    ("E0307", "a value of the wrong kind", "A tensor, a tuple, a function or a dim stands where something else is needed."),
-    ("E0308", "a condition that does not hold", "A `where` of the callee is proved false at this call."),
-    ("E0309", "branches of different types", "Both branches of an `if`, and a loop's variable before and after its body, must have one type."),
-    ("E0310", "a dim that is not positive or overflows", "A dim expression is negative for every value of its symbols, or overflows 64 bits."),
-    ("E0311", "no value", "The block ends without an expression though a value is needed."),
-    ("E0312", "shapes that do not broadcast", "Element-wise operators broadcast: axes are aligned at the right, and an axis of literal extent 1 stretches."),
-    ("E0313", "too many axes", "A tensor has at most 8 axes."),
-    ("E0314", "instances without end", "A function that calls itself with another attribute, element type or rank each time would need an instance for each, without end."),
-    ("E0315", "a definition that holds itself", "A record is as many tensors as it has leaves, so it cannot hold itself; a constant cannot be made of itself.\n\n    record Tree { left: Tree, right: Tree }"),
-    ("E0320", "conditions that exclude one another", "No dims satisfy all conditions of this `where`, so that the definition could never be called.\n\n    fn f<n>(x: f32[n]) -> f32[n] where n < 3, n > 8 { x }"),
-    ("E0401", "an access out of bounds", "The index is proved to leave the buffer.\n\n    prim f<n>(x: f32[n]) -> y: f32[n] { for i in n { y[i + n] = x[i] } }"),
-    ("E0402", "an output not covered", "A primitive must write every element of each output, or accumulate into it (`+=`). The checker must see it from the loops: an index each axis, running over the whole extent.\n\n    prim f<n>(x: f32[n]) -> y: f32[n] { for i in n/2 { y[i] = x[i] } }"),
-    ("E0403", "a wrong number of indices", "A buffer of rank r is read and written with r indices."),
-    ("E0404", "not assignable", "Only outputs, `own` parameters, local buffers and `var`s can be assigned."),
-    ("E0405", "not allowed in a primitive", "A primitive is made of loops over scalars: it cannot call functions or operators on whole tensors."),
-    ("E0406", "an unknown scalar function", "Primitives know the functions of the table of intrinsics and the reductions sum, prod, min, max, all, any."),
-    ("E0501", "an owned value used twice", "A value passed to an `own` parameter is consumed; it cannot be used afterwards, since its memory may have been updated in place.\n\n    let a = push(cache, 0, row)\n    let b = push(cache, 1, row)    // cache is gone"),
-    ("E0502", "an owned value that is not owned", "Only an `own` parameter or a value made in this function can be passed to an `own` parameter."),
-    ("E0503", "a rule whose sides differ", "Both sides of a rule must have the same type, for every value of its dims that its condition allows."),
-    ("E0504", "a rule that cannot match", "The left side of a rule must be a call, and must name every parameter that the right side uses."),
-    ("E0505", "a C argument", "The argument of a C function must be a buffer, or a number with its C type: `c_int(n)`, `f32(1)`, `c_long(n)`."),
-    ("E0601", "an argument that does not fit", "The value given at run time has another rank, element type or shape than the parameter."),
-    ("E0602", "a check failed at run time", "Something the checker could not prove was checked while running and does not hold for this data."),
-    ("E0603", "a missing argument", "The entry needs an argument that was not given."),
-    ("E0604", "unreadable data", "A file given as data cannot be read, or is not what its name says."),
-    ("E0605", "no such entry", "The file has no function of that name."),
-    ("E0701", "not supported by this engine", "The program is right, and the engine asked for cannot run it yet. The interpreter runs every program: `--engine interp`."),
-    ("E0702", "not compiled yet", "The grammar has this form, and the formatter keeps it; the compiler does not take it further yet."),
-    ("W0801", "a missing library", "A shared library of a binding cannot be loaded here; its alternatives are left out."),
+    Code {
+        code: "E0101",
+        title: "a character that begins no token",
+        cause: r#"The text holds a character the language does not use."#,
+        wrong: r#"fn f<n>(x: f32[n]) -> f32[n] { x $ x }"#,
+        right: r#"fn f<n>(x: f32[n]) -> f32[n] { x + x }"#,
+    },
+    Code {
+        code: "E0102",
+        title: "a syntax error",
+        cause: r#"The text does not follow the grammar at this place. Parsing goes on at the next definition or statement, so that one run reports every error."#,
+        wrong: r#"fn f<n>(x: f32[n] -> f32[n] { x }"#,
+        right: r#"fn f<n>(x: f32[n]) -> f32[n] { x }"#,
+    },
+    Code {
+        code: "E0103",
+        title: "a number out of range",
+        cause: r#"An integer literal must fit in 64 bits with a sign."#,
+        wrong: r#"const big = 99999999999999999999"#,
+        right: r#"const big = 9999999999999999"#,
+    },
+    Code {
+        code: "E0104",
+        title: "a text that is not closed",
+        cause: r#"A string must end on the line on which it begins."#,
+        wrong: r#"test "never ends {
+    assert 1 == 1
+}"#,
+        right: r#"test "ends" {
+    assert 1 == 1
+}"#,
+    },
+    Code {
+        code: "E0105",
+        title: "nested too deeply",
+        cause: r#"An expression or block is nested deeper than the compiler follows. Bind parts of it with `let`."#,
+        wrong: r#"fn f(x: f32) -> f32 {
+    ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((
+    ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((
+    ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((
+    ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((
+    ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((
+    ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((
+    ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((
+    x
+    ))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))
+    ))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))
+    ))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))
+    ))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))
+    ))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))
+    ))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))
+    ))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))
+}"#,
+        right: r#"fn f(x: f32) -> f32 {
+    let y = (x + 1.0) * x
+    (y + 1.0) * y
+}"#,
+    },
+    Code {
+        code: "E0201",
+        title: "an unknown name",
+        cause: r#"The name is not defined here: not a parameter, a `let`, a dim, a definition of this file or of `std`."#,
+        wrong: r#"fn f<n>(x: f32[n]) -> f32[n] { rleu(x) }"#,
+        right: r#"fn f<n>(x: f32[n]) -> f32[n] { relu(x) }"#,
+    },
+    Code {
+        code: "E0202",
+        title: "a name defined twice",
+        cause: r#"Two definitions of one file, two parameters or two generics have the same name, or a `use` brings a name that the file has already."#,
+        wrong: r#"fn f<n>(x: f32[n]) -> f32[n] { x }
+
+fn f<n>(x: f32[n]) -> f32[n] { x + x }"#,
+        right: r#"fn f<n>(x: f32[n]) -> f32[n] { x }
+
+fn g<n>(x: f32[n]) -> f32[n] { x + x }"#,
+    },
+    Code {
+        code: "E0203",
+        title: "a dim that cannot be inferred",
+        cause: r#"A generic dim must be determined by the arguments: it must stand alone, or linearly, in the type of some parameter. Otherwise give it in brackets: `arange[8]()`."#,
+        wrong: r#"fn made<n, k>(x: f32[n]) -> f32[k] { zeros[k] }
+
+fn f<n>(x: f32[n]) -> f32[8] { made(x) }"#,
+        right: r#"fn made<n, k>(x: f32[n]) -> f32[k] { zeros[k] }
+
+fn f<n>(x: f32[n]) -> f32[8] { made[8](x) }"#,
+    },
+    Code {
+        code: "E0204",
+        title: "a generic of the wrong kind",
+        cause: r#"A dim stands where an element type is needed, or the other way round. Names of element types begin with a capital letter, dims with a small one, packs of dims with `..`."#,
+        wrong: r#"fn f<..s>(x: f32[s]) -> f32[..s] { x }"#,
+        right: r#"fn f<..s>(x: f32[..s]) -> f32[..s] { x }"#,
+    },
+    Code {
+        code: "E0210",
+        title: "a module that is not found",
+        cause: r#"`use a.b` reads `a/b.tn`, and `use a.b.f` takes `f` from it. The path is looked for from the folder of the file that says it, then from the folder of the program's first file."#,
+        wrong: r#"use layers.norm
+
+fn f<n>(x: f32[n]) -> f32[n] { norm.half(x) }"#,
+        right: r#"use layers.norm
+
+fn f<n>(x: f32[n]) -> f32[n] { norm.half(x) }
+
+// @file layers/norm.tn
+fn half<n>(x: f32[n]) -> f32[n] { x / 2.0 }"#,
+    },
+    Code {
+        code: "E0211",
+        title: "a schedule that does not fit",
+        cause: r#"A schedule names loops of its primitive and verbs of the language: tile, order, unroll, vectorize, parallel, stage, grid, warps, tensorcore, pipeline. What was cut by `tile i 8` is `i.o` and `i.i` from there on."#,
+        wrong: r#"prim twice<n>(x: f32[n]) -> y: f32[n] {
+    for i in n { y[i] = x[i] + x[i] }
+}
+
+schedule twice { vectorize j }"#,
+        right: r#"prim twice<n>(x: f32[n]) -> y: f32[n] {
+    for i in n { y[i] = x[i] + x[i] }
+}
+
+schedule twice { vectorize i }"#,
+    },
+    Code {
+        code: "E0301",
+        title: "shapes that differ",
+        cause: r#"Two shapes must be equal here and are proved to differ. The labels give both shapes, the note the equation that fails and what is known of its dims. Equalities that may hold are no error: they are checked when running, and `tenon check -v` lists them."#,
+        wrong: r#"fn f(a: f32[2, 3], b: f32[5, 3]) -> f32[2, 5] { a @ b }"#,
+        right: r#"fn f(a: f32[2, 3], b: f32[5, 3]) -> f32[2, 5] { a @ b.T }"#,
+    },
+    Code {
+        code: "E0302",
+        title: "ranks that differ",
+        cause: r#"The value has another number of axes than the parameter."#,
+        wrong: r#"fn f<n>(x: f32[n]) -> f32[n, n] { x @ x }"#,
+        right: r#"fn f<n>(x: f32[n, n]) -> f32[n, n] { x @ x }"#,
+    },
+    Code {
+        code: "E0303",
+        title: "element types that differ",
+        cause: r#"The value has another element type than is needed. Conversions are written: `f32(x)`."#,
+        wrong: r#"fn f<n>(x: i64[n]) -> f32[n] { x }"#,
+        right: r#"fn f<n>(x: i64[n]) -> f32[n] { f32(x) }"#,
+    },
+    Code {
+        code: "E0304",
+        title: "a wrong number of arguments",
+        cause: r#"The call gives more or fewer arguments than there are parameters."#,
+        wrong: r#"fn f<n>(x: f32[n]) -> f32[n] { relu(x, x) }"#,
+        right: r#"fn f<n>(x: f32[n]) -> f32[n] { relu(x) }"#,
+    },
+    Code {
+        code: "E0305",
+        title: "an unknown argument name",
+        cause: r#"The callee has no parameter of that name."#,
+        wrong: r#"fn f<n>(x: f32[n, n]) -> f32[n] { sum(x, axes=1) }"#,
+        right: r#"fn f<n>(x: f32[n, n]) -> f32[n] { sum(x, axis=1) }"#,
+    },
+    Code {
+        code: "E0306",
+        title: "not a type",
+        cause: r#"The name stands where a type is needed and is none."#,
+        wrong: r#"fn f<n>(x: float[n]) -> f32[n] { x }"#,
+        right: r#"fn f<n>(x: f32[n]) -> f32[n] { x }"#,
+    },
+    Code {
+        code: "E0307",
+        title: "a value of the wrong kind",
+        cause: r#"A tensor, a tuple, a function or a dim stands where something else is needed."#,
+        wrong: r#"fn f<n>(x: f32[n]) -> f32[n] { x(0) }"#,
+        right: r#"fn f<n>(x: f32[n]) -> f32 { x[0] }"#,
+    },
+    Code {
+        code: "E0308",
+        title: "a condition that does not hold",
+        cause: r#"A `where` of the callee is proved false at this call."#,
+        wrong: r#"fn small<n>(x: f32[n]) -> f32[n] where n <= 8 { x }
+
+fn f(x: f32[9]) -> f32[9] { small(x) }"#,
+        right: r#"fn small<n>(x: f32[n]) -> f32[n] where n <= 8 { x }
+
+fn f(x: f32[8]) -> f32[8] { small(x) }"#,
+    },
+    Code {
+        code: "E0309",
+        title: "branches of different types",
+        cause: r#"Both branches of an `if`, and a loop's variable before and after its body, must have one type."#,
+        wrong: r#"fn f<n>(x: f32[n], c: bool) -> f32[n] {
+    if c { x } else { i64(x) }
+}"#,
+        right: r#"fn f<n>(x: f32[n], c: bool) -> f32[n] {
+    if c { x } else { x * 2.0 }
+}"#,
+    },
+    Code {
+        code: "E0310",
+        title: "a dim that is not positive or overflows",
+        cause: r#"A dim expression is negative for every value of its symbols, or overflows 64 bits."#,
+        wrong: r#"fn f(x: f32[4 - 7]) -> f32[4 - 7] { x }"#,
+        right: r#"fn f(x: f32[7 - 4]) -> f32[7 - 4] { x }"#,
+    },
+    Code {
+        code: "E0311",
+        title: "no value",
+        cause: r#"The block ends without an expression though a value is needed."#,
+        wrong: r#"fn f<n>(x: f32[n]) -> f32[n] {
+    let y = x + x
+}"#,
+        right: r#"fn f<n>(x: f32[n]) -> f32[n] {
+    let y = x + x
+    y
+}"#,
+    },
+    Code {
+        code: "E0312",
+        title: "shapes that do not broadcast",
+        cause: r#"Element-wise operators broadcast: axes are aligned at the right, and an axis of literal extent 1 stretches."#,
+        wrong: r#"fn f(x: f32[4, 3], row: f32[4]) -> f32[4, 3] { x + row }"#,
+        right: r#"fn f(x: f32[4, 3], row: f32[4]) -> f32[4, 3] { x + unsqueeze(row, axis=1) }"#,
+    },
+    Code {
+        code: "E0313",
+        title: "too many axes",
+        cause: r#"A tensor has at most 8 axes."#,
+        wrong: r#"fn f<n>(x: f32[n, 1, 1, 1, 1, 1, 1, 1, 1]) -> f32 { sum(x) }"#,
+        right: r#"fn f<n>(x: f32[n, 1, 1, 1, 1, 1, 1, 1]) -> f32 { sum(x) }"#,
+    },
+    Code {
+        code: "E0314",
+        title: "instances without end",
+        cause: r#"A function that calls itself with another attribute, element type or rank each time would need an instance for each, without end."#,
+        wrong: r#"fn f<n>(x: f32[n], const k: int) -> f32[n] { f(x, k=k + 1) }
+
+fn g<n>(x: f32[n]) -> f32[n] { f(x, k=0) }"#,
+        right: r#"fn f<n>(x: f32[n], k: i64) -> f32[n] {
+    if k > 8 { x } else { f(x, k + 1) }
+}
+
+fn g<n>(x: f32[n]) -> f32[n] { f(x, 0) }"#,
+    },
+    Code {
+        code: "E0315",
+        title: "a definition that holds itself",
+        cause: r#"A record is as many tensors as it has leaves, so it cannot hold itself; a constant cannot be made of itself."#,
+        wrong: r#"record Tree { left: Tree, right: Tree }"#,
+        right: r#"record Leaf { value: f32[4] }
+
+record Tree { left: Leaf, right: Leaf }"#,
+    },
+    Code {
+        code: "E0320",
+        title: "conditions that exclude one another",
+        cause: r#"No dims satisfy all conditions of this `where`, so that the definition could never be called."#,
+        wrong: r#"fn f<n>(x: f32[n]) -> f32[n] where n < 3, n > 8 { x }"#,
+        right: r#"fn f<n>(x: f32[n]) -> f32[n] where n > 3, n < 8 { x }"#,
+    },
+    Code {
+        code: "E0401",
+        title: "an access out of bounds",
+        cause: r#"The index is proved to leave the buffer."#,
+        wrong: r#"prim f<n>(x: f32[n]) -> y: f32[n] {
+    for i in n { y[i] = x[i + n] }
+}"#,
+        right: r#"prim f<n>(x: f32[2*n]) -> y: f32[n] {
+    for i in n { y[i] = x[i + n] }
+}"#,
+    },
+    Code {
+        code: "E0402",
+        title: "an output not covered",
+        cause: r#"A primitive must write every element of each output, or accumulate into it (`+=`). The checker must see it from the loops: an index each axis, running over the whole extent."#,
+        wrong: r#"prim f<n>(x: f32[n]) -> y: f32[n] {
+    for i in n/2 { y[i] = x[i] }
+}"#,
+        right: r#"prim f<n>(x: f32[n]) -> y: f32[n] {
+    for i in n { y[i] = x[i] }
+}"#,
+    },
+    Code {
+        code: "E0403",
+        title: "a wrong number of indices",
+        cause: r#"A buffer of rank r is read and written with r indices."#,
+        wrong: r#"prim f<n>(x: f32[n]) -> y: f32[n] {
+    for i in n { y[i] = x[i, 0] }
+}"#,
+        right: r#"prim f<n>(x: f32[n]) -> y: f32[n] {
+    for i in n { y[i] = x[i] }
+}"#,
+    },
+    Code {
+        code: "E0404",
+        title: "not assignable",
+        cause: r#"Only outputs, `own` parameters, local buffers and `var`s can be assigned."#,
+        wrong: r#"fn f<n>(x: f32[n]) -> f32[n] {
+    let y = x
+    y = y + x
+    y
+}"#,
+        right: r#"fn f<n>(x: f32[n]) -> f32[n] {
+    var y = x
+    y = y + x
+    y
+}"#,
+    },
+    Code {
+        code: "E0405",
+        title: "not allowed in a primitive",
+        cause: r#"A primitive is made of loops over scalars: it cannot call functions or operators on whole tensors."#,
+        wrong: r#"prim f<n>(x: f32[n]) -> y: f32[n] {
+    for i in n { y[i] = softmax(x[i]) }
+}"#,
+        right: r#"prim f<n>(x: f32[n]) -> y: f32[n] {
+    for i in n { y[i] = exp(x[i]) }
+}"#,
+    },
+    Code {
+        code: "E0406",
+        title: "an unknown scalar function",
+        cause: r#"Primitives know the functions of the table of intrinsics and the reductions sum, prod, min, max, all, any."#,
+        wrong: r#"prim f<n>(x: f32[n]) -> y: f32[n] {
+    for i in n { y[i] = expo(x[i]) }
+}"#,
+        right: r#"prim f<n>(x: f32[n]) -> y: f32[n] {
+    for i in n { y[i] = exp(x[i]) }
+}"#,
+    },
+    Code {
+        code: "E0501",
+        title: "an owned value used twice",
+        cause: r#"A value passed to an `own` parameter is consumed; it cannot be used afterwards, since its memory may have been updated in place."#,
+        wrong: r#"fn raised<n>(own c: f32[n]) -> f32[n] { c + 1.0 }
+
+fn f<n>(own c: f32[n]) -> f32[n] {
+    let a = raised(c)
+    a + c
+}"#,
+        right: r#"fn raised<n>(own c: f32[n]) -> f32[n] { c + 1.0 }
+
+fn f<n>(own c: f32[n]) -> f32[n] {
+    let a = raised(c)
+    a + a
+}"#,
+    },
+    Code {
+        code: "E0502",
+        title: "an owned value that is not owned",
+        cause: r#"Only an `own` parameter or a value made in this function can be passed to an `own` parameter."#,
+        wrong: r#"fn raised<n>(own c: f32[n]) -> f32[n] { c + 1.0 }
+
+fn f<n>(c: f32[n]) -> f32[n] { raised(c) }"#,
+        right: r#"fn raised<n>(own c: f32[n]) -> f32[n] { c + 1.0 }
+
+fn f<n>(own c: f32[n]) -> f32[n] { raised(c) }"#,
+    },
+    Code {
+        code: "E0503",
+        title: "a rule whose sides differ",
+        cause: r#"Both sides of a rule must have the same type, for every value of its dims that its condition allows."#,
+        wrong: r#"rule shorter<n>(x: f32[n, 4]) { relu(x) => sum(x, axis=1) }"#,
+        right: r#"rule once<n>(x: f32[n, 4]) { relu(relu(x)) => relu(x) }"#,
+    },
+    Code {
+        code: "E0504",
+        title: "a rule that cannot match",
+        cause: r#"The left side of a rule must be a call, and must name every parameter that the right side uses."#,
+        wrong: r#"rule more<n>(x: f32[n], y: f32[n]) { relu(x) => x + y }"#,
+        right: r#"rule once<n>(x: f32[n], y: f32[n]) { x + y => y + x }"#,
+    },
+    Code {
+        code: "E0505",
+        title: "a C argument",
+        cause: r#"The argument of a C function must be a buffer, or a number with its C type: `c_int(n)`, `f32(1)`, `c_long(n)`."#,
+        wrong: r#"extern "libm.so.6" f<n>(x: f32[n]) -> y: f32[n] = cfun(x, n, y)"#,
+        right: r#"extern "libm.so.6" f<n>(x: f32[n]) -> y: f32[n] = cfun(x, c_int(n), y)"#,
+    },
+    Code {
+        code: "E0601",
+        title: "an argument that does not fit",
+        cause: r#"The value given at run time has another rank, element type or shape than the parameter, or does not satisfy the entry's `where`."#,
+        wrong: r#"$ tenon run f.tn -i x=ones[5]
+fn f<n>(x: f32[n]) -> f32[n] where n <= 4 { x }"#,
+        right: r#"$ tenon run f.tn -i x=ones[4]
+fn f<n>(x: f32[n]) -> f32[n] where n <= 4 { x }"#,
+    },
+    Code {
+        code: "E0602",
+        title: "a check failed at run time",
+        cause: r#"Something the checker could not prove was checked while running and does not hold for this data."#,
+        wrong: r#"$ tenon run f.tn -i x=ones[4] -i y=ones[5]
+fn f<n, m>(x: f32[n], y: f32[m]) -> f32[n] { x + y }"#,
+        right: r#"$ tenon run f.tn -i x=ones[4] -i y=ones[4]
+fn f<n, m>(x: f32[n], y: f32[m]) -> f32[n] { x + y }"#,
+    },
+    Code {
+        code: "E0603",
+        title: "a missing argument",
+        cause: r#"The entry needs an argument that was not given."#,
+        wrong: r#"$ tenon run f.tn
+fn f<n>(x: f32[n]) -> f32[n] { x }"#,
+        right: r#"$ tenon run f.tn -i x=ones[4]
+fn f<n>(x: f32[n]) -> f32[n] { x }"#,
+    },
+    Code {
+        code: "E0604",
+        title: "unreadable data",
+        cause: r#"A file given as data cannot be read, or is not what its name says."#,
+        wrong: r#"$ tenon run f.tn -i x=missing.npy
+fn f<n>(x: f32[n]) -> f32[n] { x }"#,
+        right: r#"$ tenon run f.tn -i x=randn[4]@1
+fn f<n>(x: f32[n]) -> f32[n] { x }"#,
+    },
+    Code {
+        code: "E0605",
+        title: "no such entry",
+        cause: r#"The file has no function of that name."#,
+        wrong: r#"$ tenon run f.tn -e g -i x=ones[4]
+fn f<n>(x: f32[n]) -> f32[n] { x }"#,
+        right: r#"$ tenon run f.tn -e f -i x=ones[4]
+fn f<n>(x: f32[n]) -> f32[n] { x }"#,
+    },
+    Code {
+        code: "E0701",
+        title: "not supported by this engine",
+        cause: r#"The program is right, and the engine asked for cannot run it: a library function that no rule gives a meaning to has none for the interpreter, and the machine has operations that it does not compile yet."#,
+        wrong: r#"$ tenon run f.tn -e f -i x=ones[4] --engine interp
+extern "libm.so.6" lib<n>(x: f32[n]) -> y: f32[n] = cfun(x, c_int(n), y)
+
+fn f<n>(x: f32[n]) -> f32[n] { lib(x) }"#,
+        right: r#"$ tenon run f.tn -e f -i x=ones[4] --engine interp
+extern "libm.so.6" lib<n>(x: f32[n]) -> y: f32[n] = cfun(x, c_int(n), y)
+
+rule means<n>(x: f32[n]) { exp(x) => lib(x) }
+
+fn f<n>(x: f32[n]) -> f32[n] { lib(x) }"#,
+    },
+    Code {
+        code: "E0702",
+        title: "not compiled yet",
+        cause: r#"The grammar has this form, and the formatter keeps it; the compiler does not take it further yet."#,
+        wrong: r#"prim f<n>(x: f32[n]) -> y: f32[n] {
+    #[unroll] for i in n { y[i] = x[i] }
+}"#,
+        right: r#"prim f<n>(x: f32[n]) -> y: f32[n] {
+    for i in n { y[i] = x[i] }
+}
+
+schedule f { unroll i }"#,
+    },
 ]

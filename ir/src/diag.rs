@@ -92,16 +92,45 @@ impl Diagnostic {
     }
 }
 
-/// A row of the table of codes: code, title, what it means with an example.
-pub type Code = (&'static str, &'static str, &'static str);
+/// A row of the table of codes: the page that `tenon explain` shows.
+///
+/// An example is the file `f.tn`, checked; or with a first line `$ tenon ..` what that command does with it.
+/// `// @file a/b.tn` begins another file beside it. The wrong one gives this code and no other, the right one none:
+/// a test of `cli` runs both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Code {
+    /// `E0301`
+    pub code: &'static str,
+    /// What, in a few words.
+    pub title: &'static str,
+    /// Why it is said.
+    pub cause: &'static str,
+    /// A program that it is said of.
+    pub wrong: &'static str,
+    /// The same, mended.
+    pub right: &'static str,
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}: {}\n\n{}", self.code, self.title, self.cause)?;
+        for (title, text) in [("Wrong", self.wrong), ("Mended", self.right)] {
+            writeln!(f, "\n{title}:\n")?;
+            for line in text.lines() {
+                writeln!(f, "{}", format!("    {line}").trim_end())?;
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Every code. E01: text. E02: names. E03: types and shapes. E04: primitives. E05: effects, rules,
-/// bindings. E06: data given at run time. W: warnings.
+/// bindings. E06: data given at run time. E07: not done yet.
 pub const CODES: &[Code] = include!("codes.rs");
 
 /// The row of a code.
 pub fn explain(code: &str) -> Option<&'static Code> {
-    CODES.iter().find(|row| row.0 == code)
+    CODES.iter().find(|row| row.code == code)
 }
 
 /// Renders diagnostics as text, in the order given, a blank line between them.

@@ -73,6 +73,11 @@ impl SourceMap {
         (line + 1, source.text.get(start..end).map_or(0, |s| s.chars().count()) + 1)
     }
 
+    /// The 1-based line and column (in characters) one past a span's end.
+    pub fn line_col_end(&self, span: Span) -> (usize, usize) {
+        self.line_col(Span { lo: span.hi, ..span })
+    }
+
     /// The text a span covers.
     pub fn snippet(&self, span: Span) -> &str {
         self.get(span.file).text.get(span.lo as usize..span.hi as usize).unwrap_or("")

@@ -35,6 +35,7 @@ use tensor::abi;
 
 pub use entry::kernel;
 pub use error::Error;
+pub use graph::GATE;
 
 /// What a kernel is compiled from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

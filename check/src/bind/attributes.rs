@@ -23,10 +23,7 @@ impl Checker<'_> {
                 return self.fail(d.help(format!("say it first: `dim {name} = ..`")));
             };
             b.env.dims.insert(name, dim.clone());
-            b.origins.insert(
-                name,
-                Origin { span: g.name.span, what: "the config".to_owned(), shown: String::new() },
-            );
+            b.origins.insert(name, Origin { span: g.name.span, what: "the config".to_owned(), shown: None });
         }
         Some(())
     }

@@ -82,8 +82,7 @@ impl Checker<'_> {
                             let (Ty::Array(k, of), Pattern::One(e)) = (at, pattern) else {
                                 return self.not_a(body, b, param, "an array of records", value, &what, span);
                             };
-                            let origin =
-                                Origin { span, what: format!("axis {i} of `{what}`"), shown: String::new() };
+                            let origin = Origin { span, what: format!("axis {i} of `{what}`"), shown: None };
                             out.extents.push((e, k.clone(), origin));
                             at = of;
                         }
@@ -213,7 +212,7 @@ impl Checker<'_> {
                     b.env.bind_elem(name.name, *has);
                     b.origins.insert(
                         name.name,
-                        Origin { span: g.span, what: format!("`{}`", g.what), shown: String::new() },
+                        Origin { span: g.span, what: format!("`{}`", g.what), shown: None },
                     );
                 }
                 (None, None) => {
@@ -312,8 +311,7 @@ impl Checker<'_> {
                 return self.fail(refused(b.callee, d.name(), g, part.span));
             }
             b.env.bind_elem(g.name.name, got);
-            b.origins
-                .insert(g.name.name, Origin { span: part.span, what: String::new(), shown: String::new() });
+            b.origins.insert(g.name.name, Origin { span: part.span, what: String::new(), shown: None });
         }
         for (name, natural) in literals {
             let g = b.sig.generics.iter().find(|g| g.name.name == name).expect("found above");

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use ir::ast::{Expr, ExprKind, TypeKind};
-use ir::diag::Diagnostic;
+use ir::diag::{Diagnostic, count_of};
 use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym, Verdict};
 
 use super::told::{ast_text, names_in};
-use super::{Binder, Later, Origin, Parts, Pattern, is_generic, list};
+use super::{Binder, Later, Origin, Parts, Pattern, is_generic};
+use crate::fit::{self, list};
 use crate::graph::{Body, Value};
 use crate::types::{Arg, name_expr};
 use crate::{Checker, Maybe};
@@ -29,19 +30,23 @@ impl Checker<'_> {
                 value => self.value_type(body, value, part.span)?.shape,
             };
             let shown = match &part.value {
-                Value::Val(v) => body.func.ty(*v).to_string(),
-                _ => String::new(),
+                Value::Val(v) => Some(body.func.ty(*v).clone()),
+                _ => None,
             };
-            let origin = |what: String| Origin { span: part.span, what, shown: shown.clone() };
+            let origin = |what: String, axis: Option<usize>| {
+                let shown = shown.clone().map(|ty| (ty, axis));
+                Origin { span: part.span, what, shown }
+            };
             let single = |p: &&Pattern<'_>| matches!(p, Pattern::One(_));
             let singles = part.pattern.iter().filter(single).count();
             let packs = part.pattern.len() - singles;
             if (packs == 0 && actual.len() != singles) || actual.len() < singles || packs > 1 {
                 let least = if packs == 0 { "" } else { "at least " };
                 let text = format!(
-                    "{}: `{}` needs {least}{singles} axes, got {}",
+                    "{}: `{}` needs {least}{}, got {}",
                     b.callee,
                     part.what,
+                    count_of(singles, "axis", "axes"),
                     actual.len()
                 );
                 let shown =
@@ -54,14 +59,14 @@ impl Checker<'_> {
             for pat in &part.pattern {
                 match pat {
                     Pattern::One(e) => {
-                        let o = origin(format!("axis {axis} of `{}`", part.what));
+                        let o = origin(format!("axis {axis} of `{}`", part.what), Some(axis));
                         self.match_dim(body, b, e, actual[axis].clone(), o)?;
                         axis += 1;
                     }
                     Pattern::Spread(e) => {
                         let list = actual[axis..axis + spread].to_vec();
                         axis += spread;
-                        let o = origin(format!("`{}`", part.what));
+                        let o = origin(format!("`{}`", part.what), None);
                         match &e.kind {
                             ExprKind::Name(name)
                                 if is_generic(b.sig, *name) && !b.env.packs.contains_key(name) =>
@@ -79,7 +84,7 @@ impl Checker<'_> {
                         let list = actual[axis..axis + spread].to_vec();
                         axis += spread;
                         stretched.insert(i, name.name);
-                        let o = origin(format!("`{}`", part.what));
+                        let o = origin(format!("`{}`", part.what), None);
                         to_join.entry(name.name).or_default().push((list, o));
                     }
                 }
@@ -90,11 +95,8 @@ impl Checker<'_> {
         }
         for g in &parts.generics {
             let (Arg::Dim(has), TypeKind::Named { name, .. }) = (&g.has, &g.said.kind) else { continue };
-            let origin = Origin {
-                span: g.span,
-                what: format!("`{}` of `{}`", name.name, g.what),
-                shown: String::new(),
-            };
+            let origin =
+                Origin { span: g.span, what: format!("`{}` of `{}`", name.name, g.what), shown: None };
             self.match_dim(body, b, &name_expr(name.name, name.span), has.clone(), origin)?;
         }
         for (pack, lists) in to_join {
@@ -148,10 +150,10 @@ impl Checker<'_> {
                     }
                     Ok(want) => {
                         let text = format!(
-                            "{}: {} needs {} axes, got {}",
+                            "{}: {} needs {}, got {}",
                             b.callee,
                             l.origin.what,
-                            want.len(),
+                            count_of(want.len(), "axis", "axes"),
                             l.actual.len()
                         );
                         return self.fail(Diagnostic::error("E0302", l.origin.span, text));
@@ -190,7 +192,9 @@ impl Checker<'_> {
                                 l.actual[0],
                                 ast_text(&l.pattern)
                             );
-                            let d = Diagnostic::error("E0301", l.origin.span, text.clone());
+                            let d = Diagnostic::error("E0301", l.origin.span, text.clone())
+                                .here(l.origin.is(&l.actual[0]))
+                                .label(b.sig.name.span, "declared here");
                             self.require(body, pred, l.origin.span, &text, d)?;
                         }
                         b.env.dims.insert(*unknown, solved.value);
@@ -231,6 +235,11 @@ impl Checker<'_> {
         };
         let mut d = Diagnostic::error("E0301", o.span, text.clone());
         d = d.here(o.is(got));
+        if o.transposed(known) {
+            d = d.help(format!("transposed, {} is {known}: `.T`", o.what));
+        } else if let Some(f) = first.as_ref().filter(|f| f.transposed(got)) {
+            d = d.help(format!("transposed, {} is {got}: `.T`", f.what));
+        }
         if let Some(f) = first {
             d = d.label(f.span, f.is(known));
         }
@@ -280,10 +289,20 @@ impl Checker<'_> {
                     origin.what,
                     list(shape)
                 ));
-                if let Some(f) = first {
-                    let other =
-                        parts.iter().find(|p| p.1.span == f.span).map_or(String::new(), |p| list(&p.0));
-                    diag = diag.label(f.span, format!("{} is [{other}]", f.what));
+                if let Some((other, f)) =
+                    first.and_then(|f| parts.iter().find(|p| p.1.span == f.span).map(|p| (&p.0, f)))
+                {
+                    diag = diag.label(f.span, format!("{} is [{}]", f.what, list(other)));
+                    let (short, long, of) =
+                        if shape.len() < other.len() { (shape, other, origin) } else { (other, shape, f) };
+                    if let Some(n) = fit::stretched(short, long) {
+                        let axes: Vec<String> = (1..=n).rev().map(|k| format!("-{k}")).collect();
+                        let axes = if n == 1 { axes.concat() } else { format!("[{}]", axes.join(", ")) };
+                        diag = diag.help(format!(
+                            "axes are aligned at the right; {} stretches with an axis more at its end: `unsqueeze(.., axis={axes})`",
+                            of.what
+                        ));
+                    }
                 }
                 let pred = Pred::Eq(so_far.clone(), d.clone());
                 self.require(body, pred, origin.span, &text, diag)?;
@@ -305,7 +324,7 @@ impl Checker<'_> {
             Verdict::Proved => Some(()),
             Verdict::Refuted => {
                 let mut d = wrong.note(format!("`{pred}` cannot hold"));
-                let facts: Vec<String> = body.shown_facts();
+                let facts = body.facts_on(&pred);
                 if !facts.is_empty() {
                     d = d.note(format!("known: {}", facts.join(", ")));
                 }

@@ -60,7 +60,8 @@ impl<'a> Checker<'a> {
                 self.expr(body, &a.value);
             }
             if local {
-                return self.fail(Diagnostic::error("E0307", at, format!("`{name}` is not a function")));
+                let d = Diagnostic::error("E0307", at, format!("`{name}` is not a function"));
+                return self.fail(d.help(format!("brackets take elements and parts: `{name}[0]`")));
             }
             return self.unknown(body, name, at);
         };
@@ -353,11 +354,10 @@ impl<'a> Checker<'a> {
     ) -> Maybe<Value> {
         let [arg] = args else {
             let name = to.map_or("wide", DType::name);
-            return self.fail(Diagnostic::error(
-                "E0304",
-                span,
-                format!("{name}: takes 1 argument, got {}", args.len()),
-            ));
+            return self.fail(
+                Diagnostic::error("E0304", span, format!("{name}: takes 1 argument, got {}", args.len()))
+                    .help("it converts one value; convert each of several"),
+            );
         };
         let value = self.expr(body, &arg.value)?;
         let dtype = match to {

@@ -185,7 +185,11 @@ impl<'a> Checker<'a> {
         let (tx, ty) = (body.func.ty(x).clone(), body.func.ty(y).clone());
         if tx.dtype != ty.dtype || tx.shape.len() != ty.shape.len() {
             let text = format!("the branches have different types: `{tx}` and `{ty}`");
-            return self.fail(Diagnostic::error("E0309", span, text));
+            let d = Diagnostic::error("E0309", span, text);
+            return self.fail(match tx.shape == ty.shape {
+                true => d.help(format!("convert one of them: `{}(..)`", tx.dtype)),
+                false => d.note("a value has one element type and one number of axes, whichever branch runs"),
+            });
         }
         let fixed = if merge.fixed.is_empty() { vec![] } else { merge.fixed.remove(0) };
         let mut shape = Vec::new();

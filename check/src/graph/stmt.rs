@@ -61,13 +61,17 @@ impl<'a> Checker<'a> {
             }
             StmtKind::Dim(name, e, wheres) => self.dim_statement(body, *name, e, wheres)?,
             StmtKind::Assign(place, op, e) => self.assign(body, place, *op, e)?,
-            StmtKind::For(_, binders, block) => return self.for_loop(body, binders, block, stmt.span),
+            StmtKind::For(attrs, binders, block) => {
+                self.loop_marks(attrs);
+                return self.for_loop(body, binders, block, stmt.span);
+            }
             StmtKind::While(cond, block) => return self.while_loop(body, cond, block, stmt.span),
             StmtKind::Assert(e, text) => {
                 // A condition on dims is one that the rest of the body may build on.
                 if let Some(preds) = self.preds_of(body, e) {
                     for p in preds {
-                        let text = text.clone().unwrap_or_else(|| format!("assertion failed: {p}"));
+                        let said = text.clone().unwrap_or_else(|| format!("`{p}` does not hold"));
+                        let text = format!("assertion failed: {said}");
                         if !body.env.facts.prove(&p).is_proved() {
                             body.check(p, text, stmt.span);
                         }
@@ -83,7 +87,7 @@ impl<'a> Checker<'a> {
                     e.span,
                     "assert",
                 )?;
-                let text = text.clone().unwrap_or_else(|| "assertion failed".to_owned());
+                let text = text.clone().unwrap_or_default();
                 body.push_all(Op::Assert(text), vec![val], vec![], vec![], stmt.span);
             }
             StmtKind::Expr(e) => return self.expr(body, e),

@@ -93,6 +93,18 @@ impl Value {
     }
 }
 
+/// What stands in the place of what tensors of other languages have.
+fn no_field_of_a_tensor(d: Diagnostic, name: &str, shape: &[Dim]) -> Diagnostic {
+    if matches!(name, "shape" | "size" | "len") && !shape.is_empty() {
+        let axes: Vec<String> = shape.iter().enumerate().map(|(i, e)| format!("axis {i} is `{e}`")).collect();
+        return d.help(format!("its extents are dims, which are numbers in the body: {}", axes.join(", ")));
+    }
+    match ir::diag::elsewhere(name) {
+        Some(hint) => d.help(hint),
+        None => d.help("a tensor has no fields but `T`; operators are called by name: `exp(x)`"),
+    }
+}
+
 impl<'a> Checker<'a> {
     /// `value.field`
     pub(super) fn field(
@@ -131,7 +143,13 @@ impl<'a> Checker<'a> {
             v => format!("{} has no field `{name}`", v.kind()),
         };
         let d = Diagnostic::error("E0201", field.span, text);
-        let Value::Tree(t) = &value else { return self.fail(d) };
+        let Value::Tree(t) = &value else {
+            let shape = match &value {
+                Value::Val(v) => body.func.ty(*v).shape.clone(),
+                _ => vec![],
+            };
+            return self.fail(no_field_of_a_tensor(d, name, &shape));
+        };
         let names = t.ty.field_names();
         self.fail(match ir::diag::nearest(name, names.iter().map(String::as_str)) {
             Some(near) => d.help(format!("did you mean `{near}`?")),

@@ -178,7 +178,12 @@ impl<'a> Checker<'a> {
             Ok(dtype) => Some(Scalar { kind: ScalarKind::Op(op, args), dtype }),
             Err(text) => {
                 let d = Diagnostic::error("E0303", span, text);
-                self.fail(d.help("convert one side: `f32(..)`, `i64(..)`"))
+                let differ = types.iter().any(|t| *t != types[0]);
+                let to = types.iter().max_by_key(|t| (t.is_float(), t.size())).filter(|_| differ);
+                self.fail(match to {
+                    Some(to) => d.help(format!("convert one side: `{to}(..)`")),
+                    None => d,
+                })
             }
         }
     }

@@ -86,7 +86,7 @@ impl Writer<'_> {
             }
             Op::Assert(message) => {
                 let value = n.args.first().map_or_else(|| term::expr(ExprKind::Bool(true)), |v| self.val(*v));
-                let message = Some(message.clone()).filter(|m| m != "assertion failed");
+                let message = Some(message.clone()).filter(|m| !m.is_empty());
                 return out.push(term::stmt(StmtKind::Assert(value, message)));
             }
             Op::Const(_)

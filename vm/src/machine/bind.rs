@@ -83,9 +83,15 @@ fn solve(entry: &Entry, args: &[Arg<'_>]) -> Result<Vec<i64>, Error> {
                 let expected = if want.text == value.to_string() {
                     want.text.clone()
                 } else {
-                    let with: Vec<String> =
-                        entry.dims.iter().zip(&dims).map(|(d, v)| format!("{} = {v}", d.name)).collect();
-                    format!("{} = {value}, with {}", want.text, with.join(", "))
+                    let named = |name: &str| {
+                        want.text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
+                    };
+                    let dims = entry.dims.iter().zip(&dims).filter(|(d, _)| named(&d.name));
+                    let with: Vec<String> = dims.map(|(d, v)| format!("{} = {v}", d.name)).collect();
+                    match with.as_slice() {
+                        [one] if *one == format!("{} = {value}", want.text) => one.clone(),
+                        _ => format!("{} = {value} ({})", want.text, with.join(", ")),
+                    }
                 };
                 return Err(bad(format!(
                     "argument {}: axis {axis} is {got}, expected {expected}",

@@ -279,7 +279,7 @@ fn arguments_are_checked_with_messages() {
     let mut fault = |args: &[&Tensor]| context.run("main", args, &Limits::default()).unwrap_err().to_string();
     assert_eq!(fault(&[&m, &x(2)]), "argument x: axis 1 is 3, expected 784");
     let m = Tensor::zeros(F32, &[2, 784]).unwrap();
-    assert_eq!(fault(&[&m, &x(3)]), "argument b: axis 0 is 3, expected n = 2, with n = 2");
+    assert_eq!(fault(&[&m, &x(3)]), "argument b: axis 0 is 3, expected n = 2");
     assert!(matches!(context.run("other", &[], &Limits::default()), Err(Error::NoEntry(_))));
 }
 

@@ -1,0 +1,44 @@
+//! Attributes before definitions and loops: each says something that some stage follows. One that nothing follows
+//! is an error, since its author believes that it does something.
+
+use ir::ast::{Attr, Item, ItemKind};
+use ir::diag::{Diagnostic, nearest};
+
+use crate::Checker;
+
+/// An attribute, and what it stands before.
+const MARKS: &[(&str, &str, fn(&ItemKind) -> bool)] = &[
+    ("config", "a test", |k| matches!(k, ItemKind::Test(_))),
+    ("plan", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
+    ("variadic", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
+];
+
+impl Checker<'_> {
+    /// The attributes of a definition.
+    pub(crate) fn marks(&mut self, item: &Item) {
+        for a in &item.attrs {
+            let name = a.name.name.name();
+            let text = match MARKS.iter().find(|m| m.0 == name) {
+                Some((_, _, fits)) if fits(&item.kind) => continue,
+                // Said where configs are written out.
+                Some(("config", ..)) => continue,
+                Some((_, what, _)) => format!("`#[{name}]` stands before {what}"),
+                None => format!("unknown attribute `{name}`"),
+            };
+            let d = Diagnostic::error("E0201", a.name.span, text);
+            self.report(match nearest(name, MARKS.iter().map(|m| m.0)) {
+                Some(guess) => d.help(format!("did you mean `#[{guess}]`?")),
+                None => d.help("the attributes are `#[config(..)]` of tests, `#[plan]` and `#[variadic]`"),
+            });
+        }
+    }
+
+    /// The attributes of a loop: the grammar has them, nothing follows them.
+    pub(crate) fn loop_marks(&mut self, attrs: &[Attr]) {
+        for a in attrs {
+            let text = format!("loops do not follow `#[{}]` yet", a.name.name);
+            let d = Diagnostic::error("E0702", a.name.span, text);
+            self.report(d.help("say how a loop runs in a schedule: `schedule p { unroll i }`"));
+        }
+    }
+}

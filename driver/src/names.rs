@@ -1,0 +1,61 @@
+//! Names that options speak of: implementations and dims. One that nothing has is an error with a guess, since
+//! whoever wrote it believes that it does something.
+
+use std::collections::BTreeSet;
+
+use ir::{FuncId, Module};
+
+use crate::Failure;
+use crate::pipeline::{self, Options};
+
+/// What `--force` and `--forbid` may name: kinds, operators, library functions, rules and fused kernels.
+pub fn implementations(module: &Module, options: &Options) -> Result<(), Failure> {
+    let asked = || [("--force", &options.force), ("--forbid", &options.forbid)];
+    if asked().iter().all(|(_, names)| names.is_empty()) {
+        return Ok(());
+    }
+    let mut known: BTreeSet<String> = ["kernel", "fused", "library"].map(str::to_owned).into();
+    known.extend(module.prims.iter().map(|p| p.name.clone()));
+    known.extend(module.externs.iter().map(|e| e.name.to_string()));
+    known.extend(module.rules.iter().map(|r| r.name.to_string()));
+    let missing =
+        |known: &BTreeSet<String>| asked().iter().any(|(_, n)| n.iter().any(|n| !known.contains(n)));
+    if missing(&known) {
+        // Fused kernels have names only once the rewriter has made them.
+        let free = Options { force: vec![], forbid: vec![], ..options.clone() };
+        let (_, report) = pipeline::plan(module, &free);
+        let steps = || report.functions.iter().flat_map(|f| &f.regimes).flat_map(|r| &r.steps);
+        known.extend(steps().map(|s| s.name.clone()));
+        known.extend(steps().flat_map(|s| &s.alternatives).map(|a| a.name.clone()));
+    }
+    for (flag, names) in asked() {
+        for name in names.iter().filter(|n| !known.contains(*n)) {
+            let hint = match ir::diag::nearest(name, known.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "`tenon opt` lists those that the program has".to_owned(),
+            };
+            return Err(Failure::Usage(format!("{flag}: no implementation `{name}`; {hint}")));
+        }
+    }
+    Ok(())
+}
+
+/// What `--at` may name: dims of the functions shown.
+pub fn dims(module: &Module, entries: &[FuncId], at: &[(String, i64)]) -> Result<(), Failure> {
+    let of = |id: &FuncId| module.func(*id).dims.iter().map(|s| s.name());
+    let known: BTreeSet<&str> = entries.iter().flat_map(of).collect();
+    for (name, value) in at {
+        if !known.contains(name.as_str()) {
+            let hint = match ir::diag::nearest(name, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if known.is_empty() => "it has none".to_owned(),
+                None => format!("it has {}", known.into_iter().collect::<Vec<_>>().join(", ")),
+            };
+            return Err(Failure::Usage(format!("--at: the program has no dim `{name}`; {hint}")));
+        }
+        if *value < 0 {
+            return Err(Failure::Usage(format!("--at: {name}={value}: a dim is not negative")));
+        }
+    }
+    Ok(())
+}
