@@ -21,6 +21,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Sym};
 use tensor::DType;
 
+use crate::config::is_config;
 use crate::env::Env;
 use crate::{Checker, Maybe};
 
@@ -526,11 +527,16 @@ impl<'a> Checker<'a> {
         }
         let name = def.name.name;
         if args.len() != def.generics.len() {
-            let want: Vec<&str> = def.generics.iter().map(|g| g.name.name.name()).collect();
+            // Those of a config are not written.
+            let (ours, want): (Vec<&Generic>, Vec<&Generic>) =
+                def.generics.iter().partition(|g| is_config(g));
+            let want: Vec<&str> = want.iter().map(|g| g.name.name.name()).collect();
             let d = if want.is_empty() {
                 no_generics(name, span)
             } else {
-                let text = format!("`{name}` needs {} generics here, got {}", want.len(), args.len());
+                let got = args.len().saturating_sub(ours.len());
+                let text =
+                    format!("`{name}` needs {} here, got {got}", ir::diag::count(want.len(), "generic"));
                 Diagnostic::error("E0306", span, text)
                     .label(def.name.span, "declared here")
                     .help(format!("write `{name}<{}>`; only a parameter may leave them out", want.join(", ")))
