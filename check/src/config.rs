@@ -4,8 +4,10 @@
 //! a further generic, a number as a further parameter whose default is the caller's of that name. So
 //! nothing behind here knows of configs but the binding of a call, which gives a generic marked
 //! ([`is_config`]) the caller's dim of that name. What a config asserts becomes a condition of each
-//! definition that has all its names; what it defines is written out where it is named. A test says its values:
-//! `#[config(hidden = 8)]` becomes statements at its start.
+//! definition that has all its names. A dim that it defines by others (`head = hidden / heads`) is a dim like
+//! those, with the equation as such a condition: shapes name it, and nobody is asked for it. Other definitions,
+//! numbers and constants, are written out where they are named. A test says its values: `#[config(hidden = 8)]`
+//! becomes statements at its start.
 //!
 //! A file sees the config of its own and of the modules it uses, and gives its names no second meaning. The
 //! names of all configs of a program differ.
@@ -21,6 +23,7 @@ use shape::Sym;
 use tensor::DType;
 
 use crate::defs::Defs;
+use crate::env::Env;
 use crate::walk::{self, Place};
 use crate::{Checker, Files};
 
@@ -35,6 +38,8 @@ pub(crate) fn is_config(g: &Generic) -> bool {
 /// A name of a config.
 enum Meaning {
     Dim,
+    /// A dim that those before it tell.
+    Told(Expr),
     Number(TypeExpr),
     /// Written out: only dims and numbers are named in it.
     Derived(Expr),
@@ -131,10 +136,16 @@ impl Configs {
             ConfigField::Define(ident, e) => {
                 let before = said.len();
                 let mut e = self.write_out(e, said);
+                if said.len() == before && self.speaks_of_dims(&mut e) {
+                    self.declare(*ident, Meaning::Told(e), said);
+                    return;
+                }
                 if said.len() == before && size(&mut e) > LONGEST {
                     let text = format!("written out, the definition of `{}` is too long", ident.name);
                     let d = Diagnostic::error("E0310", ident.span, text);
-                    said.push(d.help("declare it as a `dim`, and assert what it is"));
+                    said.push(
+                        d.help("declare it as a number of its own: `from` says where a checkpoint has it"),
+                    );
                 }
                 // What has an error stands for nothing, least of all for itself.
                 if said.len() != before {
@@ -191,7 +202,7 @@ impl Configs {
             }
             match self.index.get(&name).map(|i| &self.names[*i].meaning) {
                 Some(Meaning::Derived(d)) => *e = parens(d, e.span),
-                Some(Meaning::Dim | Meaning::Number(_)) => {}
+                Some(Meaning::Dim | Meaning::Told(_) | Meaning::Number(_)) => {}
                 None => {
                     let text = format!("the config has no `{name}` before this line");
                     let d = Diagnostic::error("E0201", e.span, text);
@@ -205,7 +216,26 @@ impl Configs {
         out
     }
 
-    /// What is asked of whoever runs the program.
+    /// True for what only dims tell.
+    fn speaks_of_dims(&self, e: &mut Expr) -> bool {
+        let mut named = false;
+        let mut others = false;
+        walk::expr(e, &mut |place| {
+            let Place::Expr(e) = place else { return };
+            match e.kind {
+                ExprKind::Name(n) => match self.index.get(&n) {
+                    Some(&i) if self.is_dim(i) => named = true,
+                    Some(_) => others = true,
+                    None => {}
+                },
+                ExprKind::Float(..) => others = true,
+                _ => {}
+            }
+        });
+        named && !others
+    }
+
+    /// What is asked of whoever runs the program, and what that tells.
     fn settings(&self, files: &Files) -> Vec<Setting> {
         let mut from: BTreeMap<Sym, &str> = BTreeMap::new();
         for item in files.modules.iter().chain(&files.own).flat_map(|f| &f.items) {
@@ -216,16 +246,25 @@ impl Configs {
                 }
             }
         }
+        let mut dims = Env::default();
         let setting = |n: &Name| {
+            let name = n.ident.name;
+            let is = match &n.meaning {
+                // What is no dim expression is said where it is a condition.
+                Meaning::Told(e) => Some(dims.dim(e).ok()?),
+                _ => None,
+            };
             let dtype = match &n.meaning {
-                Meaning::Dim => None,
+                Meaning::Dim | Meaning::Told(_) => {
+                    dims.dims.insert(name, shape::Expr::sym(name));
+                    None
+                }
                 Meaning::Number(TypeExpr { kind: TypeKind::Named { name, .. }, .. }) => {
                     name.name.name().parse().ok()
                 }
                 Meaning::Number(_) | Meaning::Derived(_) => return None,
             };
-            let name = n.ident.name;
-            Some(Setting { name, dtype, from: from.get(&name).map(|s| (*s).to_owned()) })
+            Some(Setting { name, dtype, from: from.get(&name).map(|s| (*s).to_owned()), is })
         };
         self.names.iter().filter_map(setting).collect()
     }
@@ -329,7 +368,11 @@ impl Configs {
             Meaning::Dim | Meaning::Number(_) => {
                 out.insert(i);
             }
-            Meaning::Derived(e) => out.extend(self.named_in(e)),
+            Meaning::Told(e) => {
+                out.insert(i);
+                self.named_in(e).into_iter().for_each(|i| self.base(i, out));
+            }
+            Meaning::Derived(e) => self.named_in(e).into_iter().for_each(|i| self.base(i, out)),
         }
     }
 
@@ -344,14 +387,26 @@ impl Configs {
         out
     }
 
-    /// What a config asserts of nothing but these names.
+    /// What a config asserts of nothing but these names, and what it defines some of them by.
     fn asserted(&self, needs: &BTreeSet<usize>) -> Vec<Expr> {
         let about = |e: &&Expr| self.named_in(e).is_subset(needs);
-        self.asserts.iter().filter(about).cloned().collect()
+        let mut out: Vec<Expr> = self.asserts.iter().filter(about).cloned().collect();
+        for &i in needs {
+            let Meaning::Told(e) = &self.names[i].meaning else { continue };
+            let Ident { name, span } = self.names[i].ident;
+            let name = Box::new(Expr { kind: ExprKind::Name(name), span });
+            out.push(Expr { kind: ExprKind::Binary(BinaryOp::Eq, name, Box::new(parens(e, e.span))), span });
+        }
+        out
     }
 
     fn is_dim(&self, i: usize) -> bool {
-        matches!(self.names[i].meaning, Meaning::Dim)
+        matches!(self.names[i].meaning, Meaning::Dim | Meaning::Told(_))
+    }
+
+    /// True for what a test says, a checkpoint has, and so on.
+    fn is_asked(&self, i: usize) -> bool {
+        matches!(self.names[i].meaning, Meaning::Dim | Meaning::Number(_))
     }
 
     /// Gives a definition what it needs.
@@ -394,9 +449,8 @@ impl Configs {
             ItemKind::Extern(d) => &mut d.sig,
             ItemKind::Rule(d) => &mut d.sig,
             ItemKind::Record(d) => {
-                // A record has them as generics, which every type that names it gives.
-                let plain = |name: Ident| Generic { kind: GenericKind::Dim, name, bounds: vec![] };
-                d.generics.splice(0..0, dims.map(plain));
+                // A record has them as generics, which every type that names it gives, and its maker too.
+                d.generics.splice(0..0, dims.map(generic));
                 return;
             }
             _ => return,
@@ -444,12 +498,9 @@ impl Configs {
                 );
                 continue;
             };
-            let known = self
-                .index
-                .get(&name.name)
-                .filter(|i| !matches!(self.names[**i].meaning, Meaning::Derived(_)));
+            let known = self.index.get(&name.name).filter(|i| self.is_asked(**i));
             let Some(&i) = known else {
-                let settable = self.names.iter().filter(|n| !matches!(n.meaning, Meaning::Derived(_)));
+                let settable = (0..self.names.len()).filter(|i| self.is_asked(*i)).map(|i| &self.names[i]);
                 let d = Diagnostic::error(
                     "E0305",
                     name.span,
@@ -470,8 +521,11 @@ impl Configs {
                 said.push(Diagnostic::error("E0202", name.span, format!("`{}` is given twice", name.name)));
             }
         }
-        let lacking: Vec<&Name> =
-            needs.iter().filter(|i| !given.contains_key(i)).map(|&i| &self.names[i]).collect();
+        let lacking: Vec<&Name> = needs
+            .iter()
+            .filter(|i| self.is_asked(**i) && !given.contains_key(i))
+            .map(|&i| &self.names[i])
+            .collect();
         if let Some(first) = lacking.first() {
             let names: Vec<String> = lacking.iter().map(|n| format!("`{}`", n.ident.name)).collect();
             let span = attrs.next_back().map_or(def.body.span, |a| a.name.span);
@@ -484,15 +538,35 @@ impl Configs {
             let d = d.label(first.ident.span, "declared here");
             said.push(d.help(format!("say it before the test: `#[config({} = ..)]`", first.ident.name)));
         }
+        // What those tell follows them, and is said by the last of them.
+        let said_at = given.values().map(|e| e.span).max();
+        let tells = |i: &usize| match &self.names[*i].meaning {
+            Meaning::Told(e) => Some((*i, Expr { kind: e.kind.clone(), span: said_at.unwrap_or(e.span) })),
+            _ => None,
+        };
+        let told: BTreeMap<usize, Expr> = needs.iter().filter_map(tells).collect();
+        for (&i, e) in &told {
+            if self.named_in(e).iter().all(|i| given.contains_key(i)) {
+                given.insert(i, e);
+            }
+        }
         let known: BTreeSet<usize> = given.keys().copied().collect();
         let mut wheres = self.asserted(&known);
+        for (i, e) in &given {
+            // Who takes it knows that an extent is not negative.
+            if let Meaning::Told(_) = self.names[*i].meaning {
+                let int = |n| Box::new(Expr { kind: ExprKind::Int(n), span: e.span });
+                let value = Box::new(parens(e, e.span));
+                wheres.push(Expr { kind: ExprKind::Binary(BinaryOp::Le, int(0), value), span: e.span });
+            }
+        }
         let last = given.keys().copied().rfind(|i| self.is_dim(*i));
         let mut stmts = Vec::new();
         for (&i, &value) in &given {
             let name = Ident { name: self.names[i].ident.name, span: value.span };
             let kind = match &self.names[i].meaning {
                 Meaning::Number(ty) => StmtKind::Let(Pattern::Name(name), Some(ty.clone()), value.clone()),
-                Meaning::Dim | Meaning::Derived(_) => {
+                Meaning::Dim | Meaning::Told(_) | Meaning::Derived(_) => {
                     let wheres = if Some(i) == last { std::mem::take(&mut wheres) } else { vec![] };
                     StmtKind::Dim(name, value.clone(), wheres)
                 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use ir::ast::{BinaryOp, Expr, ExprKind, IndexArg, TypeExpr, TypeKind, UnaryOp};
+use ir::ast::{BinaryOp, Expr, ExprKind, Ident, IndexArg, TypeExpr, TypeKind, UnaryOp};
 use ir::diag::Diagnostic;
 use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
@@ -193,13 +193,15 @@ impl Env {
                 };
                 pack[self.axis(k, pack.len())?].clone()
             }
-            ExprKind::Field(base, f) if f.name.name() == "size" => {
-                self.pack(base)?.into_iter().fold(Dim::int(1), |a, d| a * d)
+            // A generic that a parameter of record type leaves out: see [`crate::generics`].
+            ExprKind::Field(base, f) if self.left_out(base, f.name).is_some() => {
+                self.left_out(base, f.name).expect("just asked").clone()
             }
             ExprKind::Field(base, f) if f.name.name() == "rank" => Dim::int(self.pack(base)?.len() as i64),
             ExprKind::Field(base, f) if f.name.name() == "size" => {
                 self.pack(base)?.into_iter().fold(Dim::int(1), |a, d| a * d)
             }
+            ExprKind::Field(base, f) => return Err(Box::new(self.unknown_part(base, f, e.span))),
             _ => return wrong(e.span, "not a dim expression"),
         };
         if d.is_poison() {
@@ -208,6 +210,27 @@ impl Env {
             return Err(Box::new(Diagnostic::error("E0310", e.span, text)));
         }
         Ok(d)
+    }
+
+    fn left_out(&self, base: &Expr, generic: Sym) -> Option<&Dim> {
+        let ExprKind::Name(param) = base.kind else { return None };
+        self.dims.get(&Sym::new(&format!("{param}.{generic}")))
+    }
+
+    fn unknown_part(&self, base: &Expr, f: &Ident, span: Span) -> Diagnostic {
+        let d = Diagnostic::error("E0307", span, "not a dim expression");
+        let ExprKind::Name(param) = base.kind else { return d };
+        let within = format!("{param}.");
+        let known: Vec<&str> = self.dims.keys().filter_map(|s| s.name().strip_prefix(&within)).collect();
+        if known.is_empty() {
+            return d;
+        }
+        let d = Diagnostic::error(
+            "E0201",
+            f.span,
+            format!("the type of `{param}` leaves out no dim `{}`", f.name),
+        );
+        d.help(format!("it leaves out {}", known.join(", ")))
     }
 
     fn unknown_dim(&self, name: Sym, span: Span) -> Diagnostic {

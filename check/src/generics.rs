@@ -1,8 +1,8 @@
 //! Generics that a signature leaves out: `w: Layer` for `w: Layer<E, n>`.
 //!
 //! A parameter of record type need not say the record's generics. They are written out before checking, as
-//! further generics of the definition under names that no text can say (`w.E`, `w.n`), so that nothing
-//! behind here knows the short form. Only definitions that use it are copied.
+//! further generics of the definition, called `w.E` and `w.n`. Types and bodies may name such a dim, as any dim of a
+//! record in a body: `zeros[w.n]`; a field of that name hides it there. Nothing behind here knows the short form. Only definitions that use it are copied.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -84,7 +84,7 @@ fn is_short(t: &TypeExpr, records: &HashMap<Sym, &RecordDef>) -> bool {
         }
         TypeKind::Tuple(parts) => parts.iter().any(|p| is_short(p, records)),
         TypeKind::Array(of, _) => is_short(of, records),
-        TypeKind::Fn(..) | TypeKind::Exists(..) => false,
+        TypeKind::Dim(_) | TypeKind::Fn(..) | TypeKind::Exists(..) => false,
     }
 }
 
@@ -111,7 +111,7 @@ fn write_out(p: &mut Param, generics: &mut Vec<Generic>, records: &HashMap<Sym, 
             }
             TypeKind::Tuple(parts) => parts.iter_mut().for_each(|t| go(t, p, generics, records)),
             TypeKind::Array(of, _) => go(of, p, generics, records),
-            TypeKind::Fn(..) | TypeKind::Exists(..) => {}
+            TypeKind::Dim(_) | TypeKind::Fn(..) | TypeKind::Exists(..) => {}
         }
     }
     if let Some(t) = &mut p.ty {

@@ -491,7 +491,11 @@ impl<'a> Checker<'a> {
                     }
                     inner
                 }
-                TypeKind::Named { .. } | TypeKind::Tuple(_) | TypeKind::Array(..) | TypeKind::Fn(..) => ret,
+                TypeKind::Named { .. }
+                | TypeKind::Tuple(_)
+                | TypeKind::Array(..)
+                | TypeKind::Dim(_)
+                | TypeKind::Fn(..) => ret,
             };
             let ty = self.ty(&env, ret)?;
             for leaf in ty.leaves("") {

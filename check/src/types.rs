@@ -21,6 +21,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Sym};
 use tensor::DType;
 
+use crate::config::is_config;
 use crate::env::Env;
 use crate::{Checker, Maybe};
 
@@ -401,6 +402,7 @@ impl<'a> Types<'a> {
                     args.iter().for_each(|p| go(p, out));
                     go(ret, out);
                 }
+                TypeKind::Dim(_) => {}
             }
         }
         let mut names = Vec::new();
@@ -418,6 +420,12 @@ impl<'a> Types<'a> {
 
     pub(crate) fn record(&self, id: RecordId) -> &'a RecordDef {
         self.records[id.0 as usize]
+    }
+
+    /// What a generic of a record is.
+    pub(crate) fn generic<'r>(&self, r: &'r Record, name: Sym) -> Option<&'r Arg> {
+        let at = self.record(r.id).generics.iter().position(|g| g.name.name == name)?;
+        r.args.get(at)
     }
 
     pub(crate) fn encoding(&self, id: EncodingId) -> &'a EncodingDef {
@@ -465,6 +473,7 @@ impl<'a> Checker<'a> {
                     Err(d) => self.fail(*d),
                 }
             }
+            TypeKind::Dim(_) => self.fail(no_type(t.span)),
             TypeKind::Fn(..) => {
                 self.later(t.span, "functions as parts of this type");
                 None
@@ -485,7 +494,7 @@ impl<'a> Checker<'a> {
             }
             TypeKind::Tuple(parts) => parts.iter().any(|t| self.may_be_encoded(env, t)),
             TypeKind::Array(of, _) | TypeKind::Exists(_, of) => self.may_be_encoded(env, of),
-            TypeKind::Fn(..) => false,
+            TypeKind::Dim(_) | TypeKind::Fn(..) => false,
         }
     }
 
@@ -526,11 +535,16 @@ impl<'a> Checker<'a> {
         }
         let name = def.name.name;
         if args.len() != def.generics.len() {
-            let want: Vec<&str> = def.generics.iter().map(|g| g.name.name.name()).collect();
+            // Those of a config are not written.
+            let (ours, want): (Vec<&Generic>, Vec<&Generic>) =
+                def.generics.iter().partition(|g| is_config(g));
+            let want: Vec<&str> = want.iter().map(|g| g.name.name.name()).collect();
             let d = if want.is_empty() {
                 no_generics(name, span)
             } else {
-                let text = format!("`{name}` needs {} generics here, got {}", want.len(), args.len());
+                let got = args.len().saturating_sub(ours.len());
+                let text =
+                    format!("`{name}` needs {} here, got {got}", ir::diag::count(want.len(), "generic"));
                 Diagnostic::error("E0306", span, text)
                     .label(def.name.span, "declared here")
                     .help(format!("write `{name}<{}>`; only a parameter may leave them out", want.join(", ")))
@@ -546,11 +560,22 @@ impl<'a> Checker<'a> {
 
     /// What stands for a generic of a record in angle brackets.
     fn record_arg(&mut self, env: &Env, g: &Generic, a: &TypeExpr) -> Maybe<Arg> {
+        if let (TypeKind::Dim(e), GenericKind::Dim) = (&a.kind, g.kind) {
+            return match env.dim(e) {
+                Ok(d) => Some(Arg::Dim(d)),
+                Err(d) => self.fail(*d),
+            };
+        }
+        if let TypeKind::Dim(_) = a.kind {
+            let text = format!("`{}` is an element type, and this is a dim", g.name.name);
+            let d = Diagnostic::error("E0204", a.span, text);
+            return self.fail(d.label(g.name.span, "declared here"));
+        }
         let TypeKind::Named { name, args, dims: None } = &a.kind else {
             return self.fail(Diagnostic::error(
                 "E0306",
                 a.span,
-                "a generic is the name of a dim or of an element type",
+                "a generic is a dim or the name of an element type",
             ));
         };
         if let Some(first) = args.first() {
@@ -766,6 +791,20 @@ const MOST_LEAVES: usize = 4096;
 
 fn no_generics(name: Sym, span: Span) -> Diagnostic {
     Diagnostic::error("E0306", span, format!("`{name}` has no generics"))
+}
+
+/// What is wrong with a dim where a type is needed: `Layer<3>` has one as a generic, `wide<3>` none.
+pub(crate) fn no_type(span: Span) -> Diagnostic {
+    Diagnostic::error("E0306", span, "a type is needed here, and this is a dim")
+}
+
+/// A generic of a record as a dim expression, where it can be one.
+pub(crate) fn dim_said(t: &TypeExpr) -> Option<ir::ast::Expr> {
+    match &t.kind {
+        TypeKind::Named { name, .. } => Some(name_expr(name.name, name.span)),
+        TypeKind::Dim(e) => Some((**e).clone()),
+        TypeKind::Tuple(_) | TypeKind::Array(..) | TypeKind::Fn(..) | TypeKind::Exists(..) => None,
+    }
 }
 
 /// A name as a dim expression.

@@ -86,6 +86,7 @@ fn ty(t: &mut TypeExpr, f: &mut dyn FnMut(Place<'_>)) {
             ty(of, f);
             expr(n, f);
         }
+        TypeKind::Dim(e) => expr(e, f),
         TypeKind::Fn(args, result) => {
             args.iter_mut().for_each(|t| ty(t, f));
             ty(result, f);

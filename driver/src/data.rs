@@ -95,6 +95,7 @@ pub fn arguments(
         }
         made.push(tensor);
     }
+    derive(&mut dims, settings, &values);
     // Records of weights: every part of `w` from the one value given for `w`.
     for (name, value) in &values {
         let within = format!("{name}.");
@@ -111,6 +112,7 @@ pub fn arguments(
             made[i] = Some(t);
         }
     }
+    derive(&mut dims, settings, &values);
     let mut out = Vec::new();
     let mut lacking = Vec::new();
     for (k, (w, t)) in wanted.iter().zip(made).enumerate() {
@@ -163,7 +165,15 @@ fn given_dims(
             }
             (Some(_), _) => return Err(Failure::data(format!("dim {name}: `{value}` is not a count"))),
             // A value of the config that this entry has no use for.
-            (None, _) if settings.iter().any(|s| s.name.name() == name) => {}
+            (None, _) if settings.iter().any(|s| s.name.name() == name && s.is.is_none()) => {}
+            (None, _)
+                if let Some(is) =
+                    settings.iter().find(|s| s.name.name() == name).and_then(|s| s.is.as_ref()) =>
+            {
+                return Err(Failure::Usage(format!(
+                    "-i: `{name}` is not asked for: the config says that it is {is}"
+                )));
+            }
             (None, _) => {
                 let mut names: Vec<&str> = wanted.iter().map(|w| w.name.as_str()).collect();
                 names.extend(all.iter().map(|s| s.name()));
@@ -175,6 +185,19 @@ fn given_dims(
         }
     }
     Ok(dims)
+}
+
+/// The dims that a config defines by others.
+fn derive(dims: &mut BTreeMap<Sym, i64>, settings: &[Setting], values: &BTreeMap<String, String>) {
+    for s in settings {
+        let Some(is) = &s.is else { continue };
+        let known = |x: Sym| {
+            dims.get(&x).copied().or_else(|| values.get(x.name()).and_then(|v| v.parse::<i64>().ok()))
+        };
+        if let Ok(n) = is.eval(&known) {
+            dims.entry(s.name).or_insert(n);
+        }
+    }
 }
 
 /// The dims that a value tells.

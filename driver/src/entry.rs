@@ -63,14 +63,36 @@ pub(crate) fn own(front: &Front) -> Own {
     }
 }
 
-/// The function as it is called from outside. A dim of a config that no argument tells is asked for as a number,
-/// under its name; an extent that speaks of it is compared when running.
+/// The dims of a function that the extents of its arguments tell: those that stand alone, then what is linear in one
+/// that is not known yet. A dim of a config stands alone or is not told.
+fn told(module: &Module, func: &Func) -> BTreeSet<Sym> {
+    let extents = || func.body.params.iter().flat_map(|v| &func.ty(*v).shape);
+    let is_setting = |s: Sym| module.settings.iter().any(|x| x.dtype.is_none() && x.name == s);
+    let mut known: BTreeSet<Sym> = extents().filter_map(Dim::as_sym).collect();
+    loop {
+        let before = known.len();
+        for e in extents() {
+            let open: Vec<Sym> = e.syms().into_iter().filter(|s| !known.contains(s)).collect();
+            if let &[s] = open.as_slice()
+                && !is_setting(s)
+                && shape::solve(e, &Dim::sym(Sym::new("?")), s).is_some()
+            {
+                known.insert(s);
+            }
+        }
+        if known.len() == before {
+            return known;
+        }
+    }
+}
+
+/// The function as it is called from outside. A dim that no argument tells is asked for as a number, under its name,
+/// unless the config says what it is; an extent that speaks of it is compared when running.
 pub(crate) fn callable(module: &mut Module, id: FuncId) -> FuncId {
     let inner = module.func(id).clone();
-    let extents = || inner.body.params.iter().flat_map(|v| &inner.ty(*v).shape);
-    let told = |s: Sym| extents().any(|e| e.as_sym() == Some(s));
-    let is_setting = |s: Sym| module.settings.iter().any(|x| x.dtype.is_none() && x.name == s);
-    let open: Vec<Sym> = inner.dims.iter().copied().filter(|s| is_setting(*s) && !told(*s)).collect();
+    let told = told(module, &inner);
+    let open: Vec<Sym> = inner.dims.iter().copied().filter(|s| !told.contains(s)).collect();
+    let defined = |s: Sym| module.settings.iter().find(|x| x.name == s).and_then(|x| x.is.clone());
     if open.is_empty() {
         return id;
     }
@@ -113,10 +135,17 @@ pub(crate) fn callable(module: &mut Module, id: FuncId) -> FuncId {
     }
     let args = func.body.params.clone();
     let mut nodes: Vec<(Op, Vec<ValId>, Vec<ValId>)> = Vec::new();
-    for &s in &open {
+    let (given, computed): (Vec<Sym>, Vec<Sym>) = open.iter().partition(|s| defined(**s).is_none());
+    // A definition speaks of what stands before it, which has its place before it among the dims.
+    for &s in given.iter().chain(&computed) {
         let val = func.add_val(s, Type::scalar(DType::I64));
-        func.body.params.push(val);
-        func.params.push(Param { name: s, own: false, from: None });
+        match defined(s) {
+            Some(e) => nodes.push((Op::Dim(e), vec![], vec![val])),
+            None => {
+                func.body.params.push(val);
+                func.params.push(Param { name: s, own: false, from: None });
+            }
+        }
         nodes.push((Op::BindDim(s, vec![Pred::Le(Dim::int(0), Dim::sym(s))]), vec![val], vec![]));
     }
     nodes.extend(checks);

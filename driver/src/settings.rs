@@ -18,7 +18,7 @@ pub(crate) fn read(path: &str, settings: &[Setting]) -> Result<Vec<(String, Stri
         return Err(Failure::data(format!("{path}: a config is an object: {{ \"hidden\": 8 }}")));
     }
     let mut out = Vec::new();
-    for s in settings {
+    for s in settings.iter().filter(|s| s.is.is_none()) {
         let key = s.from.as_deref().unwrap_or(s.name.name());
         let Some(value) = find(&root, key) else { continue };
         let fits = match (value, s.dtype) {

@@ -306,6 +306,8 @@ pub enum TypeKind {
     Tuple(Vec<TypeExpr>),
     /// `[Layer; layers]`
     Array(Box<TypeExpr>, Box<Expr>),
+    /// A generic that is a dim and no name: `3` and `n + 1` of `Layer<f32, 3, n + 1>`.
+    Dim(Box<Expr>),
     /// `fn(A, B) -> C`
     Fn(Vec<TypeExpr>, Box<TypeExpr>),
     /// `exists k <= n, j. f32[k, j]`

@@ -53,6 +53,8 @@ pub struct Setting {
     pub dtype: Option<DType>,
     /// Its name in the checkpoint's config, where it is another: `rope.theta` for a value in a value.
     pub from: Option<String>,
+    /// What it is, where those before it tell: `hidden / heads`. It is asked of nobody.
+    pub is: Option<shape::Expr>,
 }
 
 /// A test: a function without parameters that asserts.

@@ -141,6 +141,26 @@ pub(crate) fn int_value(text: &str) -> Option<u64> {
     }
 }
 
+/// `t.0`, `t.0.1`: parts of tuples by their places.
+pub(crate) fn part(cx: &mut Context, l: Loc, tuple: Expr, at: Loc, places: &str, r: Loc) -> Expr {
+    let whole = span(cx, at, r);
+    let mut e = tuple;
+    let mut lo = whole.lo;
+    for place in places.split('.') {
+        let span = Span { lo, hi: lo + place.len() as u32, ..whole };
+        lo = span.hi + 1;
+        if place.parse::<usize>().map_or(true, |n| n.to_string() != place) {
+            let d = Diagnostic::error("E0102", whole, format!("`{places}` is no place in a tuple"));
+            cx.faults.push(d.help("places are numbers: `t.0` is the first part"));
+            return expr(cx, l, ExprKind::Error, r);
+        }
+        let name = Ident { name: Sym::new(place), span };
+        let start = e.span;
+        e = Expr { kind: ExprKind::Field(Box::new(e), name), span: start.to(span) };
+    }
+    e
+}
+
 pub(crate) fn float(text: &str) -> ExprKind {
     // The lexer admits only what Rust reads.
     ExprKind::Float(text.replace('_', "").parse().unwrap_or(f64::NAN), text.to_string())

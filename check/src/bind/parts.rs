@@ -11,7 +11,7 @@ use super::{Actual, Binder, Generics, Origin, Part, Parts, Pattern, Slot, allows
 use crate::defs::Def;
 use crate::env::Env;
 use crate::graph::{Body, Tree, Value};
-use crate::types::{Arg, Elem, Named, Ty};
+use crate::types::{Arg, Elem, Named, Ty, no_type};
 use crate::{Checker, Maybe};
 
 impl Checker<'_> {
@@ -145,6 +145,7 @@ impl Checker<'_> {
                 self.later(param.span, "parameters that are functions");
                 None
             }
+            TypeKind::Dim(_) => self.fail(no_type(ty.span)),
             TypeKind::Exists(..) => self.fail(Diagnostic::error(
                 "E0306",
                 ty.span,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ir::ast::{Expr, ExprKind, TypeKind};
+use ir::ast::{Expr, ExprKind};
 use ir::diag::{Diagnostic, count_of};
 use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym, Verdict};
@@ -11,7 +11,7 @@ use super::told::{ast_text, names_in};
 use super::{Binder, Later, Origin, Parts, Pattern, is_generic};
 use crate::fit::{self, list};
 use crate::graph::{Body, Value};
-use crate::types::{Arg, name_expr};
+use crate::types::{Arg, dim_said};
 use crate::{Checker, Maybe};
 
 impl Checker<'_> {
@@ -94,10 +94,13 @@ impl Checker<'_> {
             self.match_dim(body, b, e, got.clone(), origin.clone())?;
         }
         for g in &parts.generics {
-            let (Arg::Dim(has), TypeKind::Named { name, .. }) = (&g.has, &g.said.kind) else { continue };
-            let origin =
-                Origin { span: g.span, what: format!("`{}` of `{}`", name.name, g.what), shown: None };
-            self.match_dim(body, b, &name_expr(name.name, name.span), has.clone(), origin)?;
+            let (Arg::Dim(has), Some(said)) = (&g.has, dim_said(g.said)) else { continue };
+            let what = match &said.kind {
+                ExprKind::Name(name) => format!("`{name}` of `{}`", g.what),
+                _ => format!("a generic of `{}`", g.what),
+            };
+            let origin = Origin { span: g.span, what, shown: None };
+            self.match_dim(body, b, &said, has.clone(), origin)?;
         }
         for (pack, lists) in to_join {
             let known = b.env.packs.get(&pack).cloned();

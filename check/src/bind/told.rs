@@ -22,6 +22,7 @@ pub(super) fn told(sig: &Signature, name: Sym) -> bool {
             }
             TypeKind::Tuple(parts) => parts.iter().any(|p| tells(p, name)),
             TypeKind::Array(of, k) => tells(of, name) || is_linear(k, name),
+            TypeKind::Dim(e) => is_linear(e, name),
             TypeKind::Fn(..) | TypeKind::Exists(..) => false,
         }
     }

@@ -88,6 +88,7 @@ fn holds_function(t: &TypeExpr, sig: &Signature) -> bool {
         }
         TypeKind::Tuple(parts) => parts.iter().any(|p| holds_function(p, sig)),
         TypeKind::Array(of, _) | TypeKind::Exists(_, of) => holds_function(of, sig),
+        TypeKind::Dim(_) => false,
     }
 }
 
@@ -497,6 +498,7 @@ fn names_of(t: &TypeExpr, out: &mut Vec<Sym>) {
             }
         }
         TypeKind::Tuple(parts) => parts.iter().for_each(|p| names_of(p, out)),
+        TypeKind::Dim(e) => out.extend(crate::bind::names_in(e)),
         TypeKind::Array(of, k) => {
             names_of(of, out);
             out.extend(crate::bind::names_in(k));

@@ -188,10 +188,14 @@ impl<'a> Checker<'a> {
             let parts = types.iter().zip(values).map(|(t, v)| self.annotated(body, v.clone(), Some(t), span));
             return parts.collect::<Maybe<Vec<Value>>>().map(Value::Tuple);
         }
-        let TypeKind::Named { name, dims, .. } = &ty.kind else {
+        let TypeKind::Named { name, args, dims } = &ty.kind else {
             return self.annotated_tree(body, value, ty, span);
         };
-        let names: Vec<Sym> = dims.iter().flatten().flat_map(index_names).collect();
+        let mut names: Vec<Sym> = dims.iter().flatten().flat_map(index_names).collect();
+        names.extend(args.iter().flat_map(|a| match &a.kind {
+            TypeKind::Dim(e) => names_in(e),
+            _ => vec![],
+        }));
         let hidden = self.enter_locals(body, &names, Some(ty.span))?;
         if let Some(dims) = dims
             && let Value::Tree(Tree { ty, .. }) = &value
@@ -528,8 +532,8 @@ fn open_generics(env: &mut Env, ty: &ast::TypeExpr, got: &Ty) {
         }
         (TypeKind::Named { args, .. }, Ty::Record(r)) => {
             for (a, has) in args.iter().zip(&r.args) {
-                if let (TypeKind::Named { name, .. }, Arg::Dim(d)) = (&a.kind, has) {
-                    open_dim(env, &crate::types::name_expr(name.name, name.span), d);
+                if let (Some(said), Arg::Dim(d)) = (crate::types::dim_said(a), has) {
+                    open_dim(env, &said, d);
                 }
             }
         }

@@ -121,6 +121,12 @@ impl<'a> Checker<'a> {
                 if let Some((ty, before)) = t.ty.field(name) {
                     return Some(Value::of(&ty, &t.leaves[before..before + ty.count()]));
                 }
+                // What is no field may be a generic of the record.
+                if let Ty::Record(r) = &*t.ty
+                    && let Some(Generics::Dim(d)) = self.types.generic(r, field.name)
+                {
+                    return Some(Value::Dim(d.clone()));
+                }
             }
             Value::Tuple(parts) => {
                 if let Some(v) = name.parse::<usize>().ok().and_then(|i| parts.get(i)) {

@@ -33,6 +33,7 @@ impl Printer<'_> {
                 _ => self.list(("(", ")"), parts, place, Style::Lines, Self::ty),
             },
             TypeKind::Array(of, length) => docs!["[", self.ty(of), "; ", self.expr(length), "]"],
+            TypeKind::Dim(e) => self.expr(e),
             TypeKind::Fn(args, result) => {
                 let args = self.list(("(", ")"), args, place, Style::Lines, Self::ty);
                 docs!["fn", args, " -> ", self.ty(result)]

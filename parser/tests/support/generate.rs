@@ -165,13 +165,30 @@ impl Choices<'_> {
             },
             3 => TypeKind::Named {
                 name: self.ident(),
-                args: self.many(1, Self::ty),
+                args: self.many(1, Self::type_arg),
                 dims: self.some(|c| c.many(0, Self::index)),
             },
             4 => TypeKind::Tuple(self.many(0, Self::ty)),
             5 => TypeKind::Array(Box::new(self.ty()), Box::new(self.expr())),
             6 => TypeKind::Fn(self.many(0, Self::ty), Box::new(self.ty())),
             _ => TypeKind::Exists(self.many(1, |c| (c.ident(), c.some(Self::expr))), Box::new(self.ty())),
+        };
+        TypeExpr { kind, span: Span::default() }
+    }
+
+    /// What stands between `<` and `>`: a type, or a dim that is no name.
+    fn type_arg(&mut self) -> TypeExpr {
+        let kind = match self.pick(4) {
+            0 => TypeKind::Dim(Box::new(Expr { kind: ExprKind::Int(7), span: Span::default() })),
+            1 => {
+                let name = ExprKind::Name(self.ident().name);
+                let left = Box::new(Expr { kind: name, span: Span::default() });
+                let right = Box::new(Expr { kind: ExprKind::Int(2), span: Span::default() });
+                let op = if self.pick(2) == 0 { BinaryOp::Add } else { BinaryOp::Mul };
+                let sum = ExprKind::Binary(op, left, right);
+                TypeKind::Dim(Box::new(Expr { kind: sum, span: Span::default() }))
+            }
+            _ => return self.ty(),
         };
         TypeExpr { kind, span: Span::default() }
     }

@@ -73,6 +73,7 @@ fn ty(t: &mut TypeExpr) {
             ty(of);
             expr(n);
         }
+        TypeKind::Dim(e) => expr(e),
         TypeKind::Fn(args, result) => {
             args.iter_mut().for_each(ty);
             ty(result);
