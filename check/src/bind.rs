@@ -186,14 +186,16 @@ impl Checker<'_> {
         self.all_bound(&b)?;
         self.fill_holes(body, &mut b)?;
         let said = self.diagnostics.len();
-        let wheres = self.wheres(sig, &b.env);
+        let clauses = self.clauses(sig, &b.env);
         if self.diagnostics.len() > said {
             return None;
         }
-        for pred in wheres {
+        for (clause, pred) in
+            clauses.into_iter().flat_map(|(e, preds)| preds.into_iter().map(move |p| (e, p)))
+        {
             let d =
                 Diagnostic::error("E0308", span, format!("{callee}: the condition `{pred}` does not hold"))
-                    .label(sig.name.span, "required by this definition");
+                    .label(clause.span, b.env.described(clause));
             let text = format!("{callee}: `{pred}` does not hold");
             self.require(body, pred, span, &text, d)?;
         }

@@ -203,9 +203,14 @@ impl<'a> Defs<'a> {
         self.forms(def).into_iter().find(|d| takes(d.sig(), args)).unwrap_or(def)
     }
 
+    /// True for a place in the library.
+    pub(crate) fn in_library(&self, at: Span) -> bool {
+        self.scope(at) == LIBRARY
+    }
+
     /// True for a definition of the library, as opposed to one of the program under the same name.
     pub(crate) fn is_library(&self, def: Def<'a>) -> bool {
-        self.scope(def.sig().name.span) == LIBRARY
+        self.in_library(def.sig().name.span)
     }
 
     /// The name that a type or constant of a module has in the whole program.

@@ -13,6 +13,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
 use tensor::DType;
 
+use crate::bind::names_in;
 use crate::consts::Known;
 use crate::types::{Elem, EncodingId};
 
@@ -360,16 +361,39 @@ impl Env {
         Ok(dims)
     }
 
+    /// `k is 5, s is [2, 4]`: what the names in a condition stand for.
+    pub(crate) fn described(&self, e: &Expr) -> String {
+        let mut names: Vec<Sym> = Vec::new();
+        for name in names_in(e) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let list =
+            |items: &mut dyn Iterator<Item = String>| format!("[{}]", items.collect::<Vec<_>>().join(", "));
+        let value = |name: &Sym| match (self.consts.get(name), self.dims.get(name), self.packs.get(name)) {
+            (Some(Const::Int(i)), ..) => Some(i.to_string()),
+            (Some(Const::Ints(l)), ..) => Some(list(&mut l.iter().map(i64::to_string))),
+            (Some(Const::Bool(b)), ..) => Some(b.to_string()),
+            (Some(Const::Float(bits)), ..) => Some(f64::from_bits(*bits).to_string()),
+            (Some(Const::Text(t)), ..) => Some(format!("\"{t}\"")),
+            (None, Some(d), _) => Some(d.to_string()),
+            (None, None, Some(p)) => Some(list(&mut p.iter().map(Dim::to_string))),
+            (None, None, None) => None,
+        };
+        let known =
+            names.iter().filter_map(|n| value(n).filter(|v| v != n.name()).map(|v| format!("{n} is {v}")));
+        let known = known.collect::<Vec<_>>().join(", ");
+        if known.is_empty() { "required here".to_owned() } else { known }
+    }
+
     /// A condition of a `where`: conjunctions of comparisons of dims.
     pub(crate) fn preds(&self, e: &Expr, out: &mut Vec<Pred>) -> Answer<()> {
         match self.decided(e) {
             Some(true) => return Ok(()),
             Some(false) => {
-                return Err(Box::new(Diagnostic::error(
-                    "E0308",
-                    e.span,
-                    "this does not hold for the attributes",
-                )));
+                let why = format!("a condition of the `where` does not hold: {}", self.described(e));
+                return Err(Box::new(Diagnostic::error("E0308", e.span, why)));
             }
             None => {}
         }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
-use ir::ast::{FnDef, GenericKind, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind};
+use ir::ast::{Expr, FnDef, GenericKind, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind};
 use ir::diag::{Diagnostic, Label};
 use ir::graph::{Block, Func, Type};
 use ir::loops::Prim;
@@ -225,8 +225,14 @@ impl<'a> Checker<'a> {
 
     /// The conditions of a `where`, in terms of an environment.
     pub(crate) fn wheres(&mut self, sig: &Signature, env: &Env) -> Vec<Pred> {
-        let mut preds = Vec::new();
+        self.clauses(sig, env).into_iter().flat_map(|(_, preds)| preds).collect()
+    }
+
+    /// As `wheres`, each clause with what it comes to.
+    pub(crate) fn clauses<'s>(&mut self, sig: &'s Signature, env: &Env) -> Vec<(&'s Expr, Vec<Pred>)> {
+        let mut all = Vec::new();
         for e in &sig.wheres {
+            let mut preds = Vec::new();
             if let Err(mut d) = env.preds(e, &mut preds) {
                 if let Some(p) =
                     sig.params.iter().find(|p| d.code == "E0201" && names_in(e).contains(&p.name.name))
@@ -235,10 +241,14 @@ impl<'a> Checker<'a> {
                     d.labels.push(Label { span: p.span, text: "the parameter".to_owned() });
                     d.help = Some("check values while running: `assert` in the body".to_owned());
                 }
+                if d.code == "E0308" {
+                    d.message = format!("{}: {}", sig.name.name, d.message);
+                }
                 self.report(*d);
             }
+            all.push((e, preds));
         }
-        preds
+        all
     }
 
     /// Says what is wrong with a signature itself: names given twice.

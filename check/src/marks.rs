@@ -6,8 +6,11 @@ use ir::diag::{Diagnostic, nearest};
 
 use crate::Checker;
 
-/// An attribute, and what it stands before.
-const MARKS: &[(&str, &str, fn(&ItemKind) -> bool)] = &[
+/// An attribute, on what it may stand, and whether an item is that.
+type Mark = (&'static str, &'static str, fn(&ItemKind) -> bool);
+
+/// Every attribute.
+const MARKS: &[Mark] = &[
     ("config", "a test", |k| matches!(k, ItemKind::Test(_))),
     ("plan", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
     ("variadic", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),

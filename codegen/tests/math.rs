@@ -38,6 +38,19 @@ fn reference(f: Intrinsic, x: f64, y: f64) -> f64 {
         Intrinsic::Sin => x.sin(),
         Intrinsic::Cos => x.cos(),
         Intrinsic::Tanh => x.tanh(),
+        Intrinsic::Expm1 => x.exp_m1(),
+        Intrinsic::Exp2 => x.exp2(),
+        Intrinsic::Log1p => x.ln_1p(),
+        Intrinsic::Log2 => x.log2(),
+        Intrinsic::Tan => x.tan(),
+        Intrinsic::Asin => x.asin(),
+        Intrinsic::Acos => x.acos(),
+        Intrinsic::Atan => x.atan(),
+        Intrinsic::Sinh => x.sinh(),
+        Intrinsic::Cosh => x.cosh(),
+        Intrinsic::Asinh => x.asinh(),
+        Intrinsic::Acosh => x.acosh(),
+        Intrinsic::Atanh => x.atanh(),
         Intrinsic::Erf => erf(x),
         Intrinsic::Rsqrt => 1.0 / x.sqrt(),
         _ => x.powf(y),
@@ -141,7 +154,7 @@ fn measure(f: Intrinsic, target: &Target, step: u64) -> Worst {
     worst
 }
 
-const ALL: [Intrinsic; 8] = [
+const ALL: [Intrinsic; 21] = [
     Intrinsic::Exp,
     Intrinsic::Log,
     Intrinsic::Tanh,
@@ -150,6 +163,19 @@ const ALL: [Intrinsic; 8] = [
     Intrinsic::Cos,
     Intrinsic::Rsqrt,
     Intrinsic::Pow,
+    Intrinsic::Expm1,
+    Intrinsic::Exp2,
+    Intrinsic::Log1p,
+    Intrinsic::Log2,
+    Intrinsic::Tan,
+    Intrinsic::Asin,
+    Intrinsic::Acos,
+    Intrinsic::Atan,
+    Intrinsic::Sinh,
+    Intrinsic::Cosh,
+    Intrinsic::Asinh,
+    Intrinsic::Acosh,
+    Intrinsic::Atanh,
 ];
 
 #[test]

@@ -123,11 +123,9 @@ pub fn dynamic(front: &Front) -> Dynamic {
         definitions.push(Definition { kind: "prim", name: prim.name.clone(), dims, checks });
     }
     definitions.retain(|d| !d.dims.is_empty() || !d.checks.is_empty());
-    let schedules = view.items.values().filter_map(|item| match &item.kind {
-        ItemKind::Schedule(d) => {
-            Some(Unapplied { prim: d.prim.name.to_string(), place: view.place(item.span) })
-        }
-        _ => None,
+    let schedules = view.items.values().filter_map(|item| {
+        let ItemKind::Schedule(d) = &item.kind else { return None };
+        Some(Unapplied { prim: d.prim.name.to_string(), place: view.place(item.span) })
     });
     Dynamic { definitions, schedules: schedules.collect() }
 }
@@ -158,11 +156,10 @@ fn shown(func: &Func) -> BTreeMap<Sym, Sym> {
 }
 
 fn signature(item: &Item) -> Option<&Signature> {
-    match &item.kind {
-        ItemKind::Fn(d) => Some(&d.sig),
-        ItemKind::Prim(d) => Some(&d.sig),
-        _ => None,
+    if let ItemKind::Fn(d) = &item.kind {
+        return Some(&d.sig);
     }
+    if let ItemKind::Prim(d) = &item.kind { Some(&d.sig) } else { None }
 }
 
 impl<'f> View<'f> {
@@ -256,7 +253,17 @@ impl<'f> View<'f> {
                     });
                 }
             }
-            _ => {}
+            Op::Const(_)
+            | Op::Dim(_)
+            | Op::Scalar(_)
+            | Op::Cast
+            | Op::Prim(..)
+            | Op::Extern(..)
+            | Op::Call(..)
+            | Op::If(..)
+            | Op::While { .. }
+            | Op::Switch(_)
+            | Op::Assert(_) => {}
         });
         list
     }

@@ -29,7 +29,7 @@ pub fn implementations(module: &Module, options: &Options) -> Result<(), Failure
         known.extend(steps().flat_map(|s| &s.alternatives).map(|a| a.name.clone()));
     }
     for (flag, names) in asked() {
-        for name in names.iter().filter(|n| !known.contains(*n)) {
+        if let Some(name) = names.iter().find(|n| !known.contains(*n)) {
             let hint = match ir::diag::nearest(name, known.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "`tenon opt` lists those that the program has".to_owned(),

@@ -109,6 +109,7 @@ fn one_seed_makes_every_part_and_the_parts_differ() {
 
 fn settings() -> Vec<Setting> {
     let setting = |name: &str, dtype, from: Option<&str>| Setting {
+        is: None,
         name: Sym::new(name),
         dtype,
         from: from.map(str::to_owned),

@@ -1,7 +1,8 @@
 //! Plans as text: the plan of every program that the suite runs is written out, and what is read back must be a
 //! program of the same meaning.
 
-use driver::{Front, Options, engine, pipeline, stage};
+use driver::engine::{self, Engine};
+use driver::{Front, Options, pipeline, stage};
 use ir::Module;
 
 /// The plan written as text and read again.
@@ -19,7 +20,9 @@ pub(crate) fn again(plan: &Module, front: &Front) -> Result<Front, String> {
 pub fn tests_agree(front: &Front) -> Result<Vec<String>, String> {
     let (plan, _) = pipeline::plan(&front.module, &Options::default());
     let again = again(&plan, front)?;
-    let (first, second) = (engine::test(front), engine::test(&again));
+    let run =
+        |front: &Front| engine::test(front, Engine::Interp).map_err(|f| f.render(&front.sources, false));
+    let (first, second) = (run(front)?, run(&again)?);
     let mut passed = Vec::new();
     if first.len() != second.len() {
         return Err(format!("{} tests, and {} in the plan as text", first.len(), second.len()));

@@ -1,7 +1,8 @@
 //! Running graph functions: blocks of operations on tensors.
 //!
-//! A value is a shared tensor; nothing is updated in place, so an owned value that a primitive updates is
-//! copied first. After every operation the results are compared with their types: that is how dims an
+//! A value is a shared tensor. What an operation consumes leaves the scope with it, and so does what a block made
+//! when the block ends; a primitive updates its owned tensor in place where it is the single holder, and a copy
+//! otherwise. After every operation the results are compared with their types: that is how dims an
 //! operation opens get their values, and how a wrong type is found where it arises.
 
 use std::rc::Rc;
@@ -126,6 +127,10 @@ impl Scope<'_> {
         })
     }
 
+    fn forget(&mut self, id: ValId) {
+        self.vals[id.0 as usize] = None;
+    }
+
     fn eval(&self, e: &Dim, span: Span) -> Result<i64, Error> {
         self.dims.eval(e).map_err(|why| {
             let values = self.dims.describe(e.syms());
@@ -243,20 +248,22 @@ impl Run<'_, '_> {
                 }
             }
             s.define(&b.params, given, &open, span)?;
-            for node in &b.nodes {
-                run.node(s, node)?;
+            for at in 0..b.nodes.len() {
+                run.node(s, b, at)?;
             }
             let results = b.results.iter().map(|r| s.get(*r, span)).collect();
             s.dims.back_to(mark);
+            b.params.iter().chain(b.nodes.iter().flat_map(|n| &n.results)).for_each(|v| s.forget(*v));
             results
         })
     }
 
-    fn node(&mut self, s: &mut Scope<'_>, node: &Node) -> Result<(), Error> {
+    fn node(&mut self, s: &mut Scope<'_>, b: &Block, at: usize) -> Result<(), Error> {
         if !self.budget.tick() {
             return Err(Error::Steps(self.budget.limit));
         }
-        let args = node.args.iter().map(|a| s.get(*a, node.span)).collect::<Result<Vec<_>, _>>()?;
+        let node = &b.nodes[at];
+        let args = self.arguments(s, b, at)?;
         let mut opens = node.opens.clone();
         let results = match &node.op {
             Op::Const(t) => vec![Rc::new(t.clone())],
@@ -264,7 +271,7 @@ impl Run<'_, '_> {
             Op::Scalar(op) => vec![Rc::new(scalar_op(s.func, *op, &args, node.span)?)],
             Op::Cast => vec![Rc::new(cast(s.func, node, &args)?)],
             Op::Prim(id, dims) => {
-                let results = self.prim(s, *id, &s.eval_all(dims, node.span)?, &args, node.span);
+                let results = self.prim(s, *id, &s.eval_all(dims, node.span)?, args, node.span);
                 results.map_err(|e| e.called(node.span))?
             }
             Op::Extern(id, _) => self.meaning(s, *id, args, node.span)?,
@@ -309,7 +316,35 @@ impl Run<'_, '_> {
                 Vec::new()
             }
         };
+        for arm in if matches!(node.op, Op::While { .. }) { Vec::new() } else { node.op.blocks() } {
+            // What a branch hands on as it is has one holder afterwards, its new name, unless the old one is read again.
+            arm.results.iter().filter(|v| is_last(b, at, **v)).for_each(|v| s.forget(*v));
+        }
         s.define(&node.results, results, &opens, node.span)
+    }
+
+    /// The arguments of a node. Tensors that it consumes leave the scope: those of `own` parameters, and what a loop
+    /// begins with where nothing else reads it.
+    fn arguments(&self, s: &mut Scope<'_>, b: &Block, at: usize) -> Result<Vec<Value>, Error> {
+        let node = &b.nodes[at];
+        let args = node.args.iter().map(|a| s.get(*a, node.span)).collect::<Result<Vec<_>, _>>()?;
+        let module = self.interp.module;
+        for (i, (id, value)) in node.args.iter().zip(&args).enumerate() {
+            #[expect(clippy::wildcard_enum_match_arm, reason = "no other operation consumes")]
+            let consumed = match &node.op {
+                Op::Prim(callee, _) => {
+                    let prim = module.prim(*callee);
+                    prim.params.get(i).is_some_and(|p| prim.outs.contains(p))
+                }
+                Op::Call(callee, _) => module.func(*callee).params.get(i).is_some_and(|p| p.own),
+                Op::While { cond, body } => is_last(b, at, *id) && !reads(cond, *id) && !reads(body, *id),
+                _ => false,
+            };
+            if consumed && value.rank() > 0 {
+                s.forget(*id);
+            }
+        }
+        Ok(args)
     }
 
     fn while_(
@@ -337,13 +372,12 @@ impl Run<'_, '_> {
         s: &Scope<'_>,
         id: PrimId,
         dims: &[i64],
-        args: &[Value],
+        args: Vec<Value>,
         span: Span,
     ) -> Result<Vec<Value>, Error> {
         let code = self.interp.code(id)?;
-        let args: Vec<&Tensor> = args.iter().map(Rc::as_ref).collect();
-        match machine::run(code, dims, &args, &mut self.budget, &self.interp.limits) {
-            Ok(outs) => Ok(outs.into_iter().map(Rc::new).collect()),
+        match machine::run(code, dims, args, &mut self.budget, &self.interp.limits) {
+            Ok(outs) => Ok(outs),
             // Inside a module the arguments were checked: that they do not fit is not the user's fault.
             Err(e @ (Error::Argument { .. } | Error::ArgumentCount { .. })) => {
                 Err(internal(s.func, format!("call of {}: {e}", code.name), span))
@@ -395,6 +429,24 @@ impl Run<'_, '_> {
             .map_err(|why| internal(s.func, format!("call of extern {}: {why}", e.name), span))?;
         self.call(lhs, args, dims)
     }
+}
+
+/// True if the block made the value and no node behind this one reads it, nor does the block give it back.
+fn is_last(b: &Block, at: usize, id: ValId) -> bool {
+    let made = b.params.contains(&id) || b.nodes[..at].iter().any(|n| n.results.contains(&id));
+    made && !b.results.contains(&id)
+        && !b.nodes[at + 1..]
+            .iter()
+            .any(|n| n.args.contains(&id) || n.op.blocks().into_iter().any(|inner| reads(inner, id)))
+}
+
+/// True if a node of the block, or of one inside it, reads the value.
+fn reads(b: &Block, id: ValId) -> bool {
+    let mut found = b.results.contains(&id);
+    b.walk(&mut |n| {
+        found |= n.args.contains(&id) || n.op.blocks().into_iter().any(|inner| inner.results.contains(&id));
+    });
+    found
 }
 
 fn bind_dim(

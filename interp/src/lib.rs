@@ -40,6 +40,7 @@ mod machine;
 mod memory;
 mod scalar;
 
+use std::rc::Rc;
 use std::sync::OnceLock;
 
 use ir::loops::Prim;
@@ -142,6 +143,7 @@ impl<'m> Interp<'m> {
 /// Runs a primitive by itself, with a value for each of its dims and a tensor for each parameter.
 pub fn run_prim(prim: &Prim, dims: &[i64], args: &[Tensor], limits: &Limits) -> Result<Vec<Tensor>, Error> {
     let code = compile::compile(prim)?;
-    let args: Vec<&Tensor> = args.iter().collect();
-    machine::run(&code, dims, &args, &mut Budget::new(limits), limits)
+    let args = args.iter().cloned().map(Rc::new).collect();
+    let outs = machine::run(&code, dims, args, &mut Budget::new(limits), limits)?;
+    Ok(outs.into_iter().map(Rc::unwrap_or_clone).collect())
 }

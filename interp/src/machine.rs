@@ -1,16 +1,19 @@
 //! Running the tree of a primitive.
 //!
-//! In: [`Code`], the values of the dims, the inputs. Out: the outputs. Every access is compared with the
+//! In: [`Code`], the values of the dims, the arguments. Out: the outputs. An owned argument that nobody else holds is
+//! written in place. Every access is compared with the
 //! extents, also those the compiler proved: one of those failing is an [`Error::Internal`], since the
 //! proof was wrong. The inner loops carry no messages: an evaluation that fails leaves the error in the
 //! frame and returns [`Stop`].
+
+use std::rc::Rc;
 
 use ir::Intrinsic;
 use ir::loops::BufId;
 use shape::EvalError;
 use tensor::Tensor;
 
-use crate::compile::{Access, Code, F, I, Reduce, S};
+use crate::compile::{Access, Code, F, I, OutCode, Reduce, S};
 use crate::dims::Dims;
 use crate::error::Error;
 use crate::memory::Memory;
@@ -40,10 +43,10 @@ struct Frame<'a> {
 pub(crate) fn run(
     code: &Code,
     dims: &[i64],
-    args: &[&Tensor],
+    mut args: Vec<Rc<Tensor>>,
     budget: &mut Budget,
     limits: &Limits,
-) -> Result<Vec<Tensor>, Error> {
+) -> Result<Vec<Rc<Tensor>>, Error> {
     if args.len() != code.params.len() {
         return Err(Error::ArgumentCount {
             callee: code.name.clone(),
@@ -58,21 +61,20 @@ pub(crate) fn run(
     let mut env = Dims::default();
     code.generics.iter().zip(dims).for_each(|(s, v)| env.bind(*s, *v));
     let dims: Vec<_> = code.dims.iter().map(|d| env.eval(d)).collect();
-    for (id, t) in code.params.iter().zip(args) {
+    for (id, t) in code.params.iter().zip(&args) {
         fits(code, *id, t, &dims, &env)?;
     }
     let mut outs = Vec::new();
-    for out in &code.outs {
-        outs.push(match out.in_place {
-            Some(i) => args[i].clone(),
-            None => fresh(code, out.buf, out.start, &dims, limits)?,
-        });
+    for out in code.outs.iter().filter(|o| o.in_place.is_none()) {
+        outs.push(fresh(code, out.buf, out.start, &dims, limits)?);
     }
     let mut memory: Vec<Memory<'_>> = code.bufs.iter().map(|b| Memory::local(&b.buf)).collect();
-    for (id, t) in code.params.iter().zip(args) {
-        memory[id.0 as usize] = Memory::input(t);
+    for (i, (id, t)) in code.params.iter().zip(&mut args).enumerate() {
+        // Copied if somebody else holds it too.
+        let owned = code.outs.iter().any(|o| o.in_place == Some(i));
+        memory[id.0 as usize] = if owned { Memory::output(Rc::make_mut(t)) } else { Memory::input(t) };
     }
-    for (out, t) in code.outs.iter().zip(&mut outs) {
+    for (out, t) in code.outs.iter().filter(|o| o.in_place.is_none()).zip(&mut outs) {
         memory[out.buf.0 as usize] = Memory::output(t);
     }
     let mut frame = Frame {
@@ -91,7 +93,12 @@ pub(crate) fn run(
         return Err(frame.error.clone().unwrap_or_else(lost));
     }
     drop(frame);
-    Ok(outs)
+    let mut fresh = outs.into_iter();
+    let result = |o: &OutCode| match o.in_place {
+        Some(i) => args[i].clone(),
+        None => Rc::new(fresh.next().expect("one for each output")),
+    };
+    Ok(code.outs.iter().map(result).collect())
 }
 
 /// Compares an argument with its buffer.

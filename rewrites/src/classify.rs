@@ -123,6 +123,19 @@ fn slow_units(op: Intrinsic) -> i64 {
         | Intrinsic::Cos
         | Intrinsic::Tanh
         | Intrinsic::Erf
+        | Intrinsic::Expm1
+        | Intrinsic::Exp2
+        | Intrinsic::Log1p
+        | Intrinsic::Log2
+        | Intrinsic::Tan
+        | Intrinsic::Asin
+        | Intrinsic::Acos
+        | Intrinsic::Atan
+        | Intrinsic::Sinh
+        | Intrinsic::Cosh
+        | Intrinsic::Asinh
+        | Intrinsic::Acosh
+        | Intrinsic::Atanh
         | Intrinsic::Pow => 4,
         Intrinsic::Div | Intrinsic::Rem | Intrinsic::Sqrt | Intrinsic::Rsqrt => 1,
         _ => 0,

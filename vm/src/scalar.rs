@@ -86,6 +86,19 @@ operations! {
         Cos   "cos"   "Cosine of radians."               a.cos();
         Tanh  "tanh"  "Hyperbolic tangent."              a.tanh();
         Erf   "erf"   "Error function."                  erf(a);
+        Expm1 "expm1" "exp(x) - 1, exact near 0." a.exp_m1();
+        Exp2 "exp2" "2 to the power x." a.exp2();
+        Log1p "log1p" "log(1 + x), exact near 0." a.ln_1p();
+        Log2 "log2" "Logarithm to base 2." a.log2();
+        Tan "tan" "Tangent of radians." a.tan();
+        Asin "asin" "The angle from -pi/2 to pi/2 whose sine is x; NaN beyond -1..1." a.asin();
+        Acos "acos" "The angle from 0 to pi whose cosine is x; NaN beyond -1..1." a.acos();
+        Atan "atan" "The angle from -pi/2 to pi/2 whose tangent is x." a.atan();
+        Sinh "sinh" "Hyperbolic sine." a.sinh();
+        Cosh "cosh" "Hyperbolic cosine." a.cosh();
+        Asinh "asinh" "The number whose hyperbolic sine is x." a.asinh();
+        Acosh "acosh" "The number at or above 0 whose hyperbolic cosine is x; NaN below 1." acosh(a);
+        Atanh "atanh" "The number whose hyperbolic tangent is x; NaN beyond -1..1." a.atanh();
     }
 }
 
@@ -172,6 +185,18 @@ fn floor_rem(a: i64, b: i64) -> i64 {
 /// A shift count modulo the width of the type.
 fn count(dtype: DType, b: i64) -> u32 {
     (b as u32) & (dtype.size() as u32 * 8 - 1)
+}
+
+/// By `log1p`, so that it is exact near 1; a large argument is not squared.
+fn acosh(a: f64) -> f64 {
+    let t = a - 1.0;
+    if a < 1.0 {
+        f64::NAN
+    } else if a > 1e150 {
+        a.ln() + std::f64::consts::LN_2
+    } else {
+        (t + (2.0 * t + t * t).sqrt()).ln_1p()
+    }
 }
 
 /// The smaller; NaN if either is; -0 is below +0.

@@ -272,8 +272,20 @@ impl<'a> Checker<'a> {
         self.defs.fitting(def, &args.iter().map(shown).collect::<Vec<_>>())
     }
 
-    /// What is wrong inside a definition of another file is wrong because of the call.
+    /// What is wrong inside a definition of another file is wrong because of the call. Of the library's, which nobody
+    /// is about to mend, the first is enough: the others follow from it.
     pub(crate) fn blame(&mut self, said: usize, call: Span) {
+        if let Some(first) = (said..self.diagnostics.len()).find(|&i| {
+            let at = self.diagnostics[i].span();
+            at.file != call.file && self.defs.in_library(at)
+        }) {
+            let mut place = 0..;
+            let defs = &self.defs;
+            self.diagnostics.retain(|d| {
+                let i = place.next().expect("endless");
+                i <= first || d.span().file == call.file || !defs.in_library(d.span())
+            });
+        }
         for d in &mut self.diagnostics[said..] {
             if d.span().file != call.file {
                 d.labels.insert(0, ir::diag::Label { span: call, text: "in this call".to_owned() });

@@ -3,6 +3,7 @@
 use inkwell::{FloatPredicate as F, IntPredicate as I};
 
 use super::Single;
+use super::double::{exp2, log2_normal};
 use crate::ll::{Ll, Ty, V};
 
 /// Added to a float below 2^22 in magnitude, it leaves the nearest integer in the low bits.
@@ -135,7 +136,7 @@ pub(crate) fn pow<'c>(b: &Ll<'c>, x: V<'c>, y: V<'c>) -> V<'c> {
     let (x, y) = (b.splat(x, lanes), b.splat(y, lanes));
     let a = m.abs(x);
     let y64 = b.fpext(y, Ty::F64);
-    let t = b.fmul(y64, log2(&m, b.fpext(a, Ty::F64)));
+    let t = b.fmul(y64, log2_normal(&m, b.fpext(a, Ty::F64)));
     let r = b.fptrunc(exp2(&m, t), Ty::F32);
 
     let (zero, one, inf) = (m.f(0.0), m.f(1.0), m.f(f64::INFINITY));
@@ -162,38 +163,4 @@ pub(crate) fn pow<'c>(b: &Ll<'c>, x: V<'c>, y: V<'c>) -> V<'c> {
     let r = b.select(b.fcmp(F::UNO, x, y), m.f(f64::NAN), r);
     let always = b.or(b.fcmp(F::OEQ, x, one), b.fcmp(F::OEQ, y, zero));
     b.select(always, one, r)
-}
-
-/// log2 of a positive normal double to some 45 bits: the series of 2 artanh((m - 1) / (m + 1)).
-fn log2<'c>(m: &Single<'_, 'c>, x: V<'c>) -> V<'c> {
-    let b = m.b;
-    let i = |v: i64| b.i64(v);
-    let bits = b.bits(x, Ty::I64);
-    let e = b.ashr(b.sub(bits, i(0x3fe6_a09e_667f_3bcd)), i(52));
-    let mantissa = b.bits(b.sub(bits, b.shl(e, i(52))), Ty::F64);
-    let s = b.fdiv(b.fsub(mantissa, m.d(1.0)), b.fadd(mantissa, m.d(1.0)));
-    let series: Vec<f64> =
-        (0..10).rev().map(|k| 2.0 * std::f64::consts::LOG2_E / f64::from(2 * k + 1)).collect();
-    let p = m.poly(Ty::F64, b.fmul(s, s), &series);
-    // The exponent is small: converted by way of 32 bits, which vectors can do.
-    let e = b.sitofp(b.trunc(e, Ty::I32), Ty::F64);
-    b.fma(s, p, e)
-}
-
-/// 2^t to some 45 bits; far beyond the range of f32 it stays there.
-fn exp2<'c>(m: &Single<'_, 'c>, t: V<'c>) -> V<'c> {
-    let b = m.b;
-    let t = b.select(b.fcmp(F::OGT, t, m.d(500.0)), m.d(500.0), t);
-    let t = b.select(b.fcmp(F::OLT, t, m.d(-500.0)), m.d(-500.0), t);
-    let rounder = 6_755_399_441_055_744.0;
-    let shifted = b.fadd(t, m.d(rounder));
-    let f = b.fsub(t, b.fsub(shifted, m.d(rounder)));
-    let mut series = vec![1.0];
-    for k in 1..12 {
-        series.push(series[k - 1] * std::f64::consts::LN_2 / k as f64);
-    }
-    series.reverse();
-    let p = m.poly(Ty::F64, f, &series);
-    let n = b.sub(b.bits(shifted, Ty::I64), b.i64(rounder.to_bits() as i64));
-    b.fmul(p, b.bits(b.shl(b.add(n, b.i64(1023)), b.i64(52)), Ty::F64))
 }

@@ -1,9 +1,11 @@
-//! Transcendental functions of f32, emitted inline, on scalars and vectors alike.
+//! Transcendental functions of f32, emitted inline, on scalars and vectors alike: `exp`, `log`, `tanh` and `erf` in
+//! single precision, the others by way of double.
 //!
 //! In: a value; out: the function of it, within 2 ULP for every input (`tests/math.rs` measures), with
 //! infinities, NaN and denormals right. No branch depends on the data, except where sine and cosine meet a
 //! huge argument. f64 calls the C library, lane by lane: see [`LIBRARY`].
 
+mod double;
 mod exp;
 mod trig;
 
@@ -17,7 +19,7 @@ pub(crate) use exp::pow;
 /// Every external function that generated code may call by itself, beside those of `extern` bindings: the
 /// f64 mathematics of the C library, roundings for targets before SSE4.1 and `fma` where the instruction is
 /// missing, and what LLVM makes of loops that fill or copy.
-pub const LIBRARY: [&str; 22] = [
+pub const LIBRARY: [&str; 35] = [
     "exp",
     "log",
     "sin",
@@ -25,6 +27,19 @@ pub const LIBRARY: [&str; 22] = [
     "tanh",
     "erf",
     "pow",
+    "expm1",
+    "exp2",
+    "log1p",
+    "log2",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
     "floor",
     "ceil",
     "trunc",
@@ -45,13 +60,26 @@ pub const LIBRARY: [&str; 22] = [
 type Function = for<'a, 'c> fn(&Single<'a, 'c>, V<'c>) -> V<'c>;
 
 /// One row a function.
-const TABLE: [(Intrinsic, Function); 6] = [
+const TABLE: [(Intrinsic, Function); 19] = [
     (Intrinsic::Exp, |m, x| m.exp(x)),
     (Intrinsic::Log, |m, x| m.log(x)),
     (Intrinsic::Tanh, |m, x| m.tanh(x)),
     (Intrinsic::Erf, |m, x| m.erf(x)),
     (Intrinsic::Sin, |m, x| m.trig(x, false)),
     (Intrinsic::Cos, |m, x| m.trig(x, true)),
+    (Intrinsic::Tan, |m, x| m.b.fdiv(m.trig(x, false), m.trig(x, true))),
+    (Intrinsic::Expm1, |m, x| m.wide(x, double::expm1)),
+    (Intrinsic::Exp2, |m, x| m.wide(x, double::exp2)),
+    (Intrinsic::Log1p, |m, x| m.wide(x, double::log1p)),
+    (Intrinsic::Log2, |m, x| m.wide(x, double::log2)),
+    (Intrinsic::Asin, |m, x| m.wide(x, double::asin)),
+    (Intrinsic::Acos, |m, x| m.wide(x, double::acos)),
+    (Intrinsic::Atan, |m, x| m.wide(x, double::atan)),
+    (Intrinsic::Sinh, |m, x| m.wide(x, double::sinh)),
+    (Intrinsic::Cosh, |m, x| m.wide(x, double::cosh)),
+    (Intrinsic::Asinh, |m, x| m.wide(x, double::asinh)),
+    (Intrinsic::Acosh, |m, x| m.wide(x, double::acosh)),
+    (Intrinsic::Atanh, |m, x| m.wide(x, double::atanh)),
 ];
 
 /// A function of one f32.

@@ -31,7 +31,23 @@ pub(crate) fn is_heavy(op: Intrinsic) -> bool {
 fn weight(op: Intrinsic) -> f64 {
     match op {
         Intrinsic::Exp | Intrinsic::Log | Intrinsic::Tanh | Intrinsic::Erf => 20.0,
-        Intrinsic::Sin | Intrinsic::Cos | Intrinsic::Pow => 40.0,
+        // By way of double precision.
+        Intrinsic::Sin
+        | Intrinsic::Cos
+        | Intrinsic::Pow
+        | Intrinsic::Expm1
+        | Intrinsic::Exp2
+        | Intrinsic::Log1p
+        | Intrinsic::Log2
+        | Intrinsic::Tan
+        | Intrinsic::Asin
+        | Intrinsic::Acos
+        | Intrinsic::Atan
+        | Intrinsic::Sinh
+        | Intrinsic::Cosh
+        | Intrinsic::Asinh
+        | Intrinsic::Acosh
+        | Intrinsic::Atanh => 40.0,
         Intrinsic::Div | Intrinsic::Rem | Intrinsic::Sqrt | Intrinsic::Rsqrt => 4.0,
         Intrinsic::Add
         | Intrinsic::Sub

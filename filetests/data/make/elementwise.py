@@ -48,6 +48,18 @@ for half in ["", "_f16", "_bf16", "_f64"]:
     entry("t_rem" + half, np.mod, [rand(-9, 9, 29, dtype=d), rand(0.5, 2, 29, dtype=d)], [values([7, -7, 7.5, -7.5], dtype=d), values([2, 2, -2, -2], dtype=d)])
     entry("t_clip" + half, lambda x: np.clip(x, -0.5, 0.75), *one)
 
+# The functions beyond `exp`, within some places of f32 over its whole range: tiny, huge, signed zeros, infinities, NaN.
+edges = values([0.0, -0.0, 1e-45, -1e-45, 1e-38, -1e-38, 1e-20, 1e-7, -1e-7, 1e-4, 0.03, -0.031, 0.032, 0.24, 0.41421357, 0.66, 0.67, -0.67,
+    0.99999994, -0.99999994, 1.0, -1.0, 1.0000001, 1.5, 2.4142137, -2.4142137, 8.0, 10, -10, 88, -88, 89.4, -103, 127.5, -149, 1e4, 1e10, -1e10,
+    1e30, 3.4e38, -3.4e38, inf, -inf, nan])  # fmt: skip
+for name, f in [
+    ("exp2", np.exp2), ("expm1", np.expm1), ("log1p", np.log1p), ("log2", np.log2), ("atan", np.arctan), ("asin", np.arcsin), ("acos", np.arccos),
+    ("sinh", np.sinh), ("cosh", np.cosh), ("tanh", np.tanh), ("asinh", np.arcsinh), ("acosh", np.arccosh), ("atanh", np.arctanh), ("sin", np.sin),
+    ("cos", np.cos), ("tan", np.tan),
+]:  # fmt: skip
+    ref.entry(f"e_{name}", lambda x, f=f: f(x), [edges], rtol=2.4e-7, atol=2e-45)
+    ref.entry(f"e_{name}_f64", lambda x, f=f: f(x), [values([0.0, -0.0, 1e-300, 1e-9, -1e-9, 0.3, -0.7, 1.0000000001, 2.5, 20, inf, -inf, nan], dtype=f64)], rtol=1e-14, atol=0)
+
 entry("t_pow", np.power, [rand(0.1, 3, 29), rand(-3, 3, 29)], [values([0, -2, -2, 2, 0, 1]), values([0, 3, 2, 10, 2, nan])])
 entry("t_tests", lambda x: (np.isnan(x), np.isinf(x), np.isfinite(x)), [wide_], [randn(0)], [randn(7)])
 

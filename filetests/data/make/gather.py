@@ -78,3 +78,40 @@ entry(
 entry("found", lambda x: np.nonzero(x > 0)[0], [randn(7)], [randn(0)], [values([-1, -2])], [values([1, 2])], [values([nan, inf])])
 entry("placed", lambda x, like: np.nonzero(x)[0], [values([1, 0, 1, 1, 0], bool_), randint(0, 1, 3)])
 entry("kept", lambda x, m: x[m], [randn(7, 3), bools(7)], [randn(0, 3), bools(0)], [randn(3, 0), bools(3)], [randn(1, 1), values([False], bool_)])
+
+
+def pick(x, *ats):
+    return [x[tuple(np.moveaxis(at.astype(i64), -1, 0))] for at in ats]
+
+
+entry(
+    "picked",
+    pick,
+    [randn(4, 5, 3), randint(-4, 4, 6, 1), randint(-4, 4, 6, 2, dtype=i32), randint(-3, 3, 6, 2, 3)],
+    [randn(4, 5, 3), randint(0, 1, 0, 1), randint(0, 1, 0, 2, dtype=i32), randint(0, 1, 0, 2, 3)],
+    [randn(4, 5, 3), values([[-4]], i64), values([[3, -5]], i32), values([[[3, 4, 2], [-4, -5, -3]]], i64)],
+)
+
+
+def scatter(x, at, u, mode):
+    y = x.copy()
+    for j in np.ndindex(*at.shape[:-1]):
+        to = tuple(at[j].astype(i64))
+        y[to] = u[j] if mode == "set" else UFUNCS[mode](y[to], u[j])
+    return y
+
+
+entry(
+    "scattered",
+    lambda x, at, u: [scatter(x, at, u, m) for m in MODES],
+    [randn(4, 5), randint(-4, 4, 7, 2), randn(7)],
+    [randn(4, 5), values([[1, 1], [1, 1], [-3, -4], [3, 4]], i64), randn(4)],
+    [randn(4, 5), randint(0, 1, 0, 2), randn(0)],
+)
+entry(
+    "scattered_rows",
+    lambda x, at, u: scatter(x, at, u, "add"),
+    [randint(-9, 9, 5, 3), randint(-5, 5, 2, 4, 1, dtype=i32), randint(-9, 9, 2, 4, 3)],
+    [randint(-9, 9, 1, 0), randint(0, 1, 2, 1, 1, dtype=i32), randint(-9, 9, 2, 1, 0)],
+)
+entry("scattered_deep", lambda x, at, u: scatter(x, at, u, "set"), [randn(2, 3, 4, 2), randint(-2, 2, 5, 3), randn(5, 2)])
