@@ -160,7 +160,9 @@ fn signature(
 fn fn_def(m: &Module, callees: &Callees, f: &Func, name: Sym) -> FnDef {
     let (names, body) = graph::body(m, callees, f);
     let params = f.params.iter().zip(&f.body.params).map(|(p, v)| {
-        let mode = if p.own { Mode::Own } else { Mode::Plain };
+        // Rewriting keeps the order of what happens to buffers; scalars have none, and may be read at any time.
+        let own = p.own && !f.ty(*v).shape.is_empty();
+        let mode = if own { Mode::Own } else { Mode::Plain };
         term::param(mode, names.val(*v), Some(names.ty(f.ty(*v))))
     });
     let dims: Vec<Sym> = f.dims.iter().map(|d| names.dim(*d)).collect();

@@ -84,11 +84,14 @@ fn solve(entry: &Entry, args: &[Arg<'_>]) -> Result<Vec<i64>, Error> {
                     want.text.clone()
                 } else {
                     let named = |name: &str| {
-                        want.text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
+                        want.text
+                            .split(|c: char| !c.is_alphanumeric() && !"_.".contains(c))
+                            .any(|word| word == name)
                     };
                     let dims = entry.dims.iter().zip(&dims).filter(|(d, _)| named(&d.name));
                     let with: Vec<String> = dims.map(|(d, v)| format!("{} = {v}", d.name)).collect();
                     match with.as_slice() {
+                        [] => format!("{} = {value}", want.text),
                         [one] if *one == format!("{} = {value}", want.text) => one.clone(),
                         _ => format!("{} = {value} ({})", want.text, with.join(", ")),
                     }
