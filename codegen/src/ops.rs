@@ -98,14 +98,16 @@ impl<'c> Ll<'c> {
             Intrinsic::Sub => self.fsub(a, b),
             Intrinsic::Mul => self.fmul(a, b),
             Intrinsic::Div => self.fdiv(a, b),
-            // In single precision the quotient is not exact enough to find the floor of.
-            Intrinsic::Rem if d != DType::F64 => {
-                let (a, b) = (self.fpext(a, Ty::F64), self.fpext(b, Ty::F64));
-                self.fptrunc(self.float_binary(op, DType::F64, a, b), Ty::F32)
-            }
+            // The quotient is not exact enough to find the floor of: `fmod`, moved to the sign of the divisor.
             Intrinsic::Rem => {
-                let whole = self.same("llvm.floor", &[self.fdiv(a, b)]);
-                self.fsub(a, self.fmul(b, whole))
+                let n = self.lanes(a).max(self.lanes(b));
+                let (a, b) = (self.splat(a, n), self.splat(b, n));
+                let zero = self.splat(self.float(register(d), 0.0), n);
+                let left = self.frem(a, b);
+                let below = self.xor(self.fcmp(F::OLT, left, zero), self.fcmp(F::OLT, b, zero));
+                let moved = self.select(below, self.fadd(left, b), left);
+                let none = self.same("llvm.copysign", &[zero, b]);
+                self.select(self.fcmp(F::OEQ, left, zero), none, moved)
             }
             Intrinsic::Min => self.pair("llvm.minimum", a, b),
             Intrinsic::Max => self.pair("llvm.maximum", a, b),

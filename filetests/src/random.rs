@@ -1,7 +1,8 @@
 //! Random whole programs, for the differential test: every engine must give the same.
 //!
 //! A program is text, made from a seed: graph functions over two symbolic dims with element-wise chains,
-//! broadcasting, products, reductions, branches, loops and an owned value, and a primitive of its own.
+//! broadcasting, products, reductions, views of parts and reshapes, branches, loops that sum rows, swap what they carry
+//! or update it in place, extents that only data tell, and primitives of its own.
 //! Data are small integers and magnitudes are kept below 2^22, so that every order of summation gives
 //! the same bits in f32 and results are compared exactly.
 
@@ -50,6 +51,19 @@ prim window<n, m>(x: f32[n, m], const reach: i64) -> y: f32[n, m] {
 }
 ";
 
+/// A function that is no straight line: calls of it stay calls.
+const TURNS: &str = "\
+fn turns<n, m>(own x: f32[n, m], y: f32[n, m], k: i64) -> f32[n, m] {
+    var z = x
+    var i = 0
+    while i < k {
+        z = if i % 2 == 0 { bump(z) } else { z + y }
+        i = i + 1
+    }
+    z
+}
+";
+
 /// A program and the arguments it is run with.
 #[derive(Debug, Clone)]
 pub struct Program {
@@ -88,7 +102,8 @@ impl Maker {
     fn step(&mut self) {
         let Some(a) = self.any(|_| true) else { return };
         let extent = |d: &str| d.parse::<f64>().unwrap_or(WIDEST);
-        match self.pick(14) {
+        let matrix = a.dims == ["n", "m"];
+        match self.pick(22) {
             0 => self.push(a.dims, a.bound, format!("relu({})", a.name)),
             1 => self.push(a.dims, a.bound, format!("-{}", a.name)),
             2 => self.push(a.dims, a.bound, format!("abs({})", a.name)),
@@ -164,6 +179,73 @@ impl Maker {
                     }
                 }
             }
+            13 => {
+                // A part of a larger value; one way or the other of looking at the same elements.
+                let Some(b) = self.any(|b| matrix && b.dims == ["n", "m"]) else { return };
+                let from = self.pick(2);
+                let text = match self.pick(3) {
+                    0 => format!("concat({}, {})[{from}..n + {from}]", a.name, b.name),
+                    1 => format!("reshape[n, m](relu(reshape[n * m]({})))", a.name),
+                    _ => format!(
+                        "reshape[n, m](concat(reshape[n * m]({}), flatten({}))[n * m..])",
+                        a.name, b.name
+                    ),
+                };
+                self.push(a.dims, a.bound.max(b.bound), text);
+            }
+            14 => {
+                if matrix {
+                    let row = ["0", "-1", "n / 2"][self.pick(3)];
+                    self.push(vec!["m"], a.bound, format!("{}[{row}]", a.name));
+                }
+            }
+            15 => {
+                // Rows, one after the other.
+                let bound = a.bound * WIDEST;
+                if matrix && bound < EXACT {
+                    let name = format!("w{}", self.count);
+                    self.lines.push(format!("    var {name} = zeros[m]"));
+                    self.lines.push(format!("    for i in n {{ {name} = {name} + {}[i] }}", a.name));
+                    self.push(vec!["m"], bound, format!("{name} + 0.0"));
+                }
+            }
+            16 => {
+                // Two values that change places, one of them made anew in each round.
+                let Some(b) = self.any(|b| b.dims == a.dims) else { return };
+                let bound = (a.bound + b.bound) * 4.0;
+                if bound < EXACT {
+                    let (p, q) = (format!("p{}", self.count), format!("q{}", self.count));
+                    self.lines.push(format!("    var {p} = {}\n    var {q} = {}", a.name, b.name));
+                    self.lines.push(format!("    for i in 3 {{\n        let t = {p}\n        {p} = {q}\n        {q} = t + {q}\n    }}"));
+                    self.push(a.dims, bound * 2.0, format!("{p} - {q}"));
+                }
+            }
+            17 => {
+                // As many elements as data tell.
+                let bound = a.bound * WIDEST;
+                if a.dims.len() == 1 && bound < EXACT {
+                    let some = format!("{0}[nonzero({0} > 0.0)]", a.name);
+                    self.push(vec![], bound, format!("sum({some} + {some})"));
+                }
+            }
+            18 | 19 => {
+                // A call that takes what it is given.
+                let Some(b) = self.any(|b| matrix && b.dims == ["n", "m"]) else { return };
+                let trips = self.pick(4);
+                let bound = a.bound + b.bound * 2.0 + 4.0;
+                if bound < EXACT {
+                    self.push(a.dims, bound, format!("turns({} + 0.0, {}, {trips})", a.name, b.name));
+                }
+            }
+            20 => {
+                // What a branch on data gives.
+                let Some(b) = self.any(|b| a.dims == b.dims) else { return };
+                let Some(c) = self.any(|c| c.dims.is_empty()) else { return };
+                let text = format!("if {} > 0.0 {{ {} - {} }} else {{ {} }}", c.name, a.name, b.name, b.name);
+                if a.bound + b.bound < EXACT {
+                    self.push(a.dims, a.bound + b.bound, text);
+                }
+            }
             _ => {
                 // A loop that carries a value.
                 let trips = 1 + self.pick(3);
@@ -226,6 +308,7 @@ pub fn program(seed: u64) -> Program {
         let _ = writeln!(text, "{line}");
     }
     let _ = writeln!(text, "    ({})\n}}\n", names.join(", "));
+    text.push_str(TURNS);
     text.push_str(PRIMS);
     let runs = [(1, 1), (2, 3), (5, 16), (17, 9)].map(|(n, m)| {
         let make =
@@ -241,9 +324,66 @@ pub fn program(seed: u64) -> Program {
     Program { text, runs: runs.to_vec() }
 }
 
-/// Runs the program of a seed in every engine; what differs, with the program.
+/// Runs the program of a seed in every engine; what differs, with the least program of it that still does.
 pub fn differential(seed: u64) -> Result<(), String> {
     let program = program(seed);
-    crate::stages::agree("main", &program.text, &program.runs)
-        .map_err(|e| format!("seed {seed}: {e}\n{}", program.text))
+    let differ = |p: &Program| crate::stages::agree("main", &p.text, &p.runs).err();
+    let Some(found) = differ(&program) else { return Ok(()) };
+    let least = shrink(&program, &|p| differ(p).is_some());
+    let found = differ(&least).unwrap_or(found);
+    Err(format!("seed {seed}: {found}\n{}\n{:?}", least.text, least.runs))
+}
+
+/// A program without the runs and lines that a fault does without. `wrong` says whether a program still has it; one
+/// that does not check, because a line uses another that is gone, has it not.
+fn shrink(program: &Program, wrong: &dyn Fn(&Program) -> bool) -> Program {
+    let mut least = program.clone();
+    for run in &program.runs {
+        let one = Program { runs: vec![run.clone()], ..least.clone() };
+        if wrong(&one) {
+            least = one;
+            break;
+        }
+    }
+    let checks = |text: &str| {
+        let mut sources = driver::pipeline::sources();
+        let id = sources.add("random.tn", text);
+        driver::pipeline::front(sources, &[id]).is_ok()
+    };
+    let mut lines: Vec<String> = least.text.lines().map(str::to_owned).collect();
+    // Longer stretches first: a loop stands on several lines.
+    for stretch in [8, 5, 4, 2, 1] {
+        let mut at = lines.len();
+        while at > 0 {
+            at -= 1;
+            if at + stretch > lines.len() {
+                continue;
+            }
+            let mut fewer = lines.clone();
+            fewer.drain(at..at + stretch);
+            let text = fewer.join("\n") + "\n";
+            if checks(&text) && wrong(&Program { text, ..least.clone() }) {
+                lines = fewer;
+            }
+        }
+    }
+    least.text = lines.join("\n") + "\n";
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_shrinks_to_what_its_fault_needs() {
+        let found =
+            (0..100).map(program).find(|p| p.text.contains("= window(") && p.text.lines().count() > 52);
+        let program = found.expect("such a program is not rare");
+        let least = shrink(&program, &|p| p.text.contains("= window("));
+        assert_eq!(least.runs.len(), 1);
+        // The primitive, the function and the line; its results and what they are made of stay.
+        assert!(least.text.lines().count() < program.text.lines().count() / 2, "{}", least.text);
+        assert!(least.text.contains("= window("));
+    }
 }

@@ -267,7 +267,7 @@ impl Compiler<'_> {
             );
         }
         Ok(match &s.kind {
-            ScalarKind::Const(l) => F::Const(literal_float(*l)),
+            ScalarKind::Const(l) => F::Const(literal_float(*l, s.dtype)),
             ScalarKind::Var(v) => {
                 self.same(s, self.prim.var(*v).dtype)?;
                 F::Var(v.0 as usize)
@@ -299,7 +299,7 @@ impl Compiler<'_> {
                 F::Reduce(Box::new(Reduce {
                     combine: *combine,
                     dtype: s.dtype,
-                    start: F::Const(literal_float(combine.identity(s.dtype))),
+                    start: F::Const(literal_float(combine.identity(s.dtype), s.dtype)),
                     var: var.0 as usize,
                     lo: self.int(lo)?,
                     hi: self.int(hi)?,

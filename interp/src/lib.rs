@@ -15,7 +15,8 @@
 //! - a reduction adds in the order of its range, in double; over nothing it is the identity of its combiner;
 //! - an output all of whose writes accumulate with one combiner begins as that combiner's identity, any
 //!   other as zeros;
-//! - a constant keeps its double value until it is stored; a float cast to `bool` is whether it is not 0;
+//! - a float literal is the nearest number of its type, of f32 for the types of sixteen bits; a remainder of floats is
+//!   exact; a float cast to `bool` is whether it is not 0;
 //! - the bounds of a loop or reduction are evaluated once, before it;
 //! - at graph level each scalar operation gives a value, so it rounds to its type.
 //!

@@ -17,7 +17,7 @@ pub(crate) fn float(op: Intrinsic, a: f64, b: f64) -> f64 {
         Intrinsic::Sub => a - b,
         Intrinsic::Mul => a * b,
         Intrinsic::Div => a / b,
-        Intrinsic::Rem => a - b * (a / b).floor(),
+        Intrinsic::Rem => rem(a, b),
         Intrinsic::Min => min(a, b),
         Intrinsic::Max => max(a, b),
         Intrinsic::Neg => -a,
@@ -121,12 +121,25 @@ pub(crate) fn fold_integer(combine: Combine, dtype: DType, a: i64, b: i64) -> i6
     }
 }
 
-/// The literal as a double.
-pub(crate) fn literal_float(l: Literal) -> f64 {
-    match l {
+/// What is left of `a` after division by `b` rounded down: exact, with the sign of `b`.
+fn rem(a: f64, b: f64) -> f64 {
+    let r = a % b;
+    if r == 0.0 {
+        0f64.copysign(b)
+    } else if (r < 0.0) != (b < 0.0) {
+        r + b
+    } else {
+        r
+    }
+}
+
+/// The literal as a double: the nearest number of its type, of f32 for the types of sixteen bits.
+pub(crate) fn literal_float(l: Literal, dtype: DType) -> f64 {
+    let x = match l {
         Literal::Int(i) => i as f64,
         Literal::Float(x) => x,
-    }
+    };
+    if dtype == DType::F64 { x } else { f64::from(x as f32) }
 }
 
 /// The literal as an integer.

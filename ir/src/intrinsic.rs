@@ -54,7 +54,7 @@ intrinsics! {
     Sub   "sub"   2 Number  "Difference; integers wrap.";
     Mul   "mul"   2 Number  "Product; integers wrap.";
     Div   "div"   2 Number  "Quotient; integers round down, and dividing by 0 gives 0.";
-    Rem   "rem"   2 Number  "`a - b * floor(a / b)`: the sign of the divisor; an integer modulo 0 is 0.";
+    Rem   "rem"   2 Number  "What is left of `a` after division by `b` rounded down: exact, with the sign of `b`; an integer modulo 0 is 0.";
     Min   "min"   2 Number  "The smaller; NaN if either is; -0 is below +0.";
     Max   "max"   2 Number  "The larger; NaN if either is; +0 is above -0.";
     Neg   "neg"   1 Number  "Negation; integers wrap.";

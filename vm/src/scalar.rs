@@ -102,6 +102,17 @@ operations! {
     }
 }
 
+fn remainder(a: f64, b: f64) -> f64 {
+    let r = a % b;
+    if r == 0.0 {
+        0f64.copysign(b)
+    } else if (r < 0.0) != (b < 0.0) {
+        r + b
+    } else {
+        r
+    }
+}
+
 operations! {
     /// Operations on two floats.
     FloatBinary(a: f64, b: f64) -> f64 {
@@ -109,7 +120,7 @@ operations! {
         Sub "sub" "Difference." a - b;
         Mul "mul" "Product."    a * b;
         Div "div" "Quotient."   a / b;
-        Rem "rem" "`a - b * floor(a / b)`." a - b * (a / b).floor();
+        Rem "rem" "What is left after division rounded down: exact, with the sign of `b`." remainder(a, b);
         Min "min" "The smaller; NaN if either is; -0 is below +0." minimum(a, b);
         Max "max" "The larger; NaN if either is; +0 is above -0."  -minimum(-a, -b);
         Pow "pow" "Power, with the special cases of IEEE 754."     a.powf(b);

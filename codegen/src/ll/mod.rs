@@ -195,6 +195,7 @@ impl<'c> Ll<'c> {
         fsub FloatValue build_float_sub;
         fmul FloatValue build_float_mul;
         fdiv FloatValue build_float_div;
+        frem FloatValue build_float_rem;
     }
 
     convert! {
