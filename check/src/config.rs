@@ -22,7 +22,7 @@ use ir::source::{SourceId, Span};
 use shape::Sym;
 use tensor::DType;
 
-use crate::defs::Defs;
+use crate::defs::{Defs, name_of};
 use crate::env::Env;
 use crate::walk::{self, Place};
 use crate::{Checker, Files};
@@ -328,11 +328,33 @@ impl Configs {
                 let needed =
                     self.index.get(&b.name).filter(|i| self.needs.get(at).is_some_and(|n| n.contains(i)));
                 let Some(&known) = needed.or(self.sees(b.span.file, b.name).as_ref()) else { continue };
-                let text = format!("`{}` is a name of the config, and is given another meaning", b.name);
-                let d = Diagnostic::error("E0202", b.span, text);
-                said.push(d.label(self.names[known].ident.span, "the config's").help("rename this one"));
+                said.push(self.second_meaning(*b, known));
             }
         }
+        // What a file defines or uses has no name that a config gives to a definition of it.
+        let mut taken: BTreeMap<SourceId, BTreeSet<usize>> = BTreeMap::new();
+        for (at, needs) in &self.needs {
+            taken.entry(at.file).or_default().extend(needs);
+        }
+        for item in files.modules.iter().chain(&files.own).flat_map(|f| &f.items) {
+            let brought = || match &item.kind {
+                ItemKind::Use(path) => path.last().copied(),
+                _ => None,
+            };
+            let Some(name) = name_of(item).or_else(brought) else { continue };
+            let in_file = |i: &&usize| taken.get(&name.span.file).is_some_and(|t| t.contains(i));
+            let needed = self.index.get(&name.name).filter(in_file);
+            if let Some(&known) = needed.or(self.sees(name.span.file, name.name).as_ref()) {
+                said.push(self.second_meaning(name, known));
+            }
+        }
+    }
+
+    /// What is wrong with a name that a config has given a meaning.
+    fn second_meaning(&self, name: Ident, known: usize) -> Diagnostic {
+        let text = format!("`{}` is a name of the config, and is given another meaning", name.name);
+        let d = Diagnostic::error("E0202", name.span, text);
+        d.label(self.names[known].ident.span, "the config's").help("rename this one")
     }
 
     fn said_by(&self, kind: &mut ItemKind, defs: &Defs<'_>) -> Said {
@@ -482,7 +504,11 @@ impl Configs {
         let needs = self.needs.get(&place(record)).into_iter().flatten();
         let dims =
             needs.filter(|i| self.is_dim(**i)).map(|&i| Ident { name: self.names[i].ident.name, span });
-        let arg = |name| TypeExpr { kind: TypeKind::Named { name, args: vec![], dims: None }, span };
+        // A dim, whatever type has its name: these are looked at as well, and would be given theirs.
+        let arg = |name: Ident| {
+            let e = Expr { kind: ExprKind::Name(name.name), span };
+            TypeExpr { kind: TypeKind::Dim(Box::new(e)), span }
+        };
         args.splice(0..0, dims.map(arg).collect::<Vec<_>>());
     }
 

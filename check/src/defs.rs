@@ -284,7 +284,7 @@ impl<'a> Defs<'a> {
 }
 
 /// The name that an item defines in its file, where it is one that expressions and types can say.
-fn name_of(item: &Item) -> Option<Ident> {
+pub(crate) fn name_of(item: &Item) -> Option<Ident> {
     let name = written_name(item)?;
     // Types and constants of modules have been given their module's name before their own.
     let plain = name.name.name().rsplit_once('.').map_or(name.name, |(_, own)| Sym::new(own));

@@ -2,7 +2,7 @@
 //!
 //! Here stand the state of a body, its ends, and expressions. In files of their own: [`stmt`] statements,
 //! [`call`] calls, [`operator`] operators, [`control`] branches and loops with [`carry`] for what they change,
-//! [`closure`] functions as values, [`tree`] records and arrays, [`index`] elements and slices, [`open`] dims
+//! [`closure`] functions as values, [`tree`] records and arrays, [`index`] elements and slices, [`place`] those assigned, [`open`] dims
 //! that are known only when running.
 //! What a name holds while checking is a [`Value`]: a tensor, but also a dim, a literal whose type its
 //! use decides, a tuple. A `var` is a name that may be given another value; what an `if` assigns
@@ -15,6 +15,7 @@ mod control;
 mod index;
 mod open;
 mod operator;
+mod place;
 mod stmt;
 mod tree;
 

@@ -139,9 +139,10 @@ fn every_definition_is_used_by_the_suite() {
 }
 
 /// What no text calls by name.
-const IMPLICIT: [(&str, &str); 4] = [
+const IMPLICIT: [(&str, &str); 5] = [
     ("row", "`x[i]` calls it"),
     ("gather", "`x[rows]` calls it"),
+    ("put_part", "`y[i] = x` calls it"),
     ("broadcast", "the checker puts it where a shape is stretched"),
     ("cast", "`f32(x)` calls it"),
 ];

@@ -45,6 +45,18 @@ fn config() -> ProptestConfig {
     if asked { default } else { ProptestConfig { cases: 300, ..default } }
 }
 
+#[test]
+fn documentation_of_nothing_is_formatted_once() {
+    for text in [
+        "//! One.\n\n/// Of the function.\n//! Two.\n/// Of Two f32 { x }\n",
+        "//! One.\n\n/// Of nothing.\n//! Two.\n// Last.\n",
+        "fn f(x: f32) -> f32 { x }\n\n/// Of nothing.\n// Of f.\n/// Nor this.\n",
+        "\n/// Of f.\n// Beside.\nfn f(x: f32) -> f32 {\n\n    /// Of nothing.\n    // Of x.\n    x }\n",
+    ] {
+        check_text("documentation of nothing", text);
+    }
+}
+
 proptest! {
     #![proptest_config(config())]
 

@@ -329,35 +329,37 @@ pub(super) fn place(form: &Value, vals: &[ValId]) -> Value {
     }
 }
 
-/// The names assigned in blocks, in order of first assignment.
+/// The names assigned in blocks, wholly or in part, in order of first assignment.
 pub(super) fn assigned_in<'b>(blocks: impl Iterator<Item = &'b ast::Block>) -> Vec<Sym> {
-    fn expr(e: &Expr, out: &mut Vec<Sym>) {
-        if let ExprKind::If(_, a, b) = &e.kind {
-            block(a, out);
-            b.iter().for_each(|b| block(b, out));
-        }
-        if let ExprKind::Block(b) = &e.kind {
-            block(b, out);
-        }
-    }
-    fn block(b: &ast::Block, out: &mut Vec<Sym>) {
-        for s in &b.stmts {
-            match &s.kind {
-                StmtKind::Assign(place, _, e) => {
-                    if let ExprKind::Name(n) = &place.kind
-                        && !out.contains(n)
-                    {
-                        out.push(*n);
-                    }
-                    expr(e, out);
-                }
-                StmtKind::For(_, _, b) | StmtKind::While(_, b) => block(b, out),
-                StmtKind::Let(_, _, e) | StmtKind::Var(_, _, Some(e)) | StmtKind::Expr(e) => expr(e, out),
-                StmtKind::Var(_, _, None) | StmtKind::Dim(..) | StmtKind::Assert(..) => {}
-            }
-        }
-    }
     let mut out = Vec::new();
-    blocks.for_each(|b| block(b, &mut out));
+    blocks.for_each(|b| assigned(&b.stmts, &|_| true, &mut out));
     out
+}
+
+/// The names that are parts of assigned places that are `wanted`.
+pub(super) fn assigned(stmts: &[ast::Stmt], wanted: &dyn Fn(&Expr) -> bool, out: &mut Vec<Sym>) {
+    let expr = |e: &Expr, out: &mut Vec<Sym>| match &e.kind {
+        ExprKind::If(_, a, b) => {
+            assigned(&a.stmts, wanted, out);
+            b.iter().for_each(|b| assigned(&b.stmts, wanted, out));
+        }
+        ExprKind::Block(b) => assigned(&b.stmts, wanted, out),
+        _ => {}
+    };
+    for s in stmts {
+        match &s.kind {
+            StmtKind::Assign(place, _, e) => {
+                if wanted(place)
+                    && let Some((n, _)) = super::place::way(place)
+                    && !out.contains(&n)
+                {
+                    out.push(n);
+                }
+                expr(e, out);
+            }
+            StmtKind::For(_, _, b) | StmtKind::While(_, b) => assigned(&b.stmts, wanted, out),
+            StmtKind::Let(_, _, e) | StmtKind::Var(_, _, Some(e)) | StmtKind::Expr(e) => expr(e, out),
+            StmtKind::Var(_, _, None) | StmtKind::Dim(..) | StmtKind::Assert(..) => {}
+        }
+    }
 }

@@ -254,7 +254,7 @@ impl<'a> Checker<'a> {
     }
 
     /// A position of an axis, or a tensor of some.
-    fn position(
+    pub(super) fn position(
         &mut self,
         body: &mut Body,
         value: &Value,
@@ -336,7 +336,7 @@ impl<'a> Checker<'a> {
     }
 
     /// A condition of an index: proved, refused or checked.
-    fn within(&mut self, body: &mut Body, pred: Pred, span: Span, text: &str) -> Maybe<()> {
+    pub(super) fn within(&mut self, body: &mut Body, pred: Pred, span: Span, text: &str) -> Maybe<()> {
         self.require(body, pred, span, text, Diagnostic::error("E0401", span, text))
     }
 }

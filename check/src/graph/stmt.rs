@@ -13,7 +13,7 @@ use tensor::DType;
 
 use super::call::given;
 use super::{Body, Declared, Local, Tree, Value};
-use crate::bind::names_in;
+use crate::bind::{Actual, names_in};
 use crate::env::Env;
 use crate::types::{Arg, Ty};
 use crate::{Checker, Maybe};
@@ -25,7 +25,7 @@ impl<'a> Checker<'a> {
         let mut value = Some(Value::Unit);
         for (i, stmt) in block.stmts.iter().enumerate() {
             let last = i + 1 == block.stmts.len();
-            let v = self.statement(body, stmt);
+            let v = self.statement(body, stmt, &block.stmts[i + 1..]);
             // A statement that failed leaves its names undefined; the rest is checked all the same.
             value = match v {
                 Some(v) if last => value.map(|_| v),
@@ -37,7 +37,8 @@ impl<'a> Checker<'a> {
         value
     }
 
-    fn statement(&mut self, body: &mut Body, stmt: &Stmt) -> Maybe<Value> {
+    /// `rest`: what follows it in its block.
+    fn statement(&mut self, body: &mut Body, stmt: &Stmt, rest: &[Stmt]) -> Maybe<Value> {
         match &stmt.kind {
             StmtKind::Let(pattern, ty, e) => {
                 let value = self.expr(body, e).and_then(|v| self.annotated(body, v, ty.as_ref(), e.span));
@@ -48,6 +49,7 @@ impl<'a> Checker<'a> {
                 let (value, declared) = value.map_or((None, None), |(v, d)| (Some(v), d));
                 // A variable has one type, so a literal or dim takes its own now.
                 let value = value.and_then(|v| self.typed(body, v, e.span));
+                let value = value.and_then(|v| self.own_parts(body, v, name.name, rest, e.span));
                 self.bind_pattern(body, &Pattern::Name(*name), value, true, e.span)?;
                 if let Some(local) = body.scopes.last_mut().and_then(|s| s.get_mut(&name.name)) {
                     local.declared = declared.map(Rc::new);
@@ -296,32 +298,11 @@ impl<'a> Checker<'a> {
 
     fn assign(&mut self, body: &mut Body, place: &Expr, op: AssignOp, e: &Expr) -> Maybe<()> {
         let ExprKind::Name(name) = &place.kind else {
-            let d = Diagnostic::error("E0404", place.span, "in a function only a `var` is assigned");
-            return self.fail(d.help("elements are written by primitives"));
+            return self.assign_place(body, place, op, e);
         };
-        let old = match body.find(*name) {
-            Some(local) if local.mutable => local.value.clone(),
-            Some(_) => {
-                let d = Diagnostic::error("E0404", place.span, format!("`{name}` is not a `var`"));
-                return self.fail(d.help(format!("declare it with `var {name} = ..`")));
-            }
-            None => return self.unknown(body, *name, place.span),
-        };
-        let value = match op {
-            AssignOp::Set => self.expr(body, e)?,
-            AssignOp::Combine(c) => {
-                let Some(combine) = Combine::assignment(c.name.name()) else {
-                    return self.fail(Diagnostic::error(
-                        "E0404",
-                        c.span,
-                        format!("`{}=` combines nothing", c.name),
-                    ));
-                };
-                let new = self.expr(body, e)?;
-                let args = vec![given(old.clone(), place.span), given(new, e.span)];
-                self.call_named(body, Sym::new(combine.intrinsic().name()), c.span, &[], args, e.span)?
-            }
-        };
+        let old = self.variable(body, *name, place.span)?;
+        let new = self.expr(body, e)?;
+        let value = self.combined(body, op, || given(old.clone(), place.span), given(new, e.span), e.span)?;
         let value = self.settled(body, &old, value, e.span)?;
         self.same_kind(body, &old, &value, e.span, name.name())?;
         let declared = body.find(*name).and_then(|l| l.declared.clone());
@@ -330,6 +311,35 @@ impl<'a> Checker<'a> {
         }
         body.set(*name, value);
         Some(())
+    }
+
+    /// What a variable holds.
+    pub(super) fn variable(&mut self, body: &Body, name: Sym, span: Span) -> Maybe<Value> {
+        match body.find(name) {
+            Some(local) if local.mutable => Some(local.value.clone()),
+            Some(_) => {
+                let d = Diagnostic::error("E0404", span, format!("`{name}` is not a `var`"));
+                self.fail(d.help(format!("declare it with `var {name} = ..`")))
+            }
+            None => self.unknown(body, name, span),
+        }
+    }
+
+    /// What an assignment leaves where `old` was.
+    pub(super) fn combined(
+        &mut self,
+        body: &mut Body,
+        op: AssignOp,
+        old: impl FnOnce() -> Actual,
+        new: Actual,
+        span: Span,
+    ) -> Maybe<Value> {
+        let AssignOp::Combine(c) = op else { return Some(new.value) };
+        let Some(combine) = Combine::assignment(c.name.name()) else {
+            let text = format!("`{}=` combines nothing", c.name);
+            return self.fail(Diagnostic::error("E0404", c.span, text));
+        };
+        self.call_named(body, Sym::new(combine.intrinsic().name()), c.span, &[], vec![old(), new], span)
     }
 
     /// Literals and dims, in tuples too, as tensors of their own types.
@@ -348,7 +358,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Literals and dims as tensors of the types that a variable has in their places.
-    fn settled(&mut self, body: &mut Body, old: &Value, new: Value, span: Span) -> Maybe<Value> {
+    pub(super) fn settled(&mut self, body: &mut Body, old: &Value, new: Value, span: Span) -> Maybe<Value> {
         match (old, new) {
             (Value::Val(o), new @ (Value::Lit(_) | Value::Dim(_) | Value::Literals(_))) => {
                 let dtype = body.func.ty(*o).dtype;
@@ -468,7 +478,14 @@ impl<'a> Checker<'a> {
     }
 
     /// A variable keeps its type; its extents may change.
-    fn same_kind(&mut self, body: &mut Body, old: &Value, new: &Value, span: Span, name: &str) -> Maybe<()> {
+    pub(super) fn same_kind(
+        &mut self,
+        body: &mut Body,
+        old: &Value,
+        new: &Value,
+        span: Span,
+        name: &str,
+    ) -> Maybe<()> {
         match (old, new) {
             (Value::Val(a), Value::Val(b)) => {
                 let (a, b) = (body.func.ty(*a).clone(), body.func.ty(*b).clone());

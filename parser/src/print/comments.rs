@@ -60,14 +60,24 @@ impl<'a> Printer<'a> {
     }
 
     /// Whether an empty line stands before the line that begins at a place. Documentation and
-    /// attributes are skipped: they belong to what they stand before.
+    /// attributes are skipped: they belong to what they stand before. Documentation of nothing is a
+    /// comment like others.
     pub(super) fn blank_before(&self, at: u32) -> bool {
         if !self.begins_line(at) {
             return false;
         }
         let Some(before) = self.source.and_then(|s| s.get(..at as usize)) else { return false };
-        let mut lines = before.rsplit('\n').skip(1).map(str::trim);
-        lines.find(|l| !l.starts_with("///") && !l.starts_with("#[")).is_some_and(str::is_empty)
+        let mut end = before.len() as u32;
+        for (i, line) in before.rsplit('\n').enumerate() {
+            let start = end - line.len() as u32;
+            let text = line.trim();
+            let belongs = text.starts_with("#[") || text.starts_with("///") && !self.any_between(start, end);
+            if i > 0 && !belongs {
+                return text.is_empty();
+            }
+            end = start.saturating_sub(1);
+        }
+        false
     }
 
     /// Where a list ends whose last element ends at a place: behind blanks, separators and comments.
