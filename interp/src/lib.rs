@@ -39,6 +39,8 @@ mod graph;
 mod machine;
 mod memory;
 mod scalar;
+mod scope;
+mod value;
 
 use std::rc::Rc;
 use std::sync::OnceLock;
