@@ -170,7 +170,6 @@ impl<'f> Scope<'f> {
     #[inline]
     pub(crate) fn scalar(&mut self, node: &Node, to: ValId) -> Result<bool, Error> {
         let span = node.span;
-        #[expect(clippy::wildcard_enum_match_arm, reason = "no other operation is scalar")]
         match (&node.op, node.args.as_slice()) {
             (Op::Const(t), []) => self.define_one(to, &Value::constant(t), span)?,
             (Op::Dim(e), []) => self.define_int(to, DType::I64, self.eval(e, span)?, span)?,
