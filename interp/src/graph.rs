@@ -1,31 +1,31 @@
 //! Running graph functions: blocks of operations on tensors.
 //!
-//! A value is a shared tensor. What an operation consumes leaves the scope with it, and so does what a block made
+//! A value is a scalar or a shared tensor ([`Value`]). What an operation consumes leaves the scope with it, and so does what a block made
 //! when the block ends; a primitive updates its owned tensor in place where it is the single holder, and a copy
 //! otherwise. After every operation the results are compared with their types: that is how dims an
 //! operation opens get their values, and how a wrong type is found where it arises.
 
 use std::rc::Rc;
 
-use ir::graph::{Block, Func, Node, Op, ValId};
+use ir::graph::{Block, Func, Op, ValId};
 use ir::source::Span;
-use ir::{ExternId, FuncId, Intrinsic, PrimId};
+use ir::{ExternId, FuncId, PrimId};
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::{DType, Tensor};
 
 use crate::dims::Dims;
 use crate::error::Error;
-use crate::{Budget, Interp, machine, scalar};
-
-type Value = Rc<Tensor>;
+use crate::scope::{Scope, internal};
+use crate::value::{Value, Values, push};
+use crate::{Budget, Interp, machine};
 
 /// Calls a function from outside.
 pub(crate) fn enter(interp: &Interp<'_>, func: &Func, args: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
     let mut run = Run { interp, budget: Budget::new(&interp.limits), depth: 0 };
-    let args: Vec<Value> = args.into_iter().map(Rc::new).collect();
+    let args: Values = args.into_iter().map(|t| Value::from(Rc::new(t))).collect();
     let dims = entry_dims(func, &args)?;
     let results = run.call(func, args, dims)?;
-    Ok(results.into_iter().map(Rc::unwrap_or_clone).collect())
+    Ok(results.into_iter().map(|v| Rc::unwrap_or_clone(v.into_tensor())).collect())
 }
 
 /// Checks the arguments of an entry and finds its dims.
@@ -103,97 +103,10 @@ fn entry_dims(func: &Func, args: &[Value]) -> Result<Dims, Error> {
     Ok(dims)
 }
 
-fn internal(func: &Func, message: String, span: Span) -> Error {
-    Error::Internal { place: format!("fn {}", func.name), message, span }
-}
-
 struct Run<'i, 'm> {
     interp: &'i Interp<'m>,
     budget: Budget,
     depth: u32,
-}
-
-/// A function that is running.
-struct Scope<'f> {
-    func: &'f Func,
-    vals: Vec<Option<Value>>,
-    dims: Dims,
-}
-
-impl Scope<'_> {
-    fn get(&self, id: ValId, span: Span) -> Result<Value, Error> {
-        self.vals[id.0 as usize].clone().ok_or_else(|| {
-            internal(self.func, format!("value {} is used before it is made", self.func.val(id).name), span)
-        })
-    }
-
-    fn forget(&mut self, id: ValId) {
-        self.vals[id.0 as usize] = None;
-    }
-
-    fn eval(&self, e: &Dim, span: Span) -> Result<i64, Error> {
-        self.dims.eval(e).map_err(|why| {
-            let values = self.dims.describe(e.syms());
-            Error::Check { message: format!("dim {e}: {why} ({values})"), span }
-        })
-    }
-
-    fn eval_all(&self, es: &[Dim], span: Span) -> Result<Vec<i64>, Error> {
-        es.iter().map(|e| self.eval(e, span)).collect()
-    }
-
-    fn require(&self, p: &Pred, message: impl FnOnce(String) -> String, span: Span) -> Result<(), Error> {
-        let values = self.dims.describe(p.syms());
-        match self.dims.holds(p) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Error::Check { message: message(values), span }),
-            Err(why) => Err(Error::Check { message: format!("{}: {why}", message(values)), span }),
-        }
-    }
-
-    /// Defines values, binds the dims their shapes tell, and compares each with its type.
-    fn define(&mut self, ids: &[ValId], values: Vec<Value>, opens: &[Sym], span: Span) -> Result<(), Error> {
-        if ids.len() != values.len() {
-            let message = format!("{} results where {} are declared", values.len(), ids.len());
-            return Err(internal(self.func, message, span));
-        }
-        let func = self.func;
-        let unknown: Vec<Sym> = opens.to_vec();
-        if !unknown.is_empty() {
-            let pairs = ids.iter().zip(&values);
-            let equations: Vec<(&Dim, i64)> =
-                pairs.flat_map(|(id, t)| func.ty(*id).shape.iter().zip(t.shape().iter().copied())).collect();
-            let left = self.dims.solve(&equations, unknown);
-            if let Some(sym) = left.first() {
-                return Err(internal(func, format!("dim {sym} is opened, but no result tells it"), span));
-            }
-        }
-        for (id, t) in ids.iter().zip(values) {
-            let val = func.val(*id);
-            let same = t.dtype() == val.ty.dtype
-                && t.rank() == val.ty.shape.len()
-                && val.ty.shape.iter().zip(t.shape()).all(|(e, n)| self.dims.eval(e) == Ok(*n));
-            if !same {
-                let values = self.dims.describe(val.ty.shape.iter().flat_map(Dim::syms));
-                let message = format!(
-                    "value {} is {}{:?}, its type {} ({values})",
-                    val.name,
-                    t.dtype(),
-                    t.shape(),
-                    val.ty
-                );
-                return Err(internal(func, message, span));
-            }
-            if let Some(Ok(known)) = val.dim.as_ref().map(|d| self.dims.eval(d))
-                && known != t.get_i64(0)
-            {
-                let message = format!("value {} is {}, known to be {known}", val.name, t.get_i64(0));
-                return Err(internal(func, message, span));
-            }
-            self.vals[id.0 as usize] = Some(t);
-        }
-        Ok(())
-    }
 }
 
 impl Run<'_, '_> {
@@ -207,9 +120,10 @@ impl Run<'_, '_> {
         result
     }
 
-    fn call(&mut self, func: &Func, args: Vec<Value>, dims: Dims) -> Result<Vec<Value>, Error> {
-        let mut scope = Scope { func, vals: vec![None; func.vals.len()], dims };
-        let results = self.block(&mut scope, &func.body, args, func.span)?;
+    fn call(&mut self, func: &Func, args: Values, dims: Dims) -> Result<Values, Error> {
+        let mut scope = Scope::new(func, dims);
+        let mut results = args;
+        self.block(&mut scope, &func.body, &mut results, func.span)?;
         let open: Vec<Sym> = func.exists.iter().map(|e| e.0).collect();
         let shapes = func.result_types.iter().zip(&results);
         let equations: Vec<(&Dim, i64)> =
@@ -231,14 +145,8 @@ impl Run<'_, '_> {
         Ok(results)
     }
 
-    /// Runs a block; what it defines and opens is gone afterwards.
-    fn block(
-        &mut self,
-        s: &mut Scope<'_>,
-        b: &Block,
-        given: Vec<Value>,
-        span: Span,
-    ) -> Result<Vec<Value>, Error> {
+    /// Runs a block on the values given, which become those that it gives back; what it defines and opens is gone afterwards.
+    fn block(&mut self, s: &mut Scope<'_>, b: &Block, values: &mut Values, span: Span) -> Result<(), Error> {
         self.deeper(|run| {
             let mark = s.dims.mark();
             let mut open: Vec<Sym> = Vec::new();
@@ -247,14 +155,19 @@ impl Run<'_, '_> {
                     open.push(sym);
                 }
             }
-            s.define(&b.params, given, &open, span)?;
+            s.define(&b.params, values, &open, span)?;
+            // What is given has one holder from now on, its name in this block.
+            values.clear();
             for at in 0..b.nodes.len() {
                 run.node(s, b, at)?;
             }
-            let results = b.results.iter().map(|r| s.get(*r, span)).collect();
+            s.copy(&b.results, values, span)?;
             s.dims.back_to(mark);
-            b.params.iter().chain(b.nodes.iter().flat_map(|n| &n.results)).for_each(|v| s.forget(*v));
-            results
+            b.params.iter().for_each(|v| s.forget(*v));
+            for node in &b.nodes {
+                node.results.iter().for_each(|v| s.forget(*v));
+            }
+            Ok(())
         })
     }
 
@@ -263,35 +176,41 @@ impl Run<'_, '_> {
             return Err(Error::Steps(self.budget.limit));
         }
         let node = &b.nodes[at];
-        let args = self.arguments(s, b, at)?;
-        let mut opens = node.opens.clone();
-        let results = match &node.op {
-            Op::Const(t) => vec![Rc::new(t.clone())],
-            Op::Dim(e) => vec![Rc::new(Tensor::scalar_i(DType::I64, s.eval(e, node.span)?))],
-            Op::Scalar(op) => vec![Rc::new(scalar_op(s.func, *op, &args, node.span)?)],
-            Op::Cast => vec![Rc::new(cast(s.func, node, &args)?)],
+        if let [to] = node.results.as_slice()
+            && s.scalar(node, *to)?
+        {
+            return Ok(());
+        }
+        let mut values = Values::new();
+        self.arguments(s, b, at, &mut values)?;
+        let mut opens: &[Sym] = &node.opens;
+        match &node.op {
+            Op::Const(_) | Op::Dim(_) | Op::Scalar(_) | Op::Cast => {
+                return Err(internal(s.func, "an operation of other than one result".into(), node.span));
+            }
             Op::Prim(id, dims) => {
-                let results = self.prim(s, *id, &s.eval_all(dims, node.span)?, args, node.span);
-                results.map_err(|e| e.called(node.span))?
+                let results = self.prim(s, *id, &s.eval_all(dims, node.span)?, values, node.span);
+                values = results.map_err(|e| e.called(node.span))?;
             }
-            Op::Extern(id, _) => self.meaning(s, *id, args, node.span)?,
-            Op::Call(id, dims) => self.inner_call(s, *id, dims, args, node.span)?,
+            Op::Extern(id, _) => values = self.meaning(s, *id, values, node.span)?,
+            Op::Call(id, dims) => values = self.inner_call(s, *id, dims, values, node.span)?,
             Op::If(then, other) => {
-                let taken = if truth(s.func, &args, node.span)? { then } else { other };
-                self.block(s, taken, Vec::new(), node.span)?
+                let taken = if truth(s.func, &values, node.span)? { then } else { other };
+                values.clear();
+                self.block(s, taken, &mut values, node.span)?;
             }
-            Op::While { cond, body } => self.while_(s, cond, body, args, node.span)?,
+            Op::While { cond, body } => self.while_(s, cond, body, &mut values, node.span)?,
             Op::Switch(arms) => {
                 let holds = |ps: &[Pred]| ps.iter().all(|p| s.dims.holds(p) == Ok(true));
                 let Some((_, arm)) = arms.iter().find(|(ps, _)| holds(ps)) else {
                     return Err(internal(s.func, "no arm of the switch applies".into(), node.span));
                 };
-                self.block(s, arm, Vec::new(), node.span)?
+                self.block(s, arm, &mut values, node.span)?;
             }
             Op::BindDim(sym, conditions) => {
-                opens.retain(|o| o != sym);
-                bind_dim(s, *sym, conditions, &args, node.span)?;
-                Vec::new()
+                opens = &[];
+                bind_dim(s, *sym, conditions, &values, node.span)?;
+                values.clear();
             }
             Op::Check(p, message) => {
                 let text = |values| {
@@ -302,10 +221,9 @@ impl Run<'_, '_> {
                     }
                 };
                 s.require(p, text, node.span)?;
-                Vec::new()
             }
             Op::Assert(message) => {
-                if !truth(s.func, &args, node.span)? {
+                if !truth(s.func, &values, node.span)? {
                     let message = if message.is_empty() {
                         "assertion failed".into()
                     } else {
@@ -313,23 +231,24 @@ impl Run<'_, '_> {
                     };
                     return Err(Error::Check { message, span: node.span });
                 }
-                Vec::new()
+                values.clear();
             }
-        };
-        for arm in if matches!(node.op, Op::While { .. }) { Vec::new() } else { node.op.blocks() } {
-            // What a branch hands on as it is has one holder afterwards, its new name, unless the old one is read again.
-            arm.results.iter().filter(|v| is_last(b, at, **v)).for_each(|v| s.forget(*v));
         }
-        s.define(&node.results, results, &opens, node.span)
+        if !matches!(node.op, Op::While { .. }) && values.iter().any(|v| v.rank() > 0) {
+            // What a branch hands on as it is has one holder afterwards, its new name, unless the old one is read again.
+            let handed = node.op.blocks().into_iter().flat_map(|arm| &arm.results);
+            handed.filter(|v| is_last(b, at, **v)).for_each(|v| s.forget(*v));
+        }
+        s.define(&node.results, &values, opens, node.span)
     }
 
     /// The arguments of a node. Tensors that it consumes leave the scope: those of `own` parameters, and what a loop
     /// begins with where nothing else reads it.
-    fn arguments(&self, s: &mut Scope<'_>, b: &Block, at: usize) -> Result<Vec<Value>, Error> {
+    fn arguments(&self, s: &mut Scope<'_>, b: &Block, at: usize, args: &mut Values) -> Result<(), Error> {
         let node = &b.nodes[at];
-        let args = node.args.iter().map(|a| s.get(*a, node.span)).collect::<Result<Vec<_>, _>>()?;
+        s.copy(&node.args, args, node.span)?;
         let module = self.interp.module;
-        for (i, (id, value)) in node.args.iter().zip(&args).enumerate() {
+        for (i, (id, _)) in node.args.iter().zip(args.iter()).enumerate().filter(|(_, (_, v))| v.rank() > 0) {
             #[expect(clippy::wildcard_enum_match_arm, reason = "no other operation consumes")]
             let consumed = match &node.op {
                 Op::Prim(callee, _) => {
@@ -340,11 +259,11 @@ impl Run<'_, '_> {
                 Op::While { cond, body } => is_last(b, at, *id) && !reads(cond, *id) && !reads(body, *id),
                 _ => false,
             };
-            if consumed && value.rank() > 0 {
+            if consumed {
                 s.forget(*id);
             }
         }
-        Ok(args)
+        Ok(())
     }
 
     fn while_(
@@ -352,18 +271,21 @@ impl Run<'_, '_> {
         s: &mut Scope<'_>,
         cond: &Block,
         body: &Block,
-        mut carried: Vec<Value>,
+        carried: &mut Values,
         span: Span,
-    ) -> Result<Vec<Value>, Error> {
+    ) -> Result<(), Error> {
+        let mut go_on = Values::new();
         loop {
-            let go_on = self.block(s, cond, carried.clone(), span)?;
+            go_on.clear();
+            carried.iter().for_each(|v| push(&mut go_on, v));
+            self.block(s, cond, &mut go_on, span)?;
             if !truth(s.func, &go_on, span)? {
-                return Ok(carried);
+                return Ok(());
             }
             if !self.budget.tick() {
                 return Err(Error::Steps(self.budget.limit));
             }
-            carried = self.block(s, body, carried, span)?;
+            self.block(s, body, carried, span)?;
         }
     }
 
@@ -372,12 +294,13 @@ impl Run<'_, '_> {
         s: &Scope<'_>,
         id: PrimId,
         dims: &[i64],
-        args: Vec<Value>,
+        args: Values,
         span: Span,
-    ) -> Result<Vec<Value>, Error> {
+    ) -> Result<Values, Error> {
         let code = self.interp.code(id)?;
+        let args = args.into_iter().map(Value::into_tensor).collect();
         match machine::run(code, dims, args, &mut self.budget, &self.interp.limits) {
-            Ok(outs) => Ok(outs),
+            Ok(outs) => Ok(outs.into_iter().map(Value::from).collect()),
             // Inside a module the arguments were checked: that they do not fit is not the user's fault.
             Err(e @ (Error::Argument { .. } | Error::ArgumentCount { .. })) => {
                 Err(internal(s.func, format!("call of {}: {e}", code.name), span))
@@ -391,9 +314,9 @@ impl Run<'_, '_> {
         s: &Scope<'_>,
         id: FuncId,
         dims: &[Dim],
-        args: Vec<Value>,
+        args: Values,
         span: Span,
-    ) -> Result<Vec<Value>, Error> {
+    ) -> Result<Values, Error> {
         let callee = self.interp.module.func(id);
         if dims.len() != callee.dims.len() {
             let message =
@@ -415,13 +338,7 @@ impl Run<'_, '_> {
     }
 
     /// A library function: the left side of the rule that says what it computes.
-    fn meaning(
-        &mut self,
-        s: &Scope<'_>,
-        id: ExternId,
-        args: Vec<Value>,
-        span: Span,
-    ) -> Result<Vec<Value>, Error> {
+    fn meaning(&mut self, s: &Scope<'_>, id: ExternId, args: Values, span: Span) -> Result<Values, Error> {
         let e = self.interp.module.extern_(id);
         let rule = e.meaning.ok_or(Error::NoMeaning { name: e.name, span: e.span })?;
         let lhs = &self.interp.module.rule(rule).lhs;
@@ -459,7 +376,9 @@ fn bind_dim(
     let Some(value) = args.first() else {
         return Err(internal(s.func, format!("dim {sym} has no value"), span));
     };
-    let value = value.get_i64(0);
+    let Some(value) = value.as_int() else {
+        return Err(internal(s.func, format!("dim {sym} of a value that is no integer"), span));
+    };
     if value < 0 {
         return Err(Error::Check { message: format!("dim {sym} = {value}: a dim cannot be negative"), span });
     }
@@ -472,41 +391,7 @@ fn bind_dim(
 
 fn truth(func: &Func, values: &[Value], span: Span) -> Result<bool, Error> {
     match values {
-        [t] if t.dtype() == DType::Bool && t.rank() == 0 => Ok(t.get_i64(0) != 0),
+        [Value::Int(DType::Bool, t)] => Ok(*t != 0),
         _ => Err(internal(func, "a condition that is not one bool scalar".into(), span)),
     }
-}
-
-fn scalar_op(func: &Func, op: Intrinsic, args: &[Value], span: Span) -> Result<Tensor, Error> {
-    let dtypes: Vec<DType> = args.iter().map(|a| a.dtype()).collect();
-    let dtype = op.result(&dtypes).map_err(|why| internal(func, why, span))?;
-    if let Some(a) = args.iter().find(|a| a.rank() != 0) {
-        return Err(internal(func, format!("scalar {} of a tensor of rank {}", op.name(), a.rank()), span));
-    }
-    let f = |i: usize| args.get(i).map_or(0.0, |a: &Value| a.get_f64(0));
-    let n = |i: usize| args.get(i).map_or(0, |a: &Value| a.get_i64(0));
-    let of_floats = dtypes[dtypes.len() - 1].is_float();
-    Ok(match (op.class(), of_floats) {
-        (ir::Class::Select, _) => args[if n(0) != 0 { 1 } else { 2 }].as_ref().clone(),
-        (ir::Class::Compare, true) => Tensor::scalar_i(dtype, scalar::compare(op, &f(0), &f(1)).into()),
-        (ir::Class::Compare, false) => Tensor::scalar_i(dtype, scalar::compare(op, &n(0), &n(1)).into()),
-        (_, true) => Tensor::scalar_f(dtype, scalar::float(op, f(0), f(1))),
-        (_, false) => Tensor::scalar_i(dtype, scalar::integer(op, dtype, n(0), n(1))),
-    })
-}
-
-fn cast(func: &Func, node: &Node, args: &[Value]) -> Result<Tensor, Error> {
-    let ([a], [to]) = (args, node.results.as_slice()) else {
-        return Err(internal(func, "a cast of other than one value".into(), node.span));
-    };
-    if a.rank() != 0 {
-        return Err(internal(func, format!("scalar cast of a tensor of rank {}", a.rank()), node.span));
-    }
-    let dtype = func.ty(*to).dtype;
-    Ok(match (a.dtype().is_float(), dtype.is_float()) {
-        (true, true) => Tensor::scalar_f(dtype, a.get_f64(0)),
-        (true, false) => Tensor::scalar_i(dtype, scalar::truncate(a.get_f64(0), dtype)),
-        (false, true) => Tensor::scalar_f(dtype, scalar::widen(a.get_i64(0), dtype)),
-        (false, false) => Tensor::scalar_i(dtype, a.get_i64(0)),
-    })
 }

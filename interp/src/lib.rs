@@ -24,7 +24,7 @@
 //! in is the order and precision of sums of floats (ARCHITECTURE.md, reduction-order classes).
 //!
 //! Entry points: [`Interp::run`] for a function, [`run_prim`] for a primitive by itself. `graph` runs
-//! functions; `compile` turns a primitive into a tree of slots, once, and `machine` runs that tree;
+//! functions, whose values and scalar code are in `scope`; `compile` turns a primitive into a tree of slots, once, and `machine` runs that tree;
 //! `scalar` is one arm an intrinsic.
 //!
 //! Invariants: no operating system, no clock, no unsafe code; the same input gives the same bits; with a
@@ -40,6 +40,8 @@ mod graph;
 mod machine;
 mod memory;
 mod scalar;
+mod scope;
+mod value;
 
 use std::rc::Rc;
 use std::sync::OnceLock;

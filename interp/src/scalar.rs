@@ -57,7 +57,7 @@ pub(crate) fn float(op: Intrinsic, a: f64, b: f64) -> f64 {
 #[inline(never)]
 #[expect(clippy::wildcard_enum_match_arm, reason = "the classes of the table say which there are")]
 pub(crate) fn integer(op: Intrinsic, dtype: DType, a: i64, b: i64) -> i64 {
-    let bits = dtype.size() as u32 * 8;
+    let count = || b.rem_euclid(dtype.size() as i64 * 8) as u32;
     let exact = match op {
         Intrinsic::Add => a.wrapping_add(b),
         Intrinsic::Sub => a.wrapping_sub(b),
@@ -73,9 +73,9 @@ pub(crate) fn integer(op: Intrinsic, dtype: DType, a: i64, b: i64) -> i64 {
         Intrinsic::Or | Intrinsic::BitOr => a | b,
         Intrinsic::BitXor => a ^ b,
         Intrinsic::Not => i64::from(a == 0),
-        Intrinsic::Shl => a.wrapping_shl(b.rem_euclid(i64::from(bits)) as u32),
+        Intrinsic::Shl => a.wrapping_shl(count()),
         // u8 is held as 0..=255, so that an arithmetic shift is a logical one.
-        Intrinsic::Shr => a.wrapping_shr(b.rem_euclid(i64::from(bits)) as u32),
+        Intrinsic::Shr => a.wrapping_shr(count()),
         _ => unreachable!("{} gives no integer of integers", op.name()),
     };
     dtype.wrap(exact)

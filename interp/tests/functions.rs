@@ -160,6 +160,48 @@ fn a_dim_from_data_is_checked() {
     assert_eq!(says(-1), "dim k = -1: a dim cannot be negative");
 }
 
+/// Writes 1 at place `i` of an owned vector, for each `i`.
+fn filled() -> Module {
+    let mut b = Build::new("set", "n");
+    let (c, i) = (b.own("c", F32, "n"), b.input("i", I64, ""));
+    let at = b.load(i, &[]);
+    let set = b.finish(vec![build::store(c, &[at], build::f32_(1.0))]);
+    let mut g = Graph::new("f", "n");
+    let c = g.param("c", F32, "n");
+    let zero = g.constant("zero", Tensor::scalar_i(I64, 0));
+    let cond = g.block(|g| {
+        let (c, i) = (g.val("c", F32, "n"), g.val("i", I64, ""));
+        g.block.params = vec![c, i];
+        let n = g.node(Op::Dim("n".parse().unwrap()), &[], "n", I64, "");
+        vec![g.scalar(Intrinsic::Lt, &[i, n], "go")]
+    });
+    let body = g.block(|g| {
+        let (c, i) = (g.val("c", F32, "n"), g.val("i", I64, ""));
+        g.block.params = vec![c, i];
+        let d = g.node(Op::Prim(PrimId(0), sizes("n")), &[c, i], "d", F32, "n");
+        let one = g.constant("one", Tensor::scalar_i(I64, 1));
+        vec![d, g.scalar(Intrinsic::Add, &[i, one], "next")]
+    });
+    let (d, i) = (g.val("d", F32, "n"), g.val("i", I64, ""));
+    g.push(Op::While { cond, body }, &[c, zero], &[d, i], &[]);
+    let mut f = g.finish(&[d]);
+    f.params[0].own = true;
+    module(f, vec![set])
+}
+
+#[test]
+fn an_owned_tensor_that_nobody_else_holds_is_updated_where_it_lies() {
+    let m = filled();
+    // With an even number of copies the last could lie where the first did, so an odd number is tried too.
+    for n in [1, 2, 3, 4] {
+        let c = zeros(&[n]);
+        let at = c.as_f32().unwrap().as_ptr();
+        let d = run(&m, vec![c]).unwrap().remove(0);
+        assert_eq!(d.as_f32().unwrap(), vec![1.0; n as usize]);
+        assert_eq!(d.as_f32().unwrap().as_ptr(), at, "{n} rounds: the vector was copied");
+    }
+}
+
 /// Greatest common divisor, by a loop that carries two values.
 fn gcd() -> Module {
     let mut g = Graph::new("gcd", "");

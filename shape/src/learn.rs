@@ -4,7 +4,7 @@ use crate::Pred;
 use crate::Sym;
 use crate::expr::{Atom, Expr};
 use crate::facts::{Known, Quotient, Why};
-use crate::poly::{Poly, Term, gcd};
+use crate::poly::{Mono, Poly, Term, gcd};
 use crate::prove::Search;
 use crate::range::{self, Range};
 
@@ -286,15 +286,33 @@ impl Learn<'_> {
         }
     }
 
-    /// `c·s + rest >= 0` bounds `s` by the greatest value of `rest`.
+    /// Bounds each factor by `lo`, 0 or 1, where the others are 1 or more.
+    fn narrow_factors(&mut self, mono: &Mono, lo: i128) {
+        for atom in &mono.0 {
+            let Atom::Sym(sym) = atom else { continue };
+            let others = mono.div(&Mono::atom(atom.clone())).unwrap_or_default();
+            if range::of_mono(&others, &*self.known).lo.is_some_and(|l| l >= 1) {
+                self.narrow(*sym, Range::at_least(lo));
+            }
+        }
+    }
+
+    /// `c·s + rest >= 0` bounds `s` by the greatest value of `rest`, and `c·s·r + rest >= 0` bounds it where `r >= 1`.
     fn narrow_by(&mut self, poly: &Poly) {
         for Term { coef, mono } in &poly.terms {
-            let [Atom::Sym(sym)] = mono.0.as_slice() else { continue };
             let rest = poly.sub(&Poly::term(*coef, mono.clone()));
             let most = rest.map(|r| range::of_poly(&r, &*self.known)).and_then(|r| r.hi);
             let Some(bound) = most.and_then(i128::checked_neg) else { continue };
             // c·s >= bound
             let c = i128::from(*coef);
+            let [Atom::Sym(sym)] = mono.0.as_slice() else {
+                // The sign of a product is that of a factor where the others are positive: a quotient that is known to be
+                // exact, of a dim, is a symbol that only this tells to be none below 0.
+                if c > 0 && bound >= 0 {
+                    self.narrow_factors(mono, i128::from(bound > 0));
+                }
+                continue;
+            };
             self.narrow(
                 *sym,
                 if c > 0 {

@@ -213,4 +213,15 @@ proptest! {
         let dims = NAMES.iter().map(|n| Pred::Le(Expr::int(least), Expr::sym(Sym::new(n))));
         check(&dims.chain(given).collect::<Vec<_>>(), &query, &expr.expr())?;
     }
+
+    #[test]
+    fn what_is_proved_about_exact_quotients_holds(
+        least in 0i64..=2, given in prop::collection::vec(pred(1), 0..3), query in pred(3), expr in tree(4),
+    ) {
+        // An exact quotient becomes a symbol of its own, whose range is read from that of the product.
+        let dim = |i: usize| Expr::sym(Sym::new(NAMES[i]));
+        let dims = (0..NAMES.len()).map(|i| Pred::Le(Expr::int(least), dim(i)));
+        let exact = [Pred::Divides(dim(1), dim(0))];
+        check(&exact.into_iter().chain(dims).chain(given).collect::<Vec<_>>(), &query, &expr.expr())?;
+    }
 }
