@@ -73,6 +73,7 @@ fn program(body: &str, rounds: i64) -> Program {
             },
             floats: Vec::new(),
             shapes: vec![vec![Extent::Int(0)]; 2],
+            work: None,
         }],
         ..Program::default()
     }

@@ -4,7 +4,7 @@
 //! [`verify`] decides whether it may run; [`Executable`] is a verified program with its native code
 //! attached, immutable and shared; a [`Context`] runs it on one thread, with registers and memory that
 //! are reused from run to run. [`tnx`] is the file a program is kept in, [`loader`] maps native code,
-//! [`threads`] walks a kernel's grid, [`asm`] shows bytecode as text.
+//! [`profile`] watches a run, [`threads`] walks a kernel's grid, [`asm`] shows bytecode as text.
 //!
 //! The crate depends on neither `ir` nor a compiler.
 #![expect(clippy::disallowed_methods, reason = "the runtime has a clock, threads and files")]
@@ -20,8 +20,8 @@ pub mod threads;
 pub mod tnx;
 pub mod verify;
 
-pub use machine::{Arg, Array, Context, Error, Executable, KernelCode, Limits, Site};
+pub use machine::{Arg, Array, Context, Error, Executable, KernelCode, Limits, Profile, Site, profile};
 pub use program::{
     Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kernel,
-    MAX_RANK, Param, Place, Program, Region, TensorType, Type,
+    MAX_RANK, Param, Place, Program, Region, TensorType, Type, Work,
 };

@@ -129,6 +129,20 @@ pub struct Kernel {
     /// The extents of each of its buffers. The machine compares them at every call, so that no
     /// bytecode can make a kernel leave its buffers.
     pub shapes: Vec<Vec<Extent>>,
+    /// What a call of it does, for the profiler. In a file it is a section of its own, which older files lack.
+    #[serde(skip)]
+    pub work: Option<Work>,
+}
+
+/// The work of one call of a kernel, over its ints; the last step of each is the answer.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Work {
+    /// Operations on values.
+    pub flops: Vec<abi::Step>,
+    /// Bytes read and written.
+    pub bytes: Vec<abi::Step>,
+    /// True if the rounds of a loop depend on data, and were guessed.
+    pub guessed: bool,
 }
 
 /// An extent as a function of a kernel's ints.

@@ -15,6 +15,8 @@
 //! - *loops* (3): the text of the kernels as primitives, from which a compiler makes their code again.
 //! - *native* (4, any number): objects for one kind of CPU. A cache: who reads the file decides whether they
 //!   are trusted, and they are of no use on another CPU.
+//! - *work* (5): what a call of each kernel does, for the profiler. A file without it runs as well, and its profile
+//!   says less.
 //!
 //! Reading believes nothing: sizes are compared with the file before anything is allocated.
 
@@ -26,7 +28,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::blob::Blob;
-use crate::program::{Bytes, Program};
+use crate::program::{Bytes, Program, Work};
 
 const MAGIC: &[u8; 8] = b"TENONX\r\n";
 /// The version this crate writes, and the only one it reads.
@@ -41,6 +43,7 @@ const PROGRAM: u32 = 1;
 const CONSTANTS: u32 = 2;
 const LOOPS: u32 = 3;
 const NATIVE: u32 = 4;
+const WORK: u32 = 5;
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -131,6 +134,10 @@ pub fn encode(package: &Package) -> Result<Vec<u8>, Error> {
     for native in &package.natives {
         sections.push((NATIVE, postcard::to_stdvec(native).map_err(fail)?));
     }
+    let work: Vec<&Option<Work>> = package.program.kernels.iter().map(|k| &k.work).collect();
+    if work.iter().any(|w| w.is_some()) {
+        sections.push((WORK, postcard::to_stdvec(&work).map_err(fail)?));
+    }
 
     let mut out = Vec::new();
     out.extend_from_slice(MAGIC);
@@ -183,6 +190,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
     let mut package = Package::default();
     let mut head = None;
     let mut constants = None;
+    let mut work: Option<Vec<Option<Work>>> = None;
     for row in 0..count {
         let at = HEADER + row * ROW;
         let (Some(kind), Some(sum), Some(start), Some(len)) =
@@ -195,6 +203,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
             CONSTANTS => "constants",
             LOOPS => "loops",
             NATIVE => "native",
+            WORK => "work",
             _ => continue,
         };
         let range = usize::try_from(start).ok().zip(usize::try_from(len).ok());
@@ -214,6 +223,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
                 let text = std::str::from_utf8(content).map_err(|_| damaged("section `loops` is no text"))?;
                 package.loops = text.to_owned();
             }
+            WORK => work = Some(postcard::from_bytes(content).map_err(fail)?),
             _ => package.natives.push(postcard::from_bytes(content).map_err(fail)?),
         }
     }
@@ -221,6 +231,12 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
     package.program = program;
     if places.len() != package.program.constants.len() {
         return Err(damaged("not every constant has a place"));
+    }
+    if let Some(work) = work {
+        if work.len() != package.program.kernels.len() {
+            return Err(damaged("not every kernel has its work"));
+        }
+        package.program.kernels.iter_mut().zip(work).for_each(|(k, w)| k.work = w);
     }
     let range = constants.unwrap_or(0..0);
     for (constant, place) in package.program.constants.iter_mut().zip(places) {

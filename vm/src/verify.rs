@@ -132,7 +132,9 @@ fn kernel(k: &Kernel) -> Result {
     })?;
     steps(&k.abi.grid, ints)?;
     ensure(!k.abi.grid.is_empty(), || "no grid".to_owned())?;
-    steps(&k.abi.scratch, ints)
+    steps(&k.abi.scratch, ints)?;
+    let work = k.work.iter().flat_map(|w| [&w.flops, &w.bytes]);
+    work.into_iter().try_for_each(|w| steps(w, ints))
 }
 
 fn header(f: &Function) -> Result {

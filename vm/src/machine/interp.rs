@@ -7,6 +7,7 @@
 use super::arena::{self, Arena};
 use super::error::{Error, Trap};
 use super::memory::Memory;
+use super::profile::Observe;
 use super::value::Value;
 use super::{Executable, State, kernel, tensors};
 use crate::isa::{Instr, List, Reg};
@@ -99,19 +100,21 @@ impl Stacks {
 }
 
 /// Runs until the outermost frame returns.
-pub(crate) fn run(exe: &Executable, state: &mut State) -> Result<(), Error> {
+pub(crate) fn run<O: Observe>(exe: &Executable, state: &mut State, observer: &mut O) -> Result<(), Error> {
     let program = &exe.program;
     while let Some(&frame) = state.stacks.frames.last() {
         let mut pc = frame.pc;
-        let exit = execute(exe, state, frame, &mut pc).and_then(|exit| match exit {
+        let exit = execute(exe, state, frame, &mut pc, observer).and_then(|exit| match exit {
             Exit::Call(callee, args) => {
                 if let Some(top) = state.stacks.frames.last_mut() {
                     top.pc = pc + 1;
                 }
+                observer.enter(callee);
                 call(exe, state, frame, callee, args)
             }
             Exit::Return(values) => {
                 leave(program, state, frame, values);
+                observer.leave(program);
                 Ok(())
             }
         });
@@ -224,7 +227,13 @@ pub(crate) fn set(register: &mut Value, value: Value, memory: &mut Memory) {
 
 /// Runs a frame's instructions from `pc` until it calls or returns; leaves `pc` at the last one.
 #[expect(clippy::too_many_lines, reason = "one arm for each row of the table")]
-fn execute(exe: &Executable, state: &mut State, frame: Frame, at: &mut usize) -> Result<Exit, Trap> {
+fn execute<O: Observe>(
+    exe: &Executable,
+    state: &mut State,
+    frame: Frame,
+    at: &mut usize,
+    observer: &mut O,
+) -> Result<Exit, Trap> {
     let program = &exe.program;
     let function = &program.functions[frame.function];
     let code = function.code.as_slice();
@@ -278,6 +287,7 @@ fn execute(exe: &Executable, state: &mut State, frame: Frame, at: &mut usize) ->
             *at = pc;
             return Err(Trap::Program("the code has run past its end".to_owned()));
         };
+        observer.step(frame.function, pc);
         match *instr {
             Instr::IntConst { dst, value } => i!(dst) = value.0,
             Instr::FloatConst { dst, value } => f!(dst) = f64::from_bits(value.0),
@@ -407,6 +417,7 @@ fn execute(exe: &Executable, state: &mut State, frame: Frame, at: &mut usize) ->
                 attempt!(meter.step());
                 let args = kernel::Args { regs: function.list(args), ints, floats, tensors };
                 attempt!(kernel::call(exe, kernel.0 as usize, &args, memory, scratch, meter));
+                observer.kernel(&program.kernels[kernel.0 as usize], &args);
             }
             Instr::Call { func, args } => {
                 *at = pc;

@@ -103,6 +103,19 @@ pub(crate) struct Args<'a> {
     pub(crate) tensors: &'a [Value],
 }
 
+impl<'a> Args<'a> {
+    /// Appends the kernel's ints; gives the registers of its buffers.
+    pub(crate) fn scalars(&self, kernel: &Kernel, ints: &mut Vec<i64>) -> &'a [Reg] {
+        let (scalars, tensors) = self.regs.split_at(kernel.abi.ints as usize);
+        ints.extend(scalars.iter().map(|reg| match *reg {
+            Reg::I(r) => self.ints[r as usize],
+            Reg::F(r) => self.floats[r as usize].to_bits().cast_signed(),
+            Reg::T(_) => 0,
+        }));
+        tensors
+    }
+}
+
 /// Evaluates steps over integers.
 pub(crate) fn eval(steps: &[Step], ints: &[i64], values: &mut Vec<i64>) -> Result<i64, Trap> {
     values.clear();
@@ -154,12 +167,7 @@ pub(crate) fn call(
     ints.clear();
     bufs.clear();
 
-    let (scalars, tensors) = args.regs.split_at(kernel.abi.ints as usize);
-    ints.extend(scalars.iter().map(|reg| match *reg {
-        Reg::I(r) => args.ints[r as usize],
-        Reg::F(r) => args.floats[r as usize].to_bits().cast_signed(),
-        Reg::T(_) => 0,
-    }));
+    let tensors = args.scalars(kernel, ints);
     for (i, (reg, buf)) in tensors.iter().zip(&kernel.abi.bufs).enumerate() {
         let Reg::T(r) = *reg else { continue };
         let value = &args.tensors[r as usize];

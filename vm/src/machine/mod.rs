@@ -14,6 +14,7 @@ mod fit;
 mod interp;
 mod kernel;
 mod memory;
+pub mod profile;
 mod tensors;
 mod value;
 
@@ -26,6 +27,7 @@ use tensor::Tensor;
 pub(crate) use bind::signature;
 pub use error::{Error, Site};
 pub use kernel::KernelCode;
+pub use profile::Profile;
 pub use value::{Arg, Array};
 
 use crate::program::Program;
@@ -36,6 +38,7 @@ use error::Trap;
 use interp::Stacks;
 use kernel::Prepared;
 use memory::Memory;
+use profile::{Observe, Off};
 
 /// A verified program with its native code. Shared by all threads that run it.
 #[derive(Debug)]
@@ -65,6 +68,11 @@ impl Executable {
     /// The program.
     pub fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// The most threads that one of its kernels runs on.
+    pub fn threads(&self) -> usize {
+        self.threads.workers()
     }
 }
 
@@ -111,8 +119,33 @@ impl Context {
 
     /// Runs an entry on arguments in the order of its parameters.
     pub fn run(&mut self, entry: &str, args: &[&Tensor], limits: &Limits) -> Result<Vec<Tensor>, Error> {
+        self.observed(entry, args, limits, &mut Off)
+    }
+
+    /// As [`run`](Context::run), noting in `profile` what each instruction takes. The profile must be of this
+    /// context's program.
+    pub fn profile(
+        &mut self,
+        entry: &str,
+        args: &[&Tensor],
+        limits: &Limits,
+        profile: &mut Profile,
+    ) -> Result<Vec<Tensor>, Error> {
+        profile.begin();
+        let results = self.observed(entry, args, limits, profile);
+        profile.end(&self.exe.program);
+        results
+    }
+
+    fn observed<O: Observe>(
+        &mut self,
+        entry: &str,
+        args: &[&Tensor],
+        limits: &Limits,
+        observer: &mut O,
+    ) -> Result<Vec<Tensor>, Error> {
         let index = self.find(entry)?;
-        let results = self.start(index, args.iter().map(|t| Arg::Tensor(t)).collect(), limits);
+        let results = self.start(index, args.iter().map(|t| Arg::Tensor(t)).collect(), limits, observer);
         let results = results.and_then(|()| bind::tensors(&self.exe, &mut self.state, index));
         self.end();
         results
@@ -126,7 +159,7 @@ impl Context {
         limits: &Limits,
     ) -> Result<Vec<Array>, Error> {
         let index = self.find(entry)?;
-        let results = self.start(index, args, limits);
+        let results = self.start(index, args, limits, &mut Off);
         let results = results.and_then(|()| bind::arrays(&self.exe, &mut self.state, index));
         self.end();
         results
@@ -136,13 +169,19 @@ impl Context {
         self.exe.program.entry(entry).ok_or_else(|| Error::NoEntry(entry.to_owned()))
     }
 
-    fn start(&mut self, entry: usize, args: Vec<Arg<'_>>, limits: &Limits) -> Result<(), Error> {
+    fn start<O: Observe>(
+        &mut self,
+        entry: usize,
+        args: Vec<Arg<'_>>,
+        limits: &Limits,
+        observer: &mut O,
+    ) -> Result<(), Error> {
         self.state.stacks.clear();
         self.state.placements.trim();
         self.state.memory.reset(limits.memory.unwrap_or(usize::MAX));
         self.state.meter = Meter::new(limits);
         bind::enter(&self.exe, &mut self.state, entry, args)?;
-        interp::run(&self.exe, &mut self.state)
+        interp::run(&self.exe, &mut self.state, observer)
     }
 
     /// Leaves nothing behind that points to arguments, which the caller may now free.
