@@ -85,6 +85,28 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 50)]
         runs: usize,
     },
+    /// Say where the time of a function goes: time, bytes and operations of each instruction
+    #[command(
+        after_help = "Example: tenon profile examples/01_mlp.tn -i n=64 -i x=random -i w0=random -i b0=random \
+                            -i w1=random -i b1=random --trace trace.json"
+    )]
+    Profile {
+        /// A program, or a compiled one
+        file: PathBuf,
+        #[command(flatten)]
+        call: Call,
+        #[command(flatten)]
+        compile: Compile,
+        /// Runs that are watched
+        #[arg(long, default_value_t = 20)]
+        runs: usize,
+        /// Write the first run as events for chrome://tracing
+        #[arg(long, value_name = "T.json")]
+        trace: Option<PathBuf>,
+        /// Use the machine code in a compiled program, if it was made for this CPU
+        #[arg(long)]
+        trust_native: bool,
+    },
     /// Show the plan for each regime, with the alternatives and their costs
     #[command(after_help = "Example: tenon opt examples/01_mlp.tn --at n=1")]
     Opt {

@@ -16,11 +16,14 @@ use crate::args::{Call, Cli, Command, Compile, EngineArg, Stage};
 use crate::output;
 
 /// A command's end: done, or a failure with the texts its places speak of.
-type Done = Result<ExitCode, (SourceMap, Failure)>;
+pub(crate) type Done = Result<ExitCode, (SourceMap, Failure)>;
 
 pub(crate) fn run(cli: Cli) -> ExitCode {
     let json = match &cli.command {
-        Command::Run { call, .. } | Command::Bench { call, .. } | Command::Exec { call, .. } => call.json,
+        Command::Run { call, .. }
+        | Command::Bench { call, .. }
+        | Command::Profile { call, .. }
+        | Command::Exec { call, .. } => call.json,
         Command::Opt { json, .. } | Command::Rules { json, .. } | Command::Test { json, .. } => *json,
         // `check` answers for itself; the others have no `--json`.
         Command::Check { .. }
@@ -36,6 +39,9 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Test { files, engine, json } => test(&files, engine, json),
         Command::Run { file, call, compile, engine, plan } => run_file(&file, &call, &compile, engine, plan),
         Command::Bench { file, call, compile, runs } => bench(&file, &call, &compile, runs),
+        Command::Profile { file, call, compile, runs, trace, trust_native } => {
+            crate::profile::profile(&file, &call, &compile, runs, trace.as_deref(), trust_native)
+        }
         Command::Opt { file, entry, at, json, output, compile } => {
             opt(&file, entry.as_deref(), &at, json, output.as_deref(), &compile)
         }
@@ -55,7 +61,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
 }
 
 /// Options as the flags say.
-fn options(c: &Compile) -> Result<Options, Failure> {
+pub(crate) fn options(c: &Compile) -> Result<Options, Failure> {
     let mut o = Options {
         rewrites: !c.no_rewrites,
         force: c.force.clone(),
@@ -73,11 +79,11 @@ fn options(c: &Compile) -> Result<Options, Failure> {
     Ok(o)
 }
 
-fn pool(threads: Option<u16>) -> Arc<Pool> {
+pub(crate) fn pool(threads: Option<u16>) -> Arc<Pool> {
     threads.map_or_else(Pool::from_env, |n| Pool::new(n.into()))
 }
 
-fn limits(call: &Call) -> Limits {
+pub(crate) fn limits(call: &Call) -> Limits {
     let deadline = call.deadline.filter(|s| s.is_finite() && *s >= 0.0);
     Limits {
         deadline: deadline.and_then(|s| Instant::now().checked_add(Duration::from_secs_f64(s.min(1e9)))),
@@ -267,8 +273,7 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
         let name = front.module.func(entry).name.clone();
         let wanted = data::wanted(front.module.func(entry));
         let args = data::arguments(&name, &wanted, &front.module.settings, &call.input)?;
-        let mut options = options(compile)?;
-        options.at = data::dims(&wanted, &args);
+        let options = options(compile)?;
         let compilation = pipeline::compile(&front, &[entry], &options)?;
         let exe = engine::load(&compilation, pool(compile.threads))?;
         let refs: Vec<&tensor::Tensor> = args.iter().collect();
@@ -283,25 +288,32 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
         }
         times.sort_by(f64::total_cmp);
         let median = times[times.len() / 2];
-        let steps = compilation.report.functions.iter().filter(|f| f.name == name).flat_map(|f| &f.regimes);
-        // The report shows the one regime that the dims given fall in.
-        let steps: Vec<_> = steps.flat_map(|r| &r.steps).collect();
-        let flops: f64 = steps.iter().map(|s| s.flops).sum();
-        let bytes: f64 = steps.iter().map(|s| s.bytes).sum();
-        let predicted: f64 = steps.iter().map(|s| s.us).sum();
+        // The work of one run as it happens, by the counts of the profiler.
+        let (work, ..) = driver::profile::measure(
+            context.executable(),
+            &name,
+            &args,
+            &limits(call),
+            1,
+            &options.machine,
+            &front.sources,
+        )?;
+        let (flops, bytes) = (work.flops, work.bytes);
         let (min, max) = (times[0], times[times.len() - 1]);
         if call.json {
             output::print_json(&json!({
                 "entry": name, "runs": times.len(), "median_us": median, "min_us": min, "max_us": max,
-                "flops": flops, "bytes": bytes, "roofline": predicted / median,
+                "flops": flops, "bytes": bytes, "roofline": work.roofline_us / median, "machine": work.machine,
             }));
         } else {
             output::print(&format!(
                 "{name}: median {median:.1} us, min {min:.1}, max {max:.1} of {} runs; {:.2} GFLOP/s, {:.2} GB/s; \
-                 the machine model says {predicted:.1} us\n",
+                 the roofline of the machine model `{}` is {:.1} us\n",
                 times.len(),
                 flops / median / 1e3,
                 bytes / median / 1e3,
+                work.machine,
+                work.roofline_us,
             ));
         }
         Ok(ExitCode::SUCCESS)

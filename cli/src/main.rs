@@ -7,6 +7,7 @@
 mod args;
 mod commands;
 mod output;
+mod profile;
 mod repl;
 
 use std::process::ExitCode;

@@ -68,3 +68,32 @@ fn names_that_nothing_has_are_guessed() {
         assert_eq!(on(text, &args).exit, Some(0), "{args:?}");
     }
 }
+
+/// 2 x 3 by 3 x 4 and a sum: 48 operations of the product, 8 of the sum; each tensor is moved once.
+const PRODUCT: &str =
+    "fn f<n, k, m>(x: f32[n, k], w: f32[k, m]) -> f32[n, m] {\n    let h = x @ w\n    h + h\n}\n";
+
+#[test]
+fn a_profile_counts_what_the_loops_do() {
+    let input = ["-i", "x=randn[2,3]@1", "-i", "w=randn[3,4]@2", "--json", "--no-rewrites", "--runs", "3"];
+    let args: Vec<&str> = ["profile", "f.tn", "--trace", "t.json"].into_iter().chain(input).collect();
+    let a = answer(&on(PRODUCT, &args));
+    assert_eq!((&a["entry"], &a["runs"], &a["machine"]), (&json!("f"), &json!(3), &json!("reference")));
+    let all = a["instructions"].as_array().expect("a list");
+    let kernel = |line: u64| {
+        let is = |i: &&Value| i["instruction"] == "kernel" && i["line"] == json!(line);
+        all.iter().find(is).unwrap_or_else(|| panic!("no kernel at {line}: {a}"))
+    };
+    let (product, sum) = (kernel(2), kernel(3));
+    assert_eq!((&product["calls"], &product["flops"]), (&json!(3), &json!(3 * 48)));
+    assert_eq!(product["bytes"], json!(3 * 4 * (6 + 12 + 8)));
+    assert_eq!(product["shapes"], json!(["f32[2, 3]", "f32[3, 4]", "out f32[2, 4]"]));
+    assert_eq!((&sum["flops"], &sum["source"]), (&json!(3 * 8), &json!("h + h")));
+    assert_eq!(a["flops"], json!(56.0));
+    assert!(product["roofline"].as_f64().is_some_and(|r| r > 0.0), "{product}");
+    let total = |i: &Value| i["total_us"].as_f64().unwrap_or(0.0);
+    assert!(all.is_sorted_by(|a, b| total(a) >= total(b)), "the longest comes first");
+    let args: Vec<&str> = ["bench", "f.tn"].into_iter().chain(input).collect();
+    let b = answer(&on(PRODUCT, &args));
+    assert_eq!((&b["flops"], &b["bytes"]), (&a["flops"], &a["bytes"]), "bench counts as the profiler does");
+}

@@ -134,6 +134,25 @@ pub fn arguments(
     Ok(out)
 }
 
+/// The weights of the parts of the record `name` among those wanted, each with its place there, from a `.safetensors` file or
+/// a folder of them. `known` are dims that other arguments tell.
+pub fn weights(
+    name: &str,
+    wanted: &[&Wanted],
+    known: &[(String, i64)],
+    path: &str,
+) -> Result<Vec<(usize, Tensor)>, Failure> {
+    let within = format!("{name}.");
+    let parts: Vec<usize> = (0..wanted.len()).filter(|&i| wanted[i].name.starts_with(&within)).collect();
+    if parts.is_empty() {
+        return Err(Failure::Message { code: "E0601", text: format!("no record `{name}` is asked for") });
+    }
+    let asked: Vec<&Wanted> = parts.iter().map(|&i| wanted[i]).collect();
+    let dims = known.iter().map(|(n, v)| (Sym::new(n), *v)).collect();
+    let read = Checkpoint::open(path)?.read(name, &asked, &dims)?;
+    Ok(parts.into_iter().zip(read).collect())
+}
+
 /// The text given for a part of a record: its own, or that of the whole.
 fn source<'v>(name: &str, values: &'v BTreeMap<String, String>) -> Option<&'v String> {
     let mut at = name;

@@ -58,10 +58,25 @@ pub fn lower(
         Ok(code.kernel.clone())
     };
     match lower::lower(plan, entries, sources, &mut emit) {
-        Ok(lowered) => Ok((lowered, kernels)),
+        Ok(mut lowered) => {
+            for (kernel, of) in lowered.program.kernels.iter_mut().zip(&lowered.kernels) {
+                kernel.work = work(plan, *of);
+            }
+            Ok((lowered, kernels))
+        }
         Err(Stopped::Lower(e)) => Err(ir::diag::Diagnostic::error("E0701", e.span(), e.to_string()).into()),
         Err(Stopped::Emit(e)) => Err(Failure::Message { code: "E0701", text: e.to_string() }),
     }
+}
+
+/// What a call of a kernel does, by the counts that plans are chosen by; none for a library function without a meaning.
+fn work(plan: &Module, of: KernelOf) -> Option<vm::Work> {
+    let (work, dims) = match of {
+        KernelOf::Prim(id) => (rewrites::prim_work(plan.prim(id)), &plan.prim(id).dims),
+        KernelOf::Extern(id) => (rewrites::extern_work(plan, id)?, &plan.extern_(id).dims),
+    };
+    let count = |e| lower::count(e, dims);
+    Some(vm::Work { flops: count(&work.flops)?, bytes: count(&work.bytes)?, guessed: work.guessed })
 }
 
 /// The code of each kernel of a program, mapped and ready to be called.
@@ -199,10 +214,11 @@ fn recompile(package: &Package) -> Result<Vec<Arc<Compiled>>, Failure> {
         };
         let wrong = |e: &dyn std::fmt::Display| Failure::data(format!("kernel {}: {e}", k.name));
         let code = code.map_err(|e| wrong(&e))?;
-        // Extents and all: bytecode that was made for other loops must not reach these. Only the symbol and the
-        // words of the messages come from how the text was written.
+        // Extents and all: bytecode that was made for other loops must not reach these. Only the symbol, the
+        // words of the messages and what the profiler says come from how the text was written.
         let mut described = lower::kernel(&front.module, of, code.kernel.clone()).map_err(|e| wrong(&e))?;
         described.abi.symbol.clone_from(&k.abi.symbol);
+        described.work.clone_from(&k.work);
         if described.abi.checks.len() == k.abi.checks.len() {
             described.abi.checks.clone_from(&k.abi.checks);
         }

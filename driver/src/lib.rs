@@ -2,7 +2,7 @@
 //!
 //! [`pipeline`] is the whole compiler as a function to be read; everything else here stands around it:
 //! [`library`] the operators of `std`, [`modules`] what `use` brings, [`data`] arguments given from outside (`settings` from a config, `checkpoint` from weights), [`engine`] running,
-//! [`session`] exploring line by line, [`stage`] showing what stands between stages, [`dynamic`] what is left to be known and checked while running, [`names`] those that options speak of, [`kernels`] machine code for a program's kernels.
+//! [`session`] exploring line by line, [`stage`] showing what stands between stages, [`dynamic`] what is left to be known and checked while running, [`names`] those that options speak of, [`kernels`] machine code for a program's kernels, [`profile`] where the time of a run goes.
 //!
 //! ```
 //! let text = "fn double<n>(x: f32[n]) -> f32[n] { x + x }";
@@ -28,6 +28,7 @@ mod library;
 pub mod modules;
 pub mod names;
 pub mod pipeline;
+pub mod profile;
 pub mod session;
 mod settings;
 pub mod stage;

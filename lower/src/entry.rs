@@ -33,6 +33,11 @@ pub(crate) fn steps(
     e.steps().into_iter().map(step).collect()
 }
 
+/// A number that a kernel's dims tell, as steps over its ints; none where it has no value in 64 bits.
+pub fn count(e: &Dim, dims: &[Sym]) -> Option<Vec<abi::Step>> {
+    steps(e, Span::default(), &place(dims)).ok()
+}
+
 fn operation(op: Op) -> abi::StepOp {
     match op {
         Op::Add => abi::StepOp::Add,
@@ -177,5 +182,5 @@ pub fn kernel(module: &Module, of: KernelOf, abi: abi::Kernel) -> Result<Kernel,
         .filter(|(_, b)| buf(b).dtype.is_float())
         .map(|(i, _)| (dims.len() + i) as u32)
         .collect();
-    Ok(Kernel { name, abi, floats, shapes })
+    Ok(Kernel { name, abi, floats, shapes, work: None })
 }

@@ -33,7 +33,7 @@ use ir::source::SourceMap;
 use ir::{ExternId, FuncId, Module, PrimId};
 use tensor::abi;
 
-pub use entry::kernel;
+pub use entry::{count, kernel};
 pub use error::Error;
 pub use graph::GATE;
 

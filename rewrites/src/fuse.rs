@@ -83,7 +83,7 @@ pub(crate) fn implement(source: &Source<'_>, available: &Available<'_>, b: &mut 
                         b.refused.push((class, format!("{name}: {why}")));
                         continue;
                     }
-                    let p = meaning(source, source.module, id, &dims)
+                    let p = meaning(&|p| source.profile(p).clone(), source.module, id, &dims)
                         .unwrap_or_else(|| unknown(source, id, &dims));
                     ImplDesc {
                         covers: vec![name.clone()],

@@ -34,6 +34,7 @@ mod pattern;
 mod regimes;
 mod report;
 mod saturate;
+mod work;
 
 use ir::graph::Func;
 use ir::{ExternId, Module};
@@ -49,6 +50,7 @@ use crate::saturate::Outcome;
 pub use crate::classify::{Class, NumClass};
 pub use crate::machine::{Cache, Generated, Library, Machine};
 pub use crate::report::{Alternative, FuncReport, RegimeReport, Report, RuleReport, Step, render};
+pub use crate::work::{KernelWork, extern_work, prim_work};
 
 /// What can go wrong for the caller.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

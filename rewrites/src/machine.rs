@@ -146,6 +146,14 @@ impl Machine {
         self.cache.iter().find(|c| bytes <= c.bytes).map_or(self.memory_gbps, |c| c.gbps)
     }
 
+    /// The fewest microseconds that this much work can take on so many threads: all of the peak, or all of the bandwidth
+    /// at which a working set of these bytes moves. What a measured time is a share of.
+    pub fn roofline_us(&self, flops: f64, bytes: f64, threads: usize) -> f64 {
+        let cores = f64::from(self.cores).min(threads.max(1) as f64);
+        let compute = flops / (self.gflops * 1e3 * cores);
+        compute.max(bytes / (self.bandwidth(bytes) * 1e3))
+    }
+
     /// Microseconds of a piece of work.
     pub(crate) fn time_us(&self, worker: Worker, load: Load) -> f64 {
         let entry = match worker {

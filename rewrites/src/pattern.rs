@@ -327,7 +327,7 @@ pub(crate) fn solve_dims(ctx: &Ctx, dims: &[Sym], m: &Match) -> Result<FxHashMap
 /// What a library function computes, by the rule that is its meaning: the profile of the rule's left side at
 /// the dims of a call.
 pub(crate) fn meaning(
-    source: &Source<'_>,
+    profile: &dyn Fn(ir::PrimId) -> crate::classify::Profile,
     module: &Module,
     id: ir::ExternId,
     dims: &[Expr],
@@ -344,7 +344,7 @@ pub(crate) fn meaning(
         let Op::Prim(p, args) = &node.op else { continue };
         let prim = module.prim(*p);
         let args: Vec<Expr> = args.iter().map(|a| a.subst(&|s| bound.get(&s).cloned())).collect();
-        let part = source.profile(*p).subst(&substitution(&prim.dims, &args));
+        let part = profile(*p).subst(&substitution(&prim.dims, &args));
         total = Some(match total {
             None => part,
             Some(sum) => crate::classify::Profile {

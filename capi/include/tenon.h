@@ -1,0 +1,72 @@
+/* Tenon from C: load a program, bind its weights, call it with tensors.
+ *
+ *     tenon_module *module;
+ *     tenon_function *layer;
+ *     if (tenon_open("layer.tn", &module) || tenon_function_of(module, "layer", &layer))
+ *         puts(tenon_last_error());
+ *
+ * Every call answers 0 or one of the codes below; tenon_last_error() then says what it was, in words, for the thread
+ * that made the call. Outputs are written only where the answer is 0. Whatever a call hands out is freed by its own
+ * tenon_*_free, in any order; a free of NULL does nothing. A module and a function may be used by many threads at once;
+ * a tensor is not changed once it was made. No panic and no signal of a fault in a program crosses this border.
+ *
+ * Link with the shared library: cc program.c -I capi/include -L target/release -lcapi
+ */
+#ifndef TENON_H
+#define TENON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    TENON_OK = 0,
+    TENON_NULL = 1,     /* an argument is NULL that may not be */
+    TENON_ARGUMENT = 2, /* an argument means nothing: no UTF-8, an unknown element type, a wrong number of bytes */
+    TENON_FAULT = 3,    /* a diagnostic: the program, its data or the run is at fault */
+    TENON_BUG = 4       /* a bug of tenon's own */
+};
+
+typedef struct tenon_module tenon_module;
+typedef struct tenon_function tenon_function;
+typedef struct tenon_tensor tenon_tensor;
+
+/* What went wrong in the last call of this thread that did not answer 0; "" before any. Valid until the next such call. */
+const char *tenon_last_error(void);
+
+/* A program from a file: a text (.tn, with the files it uses) or a compiled program (.tnx). */
+int tenon_open(const char *path, tenon_module **out);
+/* A program from its text; `name` stands for a file in diagnostics. */
+int tenon_load(const char *name, const char *text, tenon_module **out);
+void tenon_module_free(tenon_module *module);
+
+/* A function of a program, compiled for every shape; NULL for a name: `main`, or else the first. It outlives the module. */
+int tenon_function_of(const tenon_module *module, const char *name, tenon_function **out);
+/* Gives a parameter its value for all calls to come. Not while another thread uses the function. */
+int tenon_bind(tenon_function *function, const char *name, const tenon_tensor *value);
+/* Gives a record its parts from a .safetensors file or a folder of them. Not while another thread uses the function. */
+int tenon_bind_weights(tenon_function *function, const char *record, const char *path);
+/* Calls it with the parameters that are not bound, in their order. `results` has room for `room` tensors; `count` is how
+ * many there are. Too little room is TENON_ARGUMENT, and `count` is then written all the same. */
+int tenon_call(const tenon_function *function, const tenon_tensor *const *args, size_t n, tenon_tensor **results,
+               size_t room, size_t *count);
+void tenon_function_free(tenon_function *function);
+
+/* A tensor with a copy of `bytes` bytes: elements row-major, little endian. `dtype` is the language's name: "f32", "i64". */
+int tenon_tensor_new(const char *dtype, const int64_t *shape, size_t rank, const void *data, size_t bytes,
+                     tenon_tensor **out);
+/* Of NULL: NULL or 0. They are valid as long as the tensor is. */
+const char *tenon_tensor_dtype(const tenon_tensor *tensor);
+size_t tenon_tensor_rank(const tenon_tensor *tensor);
+const int64_t *tenon_tensor_shape(const tenon_tensor *tensor);
+const void *tenon_tensor_data(const tenon_tensor *tensor);
+size_t tenon_tensor_bytes(const tenon_tensor *tensor);
+void tenon_tensor_free(tenon_tensor *tensor);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

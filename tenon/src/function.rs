@@ -1,0 +1,155 @@
+//! A compiled function with the arguments bound so far.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use driver::data::{self, Wanted};
+use driver::engine;
+use ir::source::SourceMap;
+use vm::{Context, Executable, Limits};
+
+use crate::{Error, Tensor};
+
+/// A function, compiled for every shape. Clones share its code and what is bound; threads share it by reference.
+#[derive(Clone)]
+pub struct Function {
+    exe: Arc<Executable>,
+    name: String,
+    wanted: Arc<[Wanted]>,
+    bound: Vec<Option<Arc<Tensor>>>,
+    /// For texts in errors.
+    sources: Arc<SourceMap>,
+    /// Registers and memory of calls that have ended, for calls to come.
+    idle: Arc<Mutex<Vec<Context>>>,
+}
+
+/// What a function asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name; of a part of a record its path, `w.layers.q`.
+    pub name: String,
+    /// Its type: `f32[n, 784]`.
+    pub ty: String,
+    /// True if it is bound already.
+    pub bound: bool,
+}
+
+impl Function {
+    pub(crate) fn new(
+        exe: Arc<Executable>,
+        name: String,
+        wanted: Vec<Wanted>,
+        sources: SourceMap,
+    ) -> Function {
+        let bound = vec![None; wanted.len()];
+        let idle = Arc::new(Mutex::new(Vec::new()));
+        Function { exe, name, wanted: wanted.into(), bound, sources: Arc::new(sources), idle }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it asks, in order. A dim that no argument tells is a parameter too: a number, `i64`.
+    pub fn parameters(&self) -> Vec<Parameter> {
+        let parameter = |(w, b): (&Wanted, &Option<Arc<Tensor>>)| Parameter {
+            name: w.name.clone(),
+            ty: w.ty.to_string(),
+            bound: b.is_some(),
+        };
+        self.wanted.iter().zip(&self.bound).map(parameter).collect()
+    }
+
+    /// Gives a parameter its value for all calls to come.
+    pub fn bind(mut self, name: &str, value: impl Into<Arc<Tensor>>) -> Result<Function, Error> {
+        let at = self.position(name)?;
+        let value = value.into();
+        let want = &self.wanted[at].ty;
+        if value.dtype() != want.dtype || value.rank() != want.shape.len() {
+            let text = format!("argument {name}: is {}{:?}, expected {want}", value.dtype(), value.shape());
+            return Err(Error::message("E0601", text));
+        }
+        self.bound[at] = Some(value);
+        Ok(self)
+    }
+
+    /// Gives every part of the record `name` that is not bound yet its value, from a `.safetensors` file or a folder of them,
+    /// by the names that the record's fields say (`from`), or else by their paths in it.
+    pub fn bind_weights(mut self, name: &str, path: impl AsRef<std::path::Path>) -> Result<Function, Error> {
+        let (wanted, given): (Vec<Wanted>, Vec<Tensor>) = self
+            .wanted
+            .iter()
+            .zip(&self.bound)
+            .filter_map(|(w, b)| Some((w.clone(), Tensor::clone(b.as_ref()?))))
+            .unzip();
+        let open: Vec<usize> = (0..self.wanted.len()).filter(|&i| self.bound[i].is_none()).collect();
+        let parts: Vec<&Wanted> = open.iter().map(|&i| &self.wanted[i]).collect();
+        let known = data::dims(&wanted, &given);
+        let read = data::weights(name, &parts, &known, &path.as_ref().display().to_string());
+        for (i, t) in read.map_err(|f| Error::new(&f, &self.sources))? {
+            self.bound[open[i]] = Some(Arc::new(t));
+        }
+        Ok(self)
+    }
+
+    fn position(&self, name: &str) -> Result<usize, Error> {
+        self.wanted.iter().position(|w| w.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.wanted.iter().map(|w| w.name.as_str()).collect();
+            let text = format!("{} has no parameter `{name}`; it takes {}", self.name, names.join(", "));
+            Error::message("E0601", text)
+        })
+    }
+
+    /// Calls it with the parameters that are not bound, in their order.
+    pub fn call(&self, args: &[&Tensor]) -> Result<Vec<Tensor>, Error> {
+        self.call_within(args, &Limits::default())
+    }
+
+    /// Calls it with the parameters that are not bound, by name.
+    pub fn call_named(&self, args: &[(&str, &Tensor)]) -> Result<Vec<Tensor>, Error> {
+        let mut all: Vec<Option<&Tensor>> = self.bound.iter().map(Option::as_deref).collect();
+        for (name, value) in args {
+            all[self.position(name)?] = Some(value);
+        }
+        let lacking = self.wanted.iter().zip(&all).filter(|(_, a)| a.is_none());
+        let lacking: Vec<String> = lacking.map(|(w, _)| format!("{}: {}", w.name, w.ty)).collect();
+        if !lacking.is_empty() {
+            let text = format!("{} needs {}", self.name, lacking.join(", "));
+            return Err(Error::message("E0603", text));
+        }
+        self.run(&all.into_iter().flatten().collect::<Vec<_>>(), &Limits::default())
+    }
+
+    /// As [`call`](Function::call), with a deadline, a budget of memory, or a flag that ends the run.
+    pub fn call_within(&self, args: &[&Tensor], limits: &Limits) -> Result<Vec<Tensor>, Error> {
+        let open = self.bound.iter().filter(|b| b.is_none()).count();
+        if open != args.len() {
+            let asked = self.wanted.iter().zip(&self.bound).filter(|(_, b)| b.is_none());
+            let asked: Vec<String> = asked.map(|(w, _)| format!("{}: {}", w.name, w.ty)).collect();
+            let asked = if asked.is_empty() { String::new() } else { format!(": {}", asked.join(", ")) };
+            let text = format!("{} takes {open} arguments{asked}; got {}", self.name, args.len());
+            return Err(Error::message("E0601", text));
+        }
+        let mut given = args.iter().copied();
+        let all: Vec<&Tensor> =
+            self.bound.iter().filter_map(|b| b.as_deref().or_else(|| given.next())).collect();
+        self.run(&all, limits)
+    }
+
+    fn run(&self, args: &[&Tensor], limits: &Limits) -> Result<Vec<Tensor>, Error> {
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        // Not held while the call runs.
+        let kept = idle().pop();
+        let mut context = kept.unwrap_or_else(|| Context::new(Arc::clone(&self.exe)));
+        let results = context.run(&self.name, args, limits);
+        idle().push(context);
+        results.map_err(|e| Error::new(&engine::vm_failure(&e, &self.sources), &self.sources))
+    }
+}
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let list = self.parameters().into_iter().map(|p| format!("{}: {}", p.name, p.ty));
+        write!(f, "fn {}({})", self.name, list.collect::<Vec<_>>().join(", "))
+    }
+}

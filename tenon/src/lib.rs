@@ -1,0 +1,41 @@
+//! Tenon from Rust: load a program, bind its weights, call it with tensors.
+//!
+//! ```
+//! use tenon::{Module, Tensor};
+//!
+//! let module = Module::from_text("layer.tn", "
+//!     fn layer<n, k, m>(x: f32[n, k], w: f32[k, m], b: f32[m]) -> f32[n, m] { relu(x @ w + b) }
+//! ")?;
+//! let layer = module.function("layer")?
+//!     .bind("w", Tensor::from_f32(&[2, 2], &[1.0, 2.0, 3.0, 4.0])?)?
+//!     .bind("b", Tensor::from_f32(&[2], &[0.5, -100.0])?)?;
+//! let y = layer.call(&[&Tensor::from_f32(&[1, 2], &[1.0, 1.0])?])?;
+//! assert_eq!(y[0].as_f32(), Some(&[4.5, 0.0][..]));
+//! # Ok::<(), tenon::Error>(())
+//! ```
+//!
+//! [`Module::open`] takes a file, a program (`.tn`, with the files it uses) or a compiled one (`.tnx`);
+//! [`Function::bind_weights`] fills a record from a `.safetensors` file or a folder of them. One compilation serves every
+//! shape. A [`Function`] is shared by threads: calls run side by side, and each thread finds memory that an earlier
+//! call has left. What is at fault is an [`Error`], whose text shows the place:
+//!
+//! ```
+//! let e = tenon::Module::from_text("f.tn", "fn f<n>(x: f32[n]) -> f32[n] { rleu(x) }").unwrap_err();
+//! assert_eq!(e.codes(), ["E0201"]);
+//! assert!(e.to_string().contains("f.tn:1:32"), "{e}");
+//! ```
+//!
+//! It stands on `driver`, which holds the pipeline, and `vm`, which runs; there is nothing of either here.
+#![expect(clippy::disallowed_methods, reason = "programs are compiled on a thread with a deep stack")]
+#![forbid(unsafe_code)]
+
+mod error;
+mod function;
+mod module;
+
+pub use driver::Options as Compile;
+pub use error::Error;
+pub use function::{Function, Parameter};
+pub use module::{Module, Options};
+pub use tensor::{DType, Tensor};
+pub use vm::Limits;

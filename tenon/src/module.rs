@@ -1,0 +1,137 @@
+//! A program, loaded: from text, from a file, or compiled already.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use driver::{Failure, Front, Options as Compile, data, engine, kernels, pipeline};
+use ir::source::SourceMap;
+use vm::Executable;
+use vm::threads::Pool;
+
+use crate::{Error, Function};
+
+/// How a program is loaded.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// How its functions are compiled.
+    pub compile: Compile,
+    /// The most threads a kernel runs on; none: what `TENON_THREADS` says, or else all cores.
+    pub threads: Option<usize>,
+    /// Use the machine code of a `.tnx` file, if it was made for this CPU. It is trusted as a program is.
+    pub trust_native: bool,
+}
+
+/// A program that was read and checked without an error.
+#[derive(Clone, Debug)]
+pub struct Module {
+    form: Form,
+    options: Options,
+    threads: Arc<Pool>,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    Text(Arc<Front>),
+    Compiled(Arc<Executable>),
+}
+
+impl Module {
+    /// A program from its text, which is all of it. `name` stands for a file in diagnostics.
+    pub fn from_text(name: &str, text: &str) -> Result<Module, Error> {
+        Module::from_text_with(name, text, Options::default())
+    }
+
+    /// As [`from_text`](Module::from_text), with options.
+    pub fn from_text_with(name: &str, text: &str, options: Options) -> Result<Module, Error> {
+        let front = deep(|| {
+            let mut sources = pipeline::sources();
+            let id = sources.add(name, text);
+            pipeline::front(sources, &[id])
+        })?;
+        Ok(Module::of(front, options))
+    }
+
+    /// A program file, with the files that it uses; or a compiled one (`.tnx`), which is compiled again from its loops
+    /// unless its machine code is trusted.
+    pub fn open(path: impl AsRef<Path>) -> Result<Module, Error> {
+        Module::open_with(path, Options::default())
+    }
+
+    /// As [`open`](Module::open), with options.
+    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Module, Error> {
+        let path = path.as_ref();
+        if path.extension().is_none_or(|e| e != "tnx") {
+            return Ok(Module::of(deep(|| driver::open(path))?, options));
+        }
+        let threads = pool(&options);
+        let exe = deep(|| {
+            let wrong = |e: vm::tnx::Error| Failure::data(format!("{}: {e}", path.display()));
+            let package = vm::tnx::open(path).map_err(wrong);
+            let exe = package.and_then(|p| kernels::load(p, options.trust_native, Arc::clone(&threads)));
+            exe.map_err(|f| (SourceMap::default(), f))
+        })?;
+        Ok(Module { form: Form::Compiled(exe), options, threads })
+    }
+
+    fn of(front: Front, options: Options) -> Module {
+        let threads = pool(&options);
+        Module { form: Form::Text(Arc::new(front)), options, threads }
+    }
+
+    /// A function, compiled for every shape.
+    pub fn function(&self, name: &str) -> Result<Function, Error> {
+        self.find(Some(name))
+    }
+
+    /// The function that `tenon run` runs: `main`, or else the first.
+    pub fn main(&self) -> Result<Function, Error> {
+        self.find(None)
+    }
+
+    fn find(&self, name: Option<&str>) -> Result<Function, Error> {
+        match &self.form {
+            Form::Text(front) => deep(|| {
+                let compiled = compile(front, name, &self.options.compile, &self.threads);
+                compiled.map_err(|f| (front.sources.clone(), f))
+            }),
+            Form::Compiled(exe) => {
+                let found = kernels::entry(exe.program(), name);
+                let found = found.and_then(|entry| Ok((kernels::wanted(&entry)?, entry.name)));
+                let (wanted, name) = found.map_err(|f| Error::new(&f, &SourceMap::default()))?;
+                Ok(Function::new(Arc::clone(exe), name, wanted, SourceMap::default()))
+            }
+        }
+    }
+}
+
+/// The pipeline, for one function.
+fn compile(
+    front: &Front,
+    name: Option<&str>,
+    options: &Compile,
+    threads: &Arc<Pool>,
+) -> Result<Function, Failure> {
+    // What calls an entry from outside may be a function of its own, beside those of the program.
+    let mut front = front.clone();
+    let entry = pipeline::entry(&mut front, name)?;
+    let func = front.module.func(entry);
+    let (name, wanted) = (func.name.clone(), data::wanted(func));
+    let compilation = pipeline::compile(&front, &[entry], options)?;
+    let exe = engine::load(&compilation, Arc::clone(threads))?;
+    Ok(Function::new(exe, name, wanted, front.sources))
+}
+
+fn pool(options: &Options) -> Arc<Pool> {
+    options.threads.map_or_else(Pool::from_env, |n| Pool::new(n.max(1)))
+}
+
+/// Runs a part of the pipeline on a thread with a deep stack: programs nest as deeply as their authors like.
+fn deep<T: Send>(run: impl FnOnce() -> Result<T, (SourceMap, Failure)> + Send) -> Result<T, Error> {
+    const STACK: usize = 1 << 30;
+    let done = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run);
+        thread.map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let done = done.map_err(|e| Error::message("E0604", format!("cannot start a thread: {e}")))?;
+    done.map_err(|(sources, failure)| Error::new(&failure, &sources))
+}
