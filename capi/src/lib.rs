@@ -3,7 +3,6 @@
 //! Every function that can fail goes through [`guard`]: a panic ends there as a code, and what went wrong is kept for
 //! the thread ([`tenon_last_error`]). Pointers are compared with null; beyond that a C caller is believed.
 #![expect(unsafe_code, reason = "pointers of C")]
-#![expect(unreachable_pub, reason = "what is exported is reached from C")]
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

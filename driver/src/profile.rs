@@ -211,7 +211,7 @@ pub fn render(r: &Report) -> String {
     );
     let _ = writeln!(
         out,
-        "roofline by the machine model `{}` (modelled, not measured) for {} {}: {:.1} us at least, {:.0}%",
+        "roofline by the machine model `{}` (modelled, not measured) for {} {}: {:.1} us at least, {:.1}%",
         r.machine,
         r.threads,
         if r.threads == 1 { "thread" } else { "threads" },
@@ -233,15 +233,17 @@ pub fn render(r: &Report) -> String {
             continue;
         }
         let what = line.calls_what.as_ref().map_or(String::new(), |w| format!(" {w}"));
-        let what = format!("{}{what} {}", line.instruction, line.shapes.join(" "));
+        let what = format!("{}{what}", line.instruction);
         let from = match (&line.file, line.line) {
             (Some(file), Some(at)) => format!("{file}:{at}"),
             _ => format!("{} at {}", line.function, line.pc),
         };
         let source = line.source.as_ref().map_or(String::new(), |s| format!("  {s}"));
+        let shapes = line.shapes.join(" ");
+        let shapes = if shapes.is_empty() { shapes } else { format!("  ({shapes})") };
         let _ = writeln!(
             out,
-            "{:5.1}% {:9} {:11.1} {:11.2} {:>9} {:>8}{} {:>6}  {:34} {from}{source}",
+            "{:5.1}% {:9} {:11.1} {:11.2} {:>9} {:>8}{} {:>6}  {:34} {from}{source}{shapes}",
             100.0 * line.share,
             line.calls,
             line.total_us,
@@ -249,8 +251,8 @@ pub fn render(r: &Report) -> String {
             of_call(line.bytes, line),
             of_call(line.flops, line),
             if line.guessed { "~" } else { " " },
-            line.roofline.map_or("-".to_owned(), |x| format!("{:.0}%", 100.0 * x)),
-            what.trim_end(),
+            line.roofline.map_or("-".to_owned(), |x| format!("{:.1}%", 100.0 * x)),
+            what,
         );
     }
     if rest > 0 {

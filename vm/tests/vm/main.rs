@@ -4,5 +4,6 @@
 mod build;
 mod files;
 mod natives;
+mod profiles;
 mod programs;
 mod verifier;
