@@ -123,8 +123,11 @@ pub extern "C" fn tenon_last_error() -> *const c_char {
 }
 
 /// A program from a file.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_open(path: *const c_char, out: *mut *mut Module) -> c_int {
+pub unsafe extern "C" fn tenon_open(path: *const c_char, out: *mut *mut Module) -> c_int {
     guard(|| {
         let path = text(path, "path")?;
         read(out, "out")?;
@@ -134,8 +137,15 @@ pub extern "C" fn tenon_open(path: *const c_char, out: *mut *mut Module) -> c_in
 }
 
 /// A program from its text.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_load(name: *const c_char, program: *const c_char, out: *mut *mut Module) -> c_int {
+pub unsafe extern "C" fn tenon_load(
+    name: *const c_char,
+    program: *const c_char,
+    out: *mut *mut Module,
+) -> c_int {
     guard(|| {
         let (name, program) = (text(name, "name")?, text(program, "text")?);
         read(out, "out")?;
@@ -145,14 +155,20 @@ pub extern "C" fn tenon_load(name: *const c_char, program: *const c_char, out: *
 }
 
 /// Frees a module.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_module_free(module: *mut Module) {
+pub unsafe extern "C" fn tenon_module_free(module: *mut Module) {
     take(module);
 }
 
 /// A function of a program.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_function_of(
+pub unsafe extern "C" fn tenon_function_of(
     module: *const Module,
     name: *const c_char,
     out: *mut *mut Function,
@@ -175,8 +191,15 @@ fn change(function: *mut Function, make: impl FnOnce(Function) -> Result<Functio
 }
 
 /// Binds a parameter.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_bind(function: *mut Function, name: *const c_char, value: *const Handle) -> c_int {
+pub unsafe extern "C" fn tenon_bind(
+    function: *mut Function,
+    name: *const c_char,
+    value: *const Handle,
+) -> c_int {
     guard(|| {
         let (name, value) = (text(name, "name")?, read(value, "value")?);
         change(function, |f| f.bind(name, value.tensor.clone()))
@@ -184,8 +207,11 @@ pub extern "C" fn tenon_bind(function: *mut Function, name: *const c_char, value
 }
 
 /// Binds the parts of a record.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_bind_weights(
+pub unsafe extern "C" fn tenon_bind_weights(
     function: *mut Function,
     record: *const c_char,
     path: *const c_char,
@@ -197,8 +223,11 @@ pub extern "C" fn tenon_bind_weights(
 }
 
 /// Calls a function.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_call(
+pub unsafe extern "C" fn tenon_call(
     function: *const Function,
     args: *const *const Handle,
     n: usize,
@@ -229,14 +258,20 @@ pub extern "C" fn tenon_call(
 }
 
 /// Frees a function.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_function_free(function: *mut Function) {
+pub unsafe extern "C" fn tenon_function_free(function: *mut Function) {
     take(function);
 }
 
 /// Makes a tensor.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_tensor_new(
+pub unsafe extern "C" fn tenon_tensor_new(
     dtype: *const c_char,
     shape: *const i64,
     rank: usize,
@@ -263,37 +298,55 @@ fn of<T>(at: *const Handle, none: T, what: impl FnOnce(&Handle) -> T) -> T {
 }
 
 /// The element type.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_tensor_dtype(tensor: *const Handle) -> *const c_char {
+pub unsafe extern "C" fn tenon_tensor_dtype(tensor: *const Handle) -> *const c_char {
     of(tensor, std::ptr::null(), |h| h.dtype.as_ptr())
 }
 
 /// The number of axes.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_tensor_rank(tensor: *const Handle) -> usize {
+pub unsafe extern "C" fn tenon_tensor_rank(tensor: *const Handle) -> usize {
     of(tensor, 0, |h| h.tensor.rank())
 }
 
 /// The extents.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_tensor_shape(tensor: *const Handle) -> *const i64 {
+pub unsafe extern "C" fn tenon_tensor_shape(tensor: *const Handle) -> *const i64 {
     of(tensor, std::ptr::null(), |h| h.tensor.shape().as_ptr())
 }
 
 /// The elements.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_tensor_data(tensor: *const Handle) -> *const c_void {
+pub unsafe extern "C" fn tenon_tensor_data(tensor: *const Handle) -> *const c_void {
     of(tensor, std::ptr::null(), |h| h.tensor.bytes().as_ptr().cast())
 }
 
 /// The number of bytes of the elements.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_tensor_bytes(tensor: *const Handle) -> usize {
+pub unsafe extern "C" fn tenon_tensor_bytes(tensor: *const Handle) -> usize {
     of(tensor, 0, |h| h.tensor.bytes().len())
 }
 
 /// Frees a tensor.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
-pub extern "C" fn tenon_tensor_free(tensor: *mut Handle) {
+pub unsafe extern "C" fn tenon_tensor_free(tensor: *mut Handle) {
     take(tensor);
 }

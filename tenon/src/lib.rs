@@ -26,7 +26,6 @@
 //! ```
 //!
 //! It stands on `driver`, which holds the pipeline, and `vm`, which runs; there is nothing of either here.
-#![expect(clippy::disallowed_methods, reason = "programs are compiled on a thread with a deep stack")]
 #![forbid(unsafe_code)]
 
 mod error;
