@@ -31,7 +31,7 @@ use tensor::{DType, Tensor};
 
 use crate::env::{Const, Env};
 use crate::instance::Head;
-use crate::types::Ty;
+use crate::types::{MOST_LEAVES, Ty};
 use crate::{Checker, Maybe};
 pub(crate) use closure::{Closure, is_template};
 pub(crate) use tree::{Literals, Tree};
@@ -79,6 +79,20 @@ impl Value {
             Value::Tree(t) => out.extend(&t.leaves),
             Value::Fn(f) => f.captured(out),
             Value::Dim(_) | Value::Lit(_) | Value::Literals(_) | Value::Unit => {}
+        }
+    }
+
+    /// How many values it is when taken apart.
+    fn size(&self) -> usize {
+        match self {
+            Value::Tuple(parts) => parts.iter().map(Value::size).sum(),
+            Value::Tree(t) => t.leaves.len(),
+            Value::Val(_)
+            | Value::Dim(_)
+            | Value::Lit(_)
+            | Value::Literals(_)
+            | Value::Fn(_)
+            | Value::Unit => 1,
         }
     }
 
@@ -664,7 +678,13 @@ impl<'a> Checker<'a> {
             ExprKind::Paren(e) => self.expr(body, e),
             ExprKind::Tuple(parts) => {
                 let parts: Vec<Maybe<Value>> = parts.iter().map(|p| self.expr(body, p)).collect();
-                parts.into_iter().collect::<Maybe<Vec<_>>>().map(Value::Tuple)
+                let tuple = Value::Tuple(parts.into_iter().collect::<Maybe<Vec<_>>>()?);
+                let size = tuple.size();
+                if size > MOST_LEAVES {
+                    let text = format!("this tuple is {size} values; {MOST_LEAVES} are the most");
+                    return self.fail(Diagnostic::error("E0306", e.span, text));
+                }
+                Some(tuple)
             }
             ExprKind::Name(name) => match body.find(*name) {
                 Some(Local { value: Value::Unit, .. }) => None,

@@ -52,8 +52,8 @@ pub(crate) struct Body {
     defined: BTreeMap<Sym, Dim>,
     /// How large variables may be; those not named count positions.
     sizes: BTreeMap<VarId, Size>,
-    /// Outputs that are only accumulated into begin at their combiner's identity.
-    starts: BTreeMap<BufId, Combine>,
+    /// Outputs that are only accumulated into begin at their combiner's identity; none: with several combiners, as zeros.
+    starts: BTreeMap<BufId, Option<Combine>>,
     /// Where each output is declared.
     heads: Vec<Span>,
 }
@@ -240,19 +240,20 @@ impl<'a> Checker<'a> {
         }
         let stmts = self.prim_block(&mut b, &def.body);
         b.prim.body = stmts?;
+        let zero = |d: DType| if d.is_float() { Literal::Float(0.0) } else { Literal::Int(0) };
         let starts = std::mem::take(&mut b.starts);
         for (buf, combine) in starts {
             if crate::access::is_only_combined(&b.prim, buf) {
                 let dtype = b.prim.buf(buf).dtype;
-                b.initialize(buf, Scalar::constant(combine.identity(dtype), dtype));
+                let start = combine.map_or(zero(dtype), |c| c.identity(dtype));
+                b.initialize(buf, Scalar::constant(start, dtype));
             }
         }
         self.coverage(&b.prim, &b.heads)?;
         // What is read of an output before it is written is zero, in every engine.
         for buf in crate::access::read_early(&b.prim) {
             let dtype = b.prim.buf(buf).dtype;
-            let zero = if dtype.is_float() { Literal::Float(0.0) } else { Literal::Int(0) };
-            b.initialize(buf, Scalar::constant(zero, dtype));
+            b.initialize(buf, Scalar::constant(zero(dtype), dtype));
         }
         crate::access::mark_loops(&mut b.prim);
         let gives = if gives.len() == 1 { gives.remove(0) } else { Ty::Tuple(gives) };
@@ -566,7 +567,10 @@ impl<'a> Checker<'a> {
             return self.differ(e.span, dtype, value.dtype);
         }
         if let Some(c) = combine {
-            b.starts.insert(buf, c);
+            let first = b.starts.entry(buf).or_insert(Some(c));
+            if *first != Some(c) {
+                *first = None;
+            }
         }
         out.push(Stmt::Store { buf, index, checked, combine, value, span });
         Some(())

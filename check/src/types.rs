@@ -786,8 +786,8 @@ impl<'a> Checker<'a> {
 /// How deeply records may hold records.
 const DEEPEST: usize = 64;
 
-/// How many tensors a record may be.
-const MOST_LEAVES: usize = 4096;
+/// How many tensors a record or a tuple may be.
+pub(crate) const MOST_LEAVES: usize = 4096;
 
 fn no_generics(name: Sym, span: Span) -> Diagnostic {
     Diagnostic::error("E0306", span, format!("`{name}` has no generics"))

@@ -1,5 +1,6 @@
 //! The commands: each reads its arguments, calls the driver, and says what came of it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -107,6 +108,7 @@ fn watch(deadline: Option<f64>) {
 fn check(files: &[PathBuf], json: bool, verbose: bool) -> Done {
     let mut failed = false;
     let mut list: Vec<serde_json::Value> = Vec::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
     let mut dynamic: Vec<serde_json::Value> = Vec::new();
     for file in files {
         let (sources, failure, warnings) = match driver::open(file) {
@@ -132,7 +134,8 @@ fn check(files: &[PathBuf], json: bool, verbose: bool) -> Done {
         let Some(mut said) = said else { continue };
         // A module that two of the files use is at fault once.
         let values = output::failure(&said, &sources);
-        let new: Vec<bool> = values.iter().map(|v| !list.contains(v)).collect();
+        let new: Vec<bool> = values.iter().map(|v| !seen.contains(&v.to_string())).collect();
+        seen.extend(values.iter().map(ToString::to_string));
         list.extend(values.into_iter().zip(&new).filter(|(_, new)| **new).map(|(v, _)| v));
         if let Failure::Diagnostics(d) = &mut said {
             let mut new = new.iter();

@@ -1,6 +1,8 @@
 //! A compiled program as a server uses it: threads of its own contexts over one program, shapes that change at
 //! every run. Results stay right, and once a context has seen its shapes it asks the system for nothing.
 
+#![expect(clippy::disallowed_methods, reason = "a deadline is a time")]
+
 use std::sync::Arc;
 
 use driver::{Options, engine, pipeline};

@@ -154,10 +154,19 @@ pub fn render(diagnostics: &[Diagnostic], sources: &SourceMap, color: bool) -> S
                 }
                 at
             };
-            let mut snippet = Snippet::source(source.text.as_str()).path(source.name.as_str());
-            for (i, l) in d.labels.iter().enumerate().filter(|(_, l)| l.span.file == file) {
+            // The lines from the first label to the last: the renderer reads all that it is given, for each diagnostic.
+            let labels = || d.labels.iter().enumerate().filter(|(_, l)| l.span.file == file);
+            let lo = labels().map(|(_, l)| clamp(l.span.lo)).min().unwrap_or(0);
+            let hi = labels().map(|(_, l)| clamp(l.span.hi)).max().unwrap_or(0).max(lo);
+            let start = source.text[..lo].rfind('\n').map_or(0, |i| i + 1);
+            let end = source.text[hi..].find('\n').map_or(source.text.len(), |i| hi + i + 1);
+            let (line, _) = sources.line_col(Span { file, lo: start as u32, hi: start as u32 });
+            let mut snippet =
+                Snippet::source(&source.text[start..end]).line_start(line).path(source.name.as_str());
+            for (i, l) in labels() {
                 let kind = if i == 0 { AnnotationKind::Primary } else { AnnotationKind::Context };
-                let mut annotation = kind.span(clamp(l.span.lo)..clamp(l.span.hi));
+                let from = clamp(l.span.lo);
+                let mut annotation = kind.span(from - start..clamp(l.span.hi).max(from) - start);
                 if !l.text.is_empty() {
                     annotation = annotation.label(l.text.as_str());
                 }

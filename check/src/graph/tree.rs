@@ -174,6 +174,12 @@ impl<'a> Checker<'a> {
         let Value::Tree(tree) = &value else {
             return self.index_tensor(body, &value, args, span);
         };
+        // Parts that are not whole rows are parts of the numbers it stands for.
+        if let Ty::Encoded(e) = &*tree.ty
+            && (args.len() >= e.shape.len() || args.iter().any(|a| !matches!(a, IndexArg::Expr(_))))
+        {
+            return self.index_tensor(body, &value, args, span);
+        }
         let mut ty = (*tree.ty).clone();
         let mut leaves = tree.leaves.clone();
         for arg in args {
@@ -185,6 +191,18 @@ impl<'a> Checker<'a> {
                 ));
             };
             let index = self.expr(body, e)?;
+            let several = match &index {
+                Value::Val(v) => !body.func.ty(*v).shape.is_empty(),
+                Value::Literals(_) => true,
+                _ => false,
+            };
+            if several && matches!(ty, Ty::Encoded(_)) {
+                return self.index_tensor(body, &value, args, span);
+            }
+            if several {
+                let text = format!("`{ty}` is taken one element at a time");
+                return self.fail(Diagnostic::error("E0403", e.span, text));
+            }
             let Some(inner) = ty.element() else {
                 let text = format!("`{ty}` is {} and has no elements", ty.kind());
                 return self.fail(Diagnostic::error("E0403", span, text));
