@@ -47,15 +47,20 @@ fn expected(n: i64, m: i64, k: i64) -> (f64, f64) {
     (row, if row > 0.0 { 2.0 * row * m as f64 } else { 0.0 })
 }
 
-#[test]
-fn threads_share_a_program_and_a_steady_state_asks_for_nothing() {
+/// The program, compiled for a pool of so many threads.
+fn executable(threads: usize) -> Arc<vm::Executable> {
     let mut sources = pipeline::sources();
     let id = sources.add("serving.tn", TEXT);
     let mut front = pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false)).expect("it checks");
     let entry = pipeline::entry(&mut front, Some("main")).expect("it has main");
     let compilation = pipeline::compile(&front, &[entry], &Options::default());
     let compilation = compilation.map_err(|f| f.render(&front.sources, false)).expect("it compiles");
-    let exe = engine::load(&compilation, vm::threads::Pool::new(2)).expect("it loads");
+    engine::load(&compilation, vm::threads::Pool::new(threads)).expect("it loads")
+}
+
+#[test]
+fn threads_share_a_program_and_a_steady_state_asks_for_nothing() {
+    let exe = executable(2);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let exe = Arc::clone(&exe);
@@ -85,13 +90,7 @@ fn threads_share_a_program_and_a_steady_state_asks_for_nothing() {
 
 #[test]
 fn a_failed_run_poisons_nothing() {
-    let mut sources = pipeline::sources();
-    let id = sources.add("serving.tn", TEXT);
-    let mut front = pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false)).expect("it checks");
-    let entry = pipeline::entry(&mut front, Some("main")).expect("it has main");
-    let compilation = pipeline::compile(&front, &[entry], &Options::default());
-    let compilation = compilation.map_err(|f| f.render(&front.sources, false)).expect("it compiles");
-    let exe = engine::load(&compilation, vm::threads::Pool::new(1)).expect("it loads");
+    let exe = executable(1);
     let mut context = Context::new(exe);
     let ones = Tensor::from_f32(&[5, 7], &[1.0; 35]).expect("it fits");
     let k = Tensor::scalar_i(DType::I64, 3);

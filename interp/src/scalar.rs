@@ -4,7 +4,7 @@
 //! wrap to their type after every operation. Comparisons of either give 0 or 1.
 
 use ir::{Combine, Intrinsic, Literal};
-use tensor::DType;
+use tensor::{DType, real};
 
 use crate::erf::erf;
 
@@ -17,7 +17,7 @@ pub(crate) fn float(op: Intrinsic, a: f64, b: f64) -> f64 {
         Intrinsic::Sub => a - b,
         Intrinsic::Mul => a * b,
         Intrinsic::Div => a / b,
-        Intrinsic::Rem => rem(a, b),
+        Intrinsic::Rem => real::remainder(a, b),
         Intrinsic::Min => min(a, b),
         Intrinsic::Max => max(a, b),
         Intrinsic::Neg => -a,
@@ -46,7 +46,7 @@ pub(crate) fn float(op: Intrinsic, a: f64, b: f64) -> f64 {
         Intrinsic::Sinh => a.sinh(),
         Intrinsic::Cosh => a.cosh(),
         Intrinsic::Asinh => a.asinh(),
-        Intrinsic::Acosh => acosh(a),
+        Intrinsic::Acosh => real::acosh(a),
         Intrinsic::Atanh => a.atanh(),
         Intrinsic::Pow => a.powf(b),
         _ => unreachable!("{} gives no float of floats", op.name()),
@@ -121,18 +121,6 @@ pub(crate) fn fold_integer(combine: Combine, dtype: DType, a: i64, b: i64) -> i6
     }
 }
 
-/// What is left of `a` after division by `b` rounded down: exact, with the sign of `b`.
-fn rem(a: f64, b: f64) -> f64 {
-    let r = a % b;
-    if r == 0.0 {
-        0f64.copysign(b)
-    } else if (r < 0.0) != (b < 0.0) {
-        r + b
-    } else {
-        r
-    }
-}
-
 /// The literal as a double: the nearest number of its type, of f32 for the types of sixteen bits.
 pub(crate) fn literal_float(l: Literal, dtype: DType) -> f64 {
     let x = match l {
@@ -194,18 +182,6 @@ fn max(a: f64, b: f64) -> f64 {
         a
     } else {
         b
-    }
-}
-
-/// By `log1p`, so that it is exact near 1; a large argument is not squared.
-fn acosh(a: f64) -> f64 {
-    let t = a - 1.0;
-    if a < 1.0 {
-        f64::NAN
-    } else if a > 1e150 {
-        a.ln() + std::f64::consts::LN_2
-    } else {
-        (t + (2.0 * t + t * t).sqrt()).ln_1p()
     }
 }
 

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use shape::Expr as Dim;
 use vm::Type;
 
+use crate::families::Families;
 use crate::lives::Lives;
 use crate::rt::{Func, Kind, Region, Stmt, Var};
 
@@ -24,8 +25,8 @@ const MOST: usize = 1 << 13;
 /// Gives the buffers of a function their regions.
 pub(crate) fn place(func: &mut Func) {
     let lives = Lives::of(func);
-    let mut families = Families((0..func.vars.len() as u32).collect());
-    families.block(func, &func.body);
+    let mut families = Families::new(func.vars.len());
+    join(&mut families, func, &func.body);
     // When any of a family is first and last mentioned.
     let mut spans: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
     for (i, life) in lives.vars.iter().enumerate() {
@@ -112,57 +113,39 @@ fn each_alloc(stmts: &mut [Stmt], f: &mut dyn FnMut(&mut Kind)) {
     }
 }
 
-/// Variables that may hold the same buffer, each with another of its family or itself.
-struct Families(Vec<u32>);
-
-impl Families {
-    fn root(&self, mut v: u32) -> u32 {
-        while self.0[v as usize] != v {
-            v = self.0[v as usize];
-        }
-        v
-    }
-
-    fn join(&mut self, a: Var, b: Var) {
-        let (a, b) = (self.root(a.0), self.root(b.0));
-        // The older one: chains stay short, and the answer does not depend on the order.
-        self.0[a.max(b) as usize] = a.min(b);
-    }
-
-    fn block(&mut self, func: &Func, stmts: &[Stmt]) {
-        for s in stmts {
-            match &s.kind {
-                Kind::Share(a, b) | Kind::Own(a, b) | Kind::View(a, b, _) | Kind::Slice(a, b, ..) => {
-                    self.join(*a, *b)
-                }
-                Kind::Call(_, args, results) => {
-                    // A callee may give back what it was given, seen otherwise but of the same elements.
-                    let dtype =
-                        |v: &Var| if let Type::Tensor(t) = func.ty(*v) { Some(t.dtype) } else { None };
-                    for r in results.iter().filter(|r| dtype(r).is_some()) {
-                        for a in args.iter().filter(|a| dtype(a) == dtype(r)) {
-                            self.join(*a, *r);
-                        }
+/// Makes families of the variables that may hold the same buffer.
+fn join(families: &mut Families, func: &Func, stmts: &[Stmt]) {
+    for s in stmts {
+        match &s.kind {
+            Kind::Share(a, b) | Kind::Own(a, b) | Kind::View(a, b, _) | Kind::Slice(a, b, ..) => {
+                families.join(a.0, b.0)
+            }
+            Kind::Call(_, args, results) => {
+                // A callee may give back what it was given, seen otherwise but of the same elements.
+                let dtype = |v: &Var| if let Type::Tensor(t) = func.ty(*v) { Some(t.dtype) } else { None };
+                for r in results.iter().filter(|r| dtype(r).is_some()) {
+                    for a in args.iter().filter(|a| dtype(a) == dtype(r)) {
+                        families.join(a.0, r.0);
                     }
                 }
-                Kind::If(_, then, other) => {
-                    self.block(func, then);
-                    self.block(func, other);
-                }
-                Kind::While { head, body, .. } => {
-                    self.block(func, head);
-                    self.block(func, body);
-                }
-                Kind::Let(..)
-                | Kind::Alloc(..)
-                | Kind::Place(..)
-                | Kind::Const(..)
-                | Kind::Release(_)
-                | Kind::Store(..)
-                | Kind::Check(..)
-                | Kind::Fail(..)
-                | Kind::Kernel(..) => {}
             }
+            Kind::If(_, then, other) => {
+                join(families, func, then);
+                join(families, func, other);
+            }
+            Kind::While { head, body, .. } => {
+                join(families, func, head);
+                join(families, func, body);
+            }
+            Kind::Let(..)
+            | Kind::Alloc(..)
+            | Kind::Place(..)
+            | Kind::Const(..)
+            | Kind::Release(_)
+            | Kind::Store(..)
+            | Kind::Check(..)
+            | Kind::Fail(..)
+            | Kind::Kernel(..) => {}
         }
     }
 }

@@ -9,9 +9,11 @@ use std::collections::BTreeSet;
 use ir::graph::{Block, Func, Node, Op, ValId};
 use ir::{Module, PrimId};
 
+use crate::families::Families;
+
 /// The values of a function that may be consumed, each with all that may be the same memory.
 pub(crate) struct Consumed {
-    family: Vec<u32>,
+    families: Families,
     roots: BTreeSet<u32>,
 }
 
@@ -22,7 +24,7 @@ impl Consumed {
         func: &Func,
         view: &mut dyn FnMut(PrimId) -> Option<usize>,
     ) -> Consumed {
-        let mut all = Consumed { family: (0..func.vals.len() as u32).collect(), roots: BTreeSet::new() };
+        let mut all = Consumed { families: Families::new(func.vals.len()), roots: BTreeSet::new() };
         let mut taken = Vec::new();
         all.block(module, func, &func.body, view, &mut taken);
         all.roots = taken.iter().map(|v| all.root(*v)).collect();
@@ -35,16 +37,11 @@ impl Consumed {
     }
 
     fn root(&self, v: ValId) -> u32 {
-        let mut v = v.0;
-        while self.family[v as usize] != v {
-            v = self.family[v as usize];
-        }
-        v
+        self.families.root(v.0)
     }
 
     fn join(&mut self, a: ValId, b: ValId) {
-        let (a, b) = (self.root(a), self.root(b));
-        self.family[a.max(b) as usize] = a.min(b);
+        self.families.join(a.0, b.0);
     }
 
     fn join_all(&mut self, a: &[ValId], b: &[ValId]) {

@@ -20,6 +20,7 @@ mod dims;
 mod emit;
 mod entry;
 mod error;
+mod families;
 mod graph;
 mod live;
 mod lives;

@@ -12,6 +12,7 @@ mod dtype;
 pub mod generate;
 pub mod npy;
 mod print;
+pub mod real;
 pub mod safetensors;
 
 pub use data::{Error, MAX_RANK, Tensor, View, ViewMut};

@@ -5,7 +5,7 @@
 //! the operation; floats are computed in double and rounded by an instruction of their own.
 
 use serde::{Deserialize, Serialize};
-use tensor::DType;
+use tensor::{DType, real};
 
 macro_rules! operations {
     ($(#[$doc:meta])* $ty:ident ($($arg:ident: $argty:ty),*) -> $out:ty { $($variant:ident $name:literal $row:literal $value:expr;)* }) => {
@@ -97,19 +97,8 @@ operations! {
         Sinh "sinh" "Hyperbolic sine." a.sinh();
         Cosh "cosh" "Hyperbolic cosine." a.cosh();
         Asinh "asinh" "The number whose hyperbolic sine is x." a.asinh();
-        Acosh "acosh" "The number at or above 0 whose hyperbolic cosine is x; NaN below 1." acosh(a);
+        Acosh "acosh" "The number at or above 0 whose hyperbolic cosine is x; NaN below 1." real::acosh(a);
         Atanh "atanh" "The number whose hyperbolic tangent is x; NaN beyond -1..1." a.atanh();
-    }
-}
-
-fn remainder(a: f64, b: f64) -> f64 {
-    let r = a % b;
-    if r == 0.0 {
-        0f64.copysign(b)
-    } else if (r < 0.0) != (b < 0.0) {
-        r + b
-    } else {
-        r
     }
 }
 
@@ -120,7 +109,7 @@ operations! {
         Sub "sub" "Difference." a - b;
         Mul "mul" "Product."    a * b;
         Div "div" "Quotient."   a / b;
-        Rem "rem" "What is left after division rounded down: exact, with the sign of `b`." remainder(a, b);
+        Rem "rem" "What is left after division rounded down: exact, with the sign of `b`." real::remainder(a, b);
         Min "min" "The smaller; NaN if either is; -0 is below +0." minimum(a, b);
         Max "max" "The larger; NaN if either is; +0 is above -0."  -minimum(-a, -b);
         Pow "pow" "Power, with the special cases of IEEE 754."     a.powf(b);
@@ -196,18 +185,6 @@ fn floor_rem(a: i64, b: i64) -> i64 {
 /// A shift count modulo the width of the type.
 fn count(dtype: DType, b: i64) -> u32 {
     (b as u32) & (dtype.size() as u32 * 8 - 1)
-}
-
-/// By `log1p`, so that it is exact near 1; a large argument is not squared.
-fn acosh(a: f64) -> f64 {
-    let t = a - 1.0;
-    if a < 1.0 {
-        f64::NAN
-    } else if a > 1e150 {
-        a.ln() + std::f64::consts::LN_2
-    } else {
-        (t + (2.0 * t + t * t).sqrt()).ln_1p()
-    }
 }
 
 /// The smaller; NaN if either is; -0 is below +0.
