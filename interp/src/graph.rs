@@ -157,35 +157,37 @@ impl Run<'_, '_> {
             }
             s.define(&b.params, values, &open, span)?;
             // What is given has one holder from now on, its name in this block.
+            let mut tensors = values.iter().any(|v| v.rank() > 0);
             values.clear();
-            for at in 0..b.nodes.len() {
-                run.node(s, b, at)?;
+            for (at, node) in b.nodes.iter().enumerate() {
+                if !run.budget.tick() {
+                    return Err(Error::Steps(run.budget.limit));
+                }
+                match node.results.as_slice() {
+                    [to] if s.scalar(node, *to)? => {}
+                    _ => tensors |= run.node(s, b, at)?,
+                }
             }
             s.copy(&b.results, values, span)?;
             s.dims.back_to(mark);
-            b.params.iter().for_each(|v| s.forget(*v));
-            for node in &b.nodes {
-                node.results.iter().for_each(|v| s.forget(*v));
+            if tensors {
+                b.params.iter().for_each(|v| s.forget(*v));
+                b.nodes.iter().flat_map(|n| &n.results).for_each(|v| s.forget(*v));
             }
             Ok(())
         })
     }
 
-    fn node(&mut self, s: &mut Scope<'_>, b: &Block, at: usize) -> Result<(), Error> {
-        if !self.budget.tick() {
-            return Err(Error::Steps(self.budget.limit));
-        }
+    /// Runs a node that is no scalar code; true if a result is a tensor.
+    #[inline(never)]
+    fn node(&mut self, s: &mut Scope<'_>, b: &Block, at: usize) -> Result<bool, Error> {
         let node = &b.nodes[at];
-        if let [to] = node.results.as_slice()
-            && s.scalar(node, *to)?
-        {
-            return Ok(());
-        }
         let mut values = Values::new();
         self.arguments(s, b, at, &mut values)?;
         let mut opens: &[Sym] = &node.opens;
         match &node.op {
-            Op::Const(_) | Op::Dim(_) | Op::Scalar(_) | Op::Cast => {
+            Op::Const(t) => values.push(Value::constant(t)),
+            Op::Dim(_) | Op::Scalar(_) | Op::Cast => {
                 return Err(internal(s.func, "an operation of other than one result".into(), node.span));
             }
             Op::Prim(id, dims) => {
@@ -234,12 +236,14 @@ impl Run<'_, '_> {
                 values.clear();
             }
         }
-        if !matches!(node.op, Op::While { .. }) && values.iter().any(|v| v.rank() > 0) {
+        let tensors = values.iter().any(|v| v.rank() > 0);
+        if tensors && !matches!(node.op, Op::While { .. }) {
             // What a branch hands on as it is has one holder afterwards, its new name, unless the old one is read again.
             let handed = node.op.blocks().into_iter().flat_map(|arm| &arm.results);
             handed.filter(|v| is_last(b, at, **v)).for_each(|v| s.forget(*v));
         }
-        s.define(&node.results, &values, opens, node.span)
+        s.define(&node.results, &values, opens, node.span)?;
+        Ok(tensors)
     }
 
     /// The arguments of a node. Tensors that it consumes leave the scope: those of `own` parameters, and what a loop

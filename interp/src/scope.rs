@@ -165,13 +165,18 @@ impl<'f> Scope<'f> {
         internal(self.func, message, span)
     }
 
-    /// Runs an operation that computes one scalar, or is a constant; false if it is another. This is where scalar code spends
+    /// Runs an operation that computes one scalar; false if it is another. This is where scalar code spends
     /// its time: arguments are read where they are, and a result is made where it stays.
     #[inline]
     pub(crate) fn scalar(&mut self, node: &Node, to: ValId) -> Result<bool, Error> {
         let span = node.span;
         match (&node.op, node.args.as_slice()) {
-            (Op::Const(t), []) => self.define_one(to, &Value::constant(t), span)?,
+            (Op::Const(t), []) if t.rank() == 0 => {
+                // What stands here since the last round is what would be made again.
+                if !matches!(self.vals[to.0 as usize], Some(Value::Int(..) | Value::Float(..))) {
+                    self.define_one(to, &Value::constant(t), span)?;
+                }
+            }
             (Op::Dim(e), []) => self.define_int(to, DType::I64, self.eval(e, span)?, span)?,
             (Op::Scalar(op), [a]) => {
                 let a = self.get(*a, span)?;
