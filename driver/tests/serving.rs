@@ -1,9 +1,15 @@
 //! A compiled program as a server uses it: threads of its own contexts over one program, shapes that change at
-//! every run. Results stay right, and once a context has seen its shapes it asks the system for nothing.
+//! every run. Results stay right, and once a context has seen its shapes it asks the system for nothing. Nothing is
+//! compiled while it runs: `vm` knows no compiler.
+//!
+//! `SERVING_RUNS=1000000 cargo test --release -p driver --test serving -- --nocapture` is the long form.
 
-#![expect(clippy::disallowed_methods, reason = "a deadline is a time")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a deadline is a time, memory and the number of runs are the system's"
+)]
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use driver::{Options, engine, pipeline};
 use tensor::{DType, Tensor};
@@ -35,7 +41,18 @@ fn main<n, m>(a: f32[n, m], k: i64) -> (f32[m], f32) {
 ";
 
 const THREADS: usize = 8;
-const RUNS: usize = 400;
+
+/// The runs of each thread, the first half of which sees all shapes.
+fn runs() -> usize {
+    let asked = std::env::var("SERVING_RUNS").ok().map(|n| n.parse::<usize>().expect("a number of runs"));
+    asked.map_or(800, |n| n.div_ceil(THREADS)).max(800)
+}
+
+/// Memory of this process that is there, in bytes; none where the system does not tell.
+fn resident() -> Option<i64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    text.split(' ').nth(1)?.parse::<i64>().ok().map(|pages| pages * 4096)
+}
 
 /// What `main` gives for a matrix of ones: n rows of what two rounds make of 2, and twice their sum.
 fn expected(n: i64, m: i64, k: i64) -> (f64, f64) {
@@ -60,16 +77,18 @@ fn executable(threads: usize) -> Arc<vm::Executable> {
 
 #[test]
 fn threads_share_a_program_and_a_steady_state_asks_for_nothing() {
-    let exe = executable(2);
+    let (exe, runs) = (executable(2), runs());
+    let half = runs / 2;
+    let (reached, reports) = mpsc::channel();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let exe = Arc::clone(&exe);
+            let (exe, reached) = (Arc::clone(&exe), reached.clone());
             scope.spawn(move || {
                 let mut context = Context::new(exe);
                 let mut seen = None;
-                for run in 0..2 * RUNS {
+                for run in 0..runs {
                     // The second half goes through the shapes of the first.
-                    let at = (run % RUNS) * (thread + 3);
+                    let at = (run % half) * (thread + 3);
                     let (n, m, k) = ((at % 13) as i64, (at % 31) as i64, (at % 4) as i64);
                     let ones = Tensor::from_f32(&[n, m], &vec![1.0; (n * m) as usize]).expect("it fits");
                     let k_arg = Tensor::scalar_i(DType::I64, k);
@@ -78,12 +97,22 @@ fn threads_share_a_program_and_a_steady_state_asks_for_nothing() {
                     assert_eq!(out[0].shape(), [m]);
                     assert!((0..out[0].len()).all(|i| out[0].get_f64(i) == row), "n = {n}, m = {m}, k = {k}");
                     assert_eq!(out[1].get_f64(0), sum, "n = {n}, m = {m}, k = {k}");
-                    if run == RUNS {
+                    if run == half {
                         seen = Some((context.system_allocations(), context.fits()));
+                        reached.send(()).expect("the test waits");
                     }
                 }
+                reached.send(()).expect("the test waits");
                 assert_eq!(seen, Some((context.system_allocations(), context.fits())), "thread {thread}");
             });
+        }
+        drop(reached);
+        // Fewer reports come only if a thread has failed.
+        let after = |count: usize| (0..count).all(|_| reports.recv().is_ok()).then(resident).flatten();
+        if let (Some(before), Some(after)) = (after(THREADS), after(THREADS)) {
+            println!("{} runs: {before} bytes resident at half, {after} at the end", runs * THREADS);
+            // Room for what the system's allocator keeps of threads that wait; a leak of 8 bytes a run is more in the long form.
+            assert!(after - before < 4 << 20, "{before} bytes resident at half, {after} at the end");
         }
     });
 }
