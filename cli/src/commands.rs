@@ -67,6 +67,7 @@ pub(crate) fn options(c: &Compile) -> Result<Options, Failure> {
         rewrites: !c.no_rewrites,
         force: c.force.clone(),
         forbid: c.forbid.clone(),
+        store: driver::cache::user(),
         ..Options::default()
     };
     if let Some(path) = &c.machine {

@@ -76,25 +76,34 @@ fn check_text(prim: &Prim, c: CType, s: &Scalar) -> Option<String> {
     (!fits).then(|| format!("{}: {} is out of range", prim.name, number_text(prim, c, s)))
 }
 
-/// Emits the wrapper and says how to call it.
-pub(crate) fn emit(ll: &Ll<'_>, ext: &Extern, symbol: &str) -> Result<Kernel, Error> {
+/// How the wrapper is called.
+pub(crate) fn describe(ext: &Extern, symbol: String) -> Result<Kernel, Error> {
     let prim = shell(ext);
-    let schedule = Schedule::default();
-    let mut layout = Layout::new(&prim, &schedule);
+    let mut kernel = layout(ext, &prim).kernel(&prim, symbol)?;
+    kernel.libraries.push(ext.library.clone());
+    Ok(kernel)
+}
+
+/// Emits the wrapper.
+pub(crate) fn emit(ll: &Ll<'_>, ext: &Extern, symbol: &str) -> Result<(), Error> {
+    let prim = shell(ext);
+    let layout = layout(ext, &prim);
+    crate::emit::emit_with(ll, &prim, &layout, &Schedule::default(), symbol, |e| call(e, ext))
+}
+
+fn layout(ext: &Extern, prim: &Prim) -> Layout {
+    let mut layout = Layout::new(prim, &Schedule::default());
     // The library writes the outputs; what it leaves is its own affair.
     layout.init.clear();
     for arg in &ext.args {
         if let CArg::Number(c, s) = arg
-            && let Some(message) = check_text(&prim, *c, s)
+            && let Some(message) = check_text(prim, *c, s)
             && !layout.checks.contains(&message)
         {
             layout.checks.push(message);
         }
     }
-    crate::emit::emit_with(ll, &prim, &layout, &schedule, symbol, |e| call(e, ext))?;
-    let mut kernel = layout.kernel(&prim, symbol.to_string())?;
-    kernel.libraries.push(ext.library.clone());
-    Ok(kernel)
+    layout
 }
 
 fn call(e: &mut Emit<'_, '_>, ext: &Extern) -> Result<(), Error> {

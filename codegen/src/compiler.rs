@@ -3,13 +3,17 @@
 //! In: primitives and library bindings, from any number of threads. Out: [`Compiled`] kernels. Equal
 //! primitives are compiled once, whoever asks first; the others wait for it. The key is the text of the
 //! primitive with that of the target, which hold all that the code depends on; each compilation has an LLVM
-//! context of its own, so nothing is shared but the cache.
+//! context of its own, so nothing is shared but the cache. What is not in memory may be in a [`Store`].
+//!
+//! What a runtime must know of a kernel is settled before LLVM sees it ([`Compiler::describe_prim`]): a program can be
+//! lowered first, and its kernels compiled afterwards, many at once.
 
 use dashmap::DashMap;
 use inkwell::context::Context;
 use inkwell::targets::FileType;
 use ir::Extern;
 use ir::loops::Prim;
+use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 use tensor::abi::Kernel;
 
@@ -17,10 +21,11 @@ use crate::layout::Layout;
 use crate::ll::Ll;
 use crate::prepare::prepare;
 use crate::schedule::{Order, print, schedule};
+use crate::store::Store;
 use crate::{Error, Target, binding, emit, object, text};
 
 /// A kernel and its machine code.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Compiled {
     /// How to call it.
     pub kernel: Kernel,
@@ -36,11 +41,12 @@ type Entry = Arc<OnceLock<Result<Arc<Compiled>, Error>>>;
 pub struct Compiler {
     target: Target,
     order: Order,
+    store: Option<Store>,
     cache: DashMap<String, Entry>,
 }
 
 /// FNV-1a: a hash that is the same in every run and on every machine.
-fn stable_hash(text: &str) -> u64 {
+pub(crate) fn stable_hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
@@ -58,7 +64,12 @@ impl Compiler {
 
     /// A compiler that says what the order of reductions may depend on.
     pub fn with_order(target: Target, order: Order) -> Compiler {
-        Compiler { target, order, cache: DashMap::new() }
+        Compiler { target, order, store: None, cache: DashMap::new() }
+    }
+
+    /// The compiler, looking for kernels in a store first and leaving there what it compiles.
+    pub fn storing(self, store: Option<Store>) -> Compiler {
+        Compiler { store, ..self }
     }
 
     /// The target.
@@ -66,7 +77,20 @@ impl Compiler {
         &self.target
     }
 
-    /// The number of kernels compiled so far.
+    /// How the kernel of a primitive is called.
+    pub fn describe_prim(&self, prim: &Prim) -> Result<Kernel, Error> {
+        let name = symbol(&prim.name, &self.key(text::prim_text(prim)));
+        let prim = prepare(prim);
+        Layout::new(&prim, &schedule(&prim, &self.target, self.order)).kernel(&prim, name)
+    }
+
+    /// How the kernel of a library function is called.
+    pub fn describe_extern(&self, ext: &Extern) -> Result<Kernel, Error> {
+        let name = symbol(ext.name.name(), &self.key(binding::text(ext)));
+        binding::describe(ext, name)
+    }
+
+    /// The number of kernels made so far, compiled or found.
     pub fn compiled(&self) -> usize {
         self.cache.len()
     }
@@ -81,7 +105,9 @@ impl Compiler {
         self.cached(self.key(binding::text(ext)), |key| {
             let context = Context::create();
             let ll = Ll::new(&context, ext.name.name(), &self.target);
-            let kernel = binding::emit(&ll, ext, &symbol(ext.name.name(), key))?;
+            let name = symbol(ext.name.name(), key);
+            binding::emit(&ll, ext, &name)?;
+            let kernel = binding::describe(ext, name)?;
             let machine = self.target.machine()?;
             object::optimise(&ll, &machine)?;
             Ok(Compiled { kernel, object: object::write(&ll, &machine, FileType::Object)? })
@@ -121,7 +147,17 @@ impl Compiler {
     ) -> Result<Arc<Compiled>, Error> {
         // The map's lock is held only to find the entry, never while compiling.
         let entry = Arc::clone(&self.cache.entry(key.clone()).or_default());
-        entry.get_or_init(|| build(&key).map(Arc::new)).clone()
+        let make = || {
+            if let Some(found) = self.store.as_ref().and_then(|s| s.get(&key)) {
+                return Ok(Arc::new(found));
+            }
+            let made = build(&key)?;
+            if let Some(store) = &self.store {
+                store.put(&key, &made);
+            }
+            Ok(Arc::new(made))
+        };
+        entry.get_or_init(make).clone()
     }
 
     fn build(&self, prim: &Prim, key: &str) -> Result<Compiled, Error> {

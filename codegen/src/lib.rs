@@ -7,6 +7,7 @@
 //! `prepare` gives every loop its own variable and takes fixed reductions out of loops; `layout` settles the
 //! arguments, the grid, scratch memory and checks; `schedule` decides which loops become lanes of vectors
 //! and which iterations are done together; `emit` writes LLVM for that; `object` optimises and writes bytes.
+//! `store` keeps kernels on disk between runs.
 //! `ops`, `format` and `math` say what scalar operations are in LLVM, on scalars and vectors alike.
 //! Start at [`Compiler`].
 //!
@@ -32,6 +33,7 @@ mod object;
 mod ops;
 mod prepare;
 mod schedule;
+mod store;
 mod target;
 mod text;
 
@@ -39,5 +41,6 @@ pub use compiler::{Compiled, Compiler};
 pub use error::Error;
 pub use math::LIBRARY;
 pub use schedule::Order;
+pub use store::Store;
 pub use target::Target;
 pub use text::{OUT_OF_BOUNDS, prim_text};

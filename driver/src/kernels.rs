@@ -1,6 +1,7 @@
 //! Machine code for the kernels of a program: compiled with it, or again from the loop text of a file.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use codegen::{Compiled, Compiler, Target};
 use ir::ast::ItemKind;
@@ -40,33 +41,65 @@ impl From<lower::Error> for Stopped {
     }
 }
 
-/// Functions to bytecode, their kernels to code; the kernels in the order of the program's.
+/// Functions to bytecode, their kernels to code; the kernels in the order of the program's. The bytecode needs only to
+/// know how each is called, so that they are compiled afterwards, as many at once as the machine has cores.
 pub fn lower(
     plan: &Module,
     entries: &[FuncId],
     sources: &SourceMap,
     compiler: &Compiler,
 ) -> Result<(Lowered, Vec<Arc<Compiled>>), Failure> {
-    let mut kernels: Vec<Arc<Compiled>> = Vec::new();
-    let mut emit = |of: KernelOf| {
-        let code = match of {
-            KernelOf::Prim(id) => compiler.compile_prim(plan.prim(id)),
-            KernelOf::Extern(id) => compiler.compile_extern(plan.extern_(id)),
+    let mut describe = |of: KernelOf| {
+        let kernel = match of {
+            KernelOf::Prim(id) => compiler.describe_prim(plan.prim(id)),
+            KernelOf::Extern(id) => compiler.describe_extern(plan.extern_(id)),
         };
-        let code = code.map_err(Stopped::Emit)?;
-        kernels.push(Arc::clone(&code));
-        Ok(code.kernel.clone())
+        kernel.map_err(Stopped::Emit)
     };
-    match lower::lower(plan, entries, sources, &mut emit) {
-        Ok(mut lowered) => {
-            for (kernel, of) in lowered.program.kernels.iter_mut().zip(&lowered.kernels) {
-                kernel.work = work(plan, *of);
-            }
-            Ok((lowered, kernels))
-        }
-        Err(Stopped::Lower(e)) => Err(ir::diag::Diagnostic::error("E0701", e.span(), e.to_string()).into()),
-        Err(Stopped::Emit(e)) => Err(Failure::Message { code: "E0701", text: e.to_string() }),
+    let mut lowered =
+        lower::lower(plan, entries, sources, &mut describe).map_err(|stopped| match stopped {
+            Stopped::Lower(e) => ir::diag::Diagnostic::error("E0701", e.span(), e.to_string()).into(),
+            Stopped::Emit(e) => refused(&e),
+        })?;
+    for (kernel, of) in lowered.program.kernels.iter_mut().zip(&lowered.kernels) {
+        kernel.work = work(plan, *of);
     }
+    let code = compile(&lowered.kernels, |of| match of {
+        KernelOf::Prim(id) => compiler.compile_prim(plan.prim(id)),
+        KernelOf::Extern(id) => compiler.compile_extern(plan.extern_(id)),
+    });
+    let code = code.into_iter().collect::<Result<_, _>>().map_err(|e| refused(&e))?;
+    Ok((lowered, code))
+}
+
+fn refused(e: &codegen::Error) -> Failure {
+    Failure::Message { code: "E0701", text: e.to_string() }
+}
+
+/// Does for each kernel what makes its code, on all cores; the answers in the order of the kernels.
+fn compile<T: Send>(kernels: &[KernelOf], make: impl Fn(KernelOf) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut made = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            match kernels.get(at) {
+                Some(of) => made.push((at, make(*of))),
+                None => return made,
+            }
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(kernels.len());
+    let mut all = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..cores).map(|_| scope.spawn(worker)).collect();
+        let mut all = worker();
+        for other in others {
+            all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        all
+    });
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, made)| made).collect()
 }
 
 /// What a call of a kernel does, by the counts that plans are chosen by; none for a library function without a meaning.

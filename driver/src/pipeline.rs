@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use check::Files;
-use codegen::{Compiled, Compiler, Target};
+use codegen::{Compiled, Compiler, Store, Target};
 use ir::source::{SourceId, SourceMap};
 use ir::{FuncId, Module};
 use rewrites::{Machine, Report};
@@ -32,6 +32,8 @@ pub struct Options {
     pub machine: Machine,
     /// The CPU to make code for.
     pub target: Target,
+    /// Where kernels are kept between runs.
+    pub store: Option<Store>,
 }
 
 impl Default for Options {
@@ -43,6 +45,7 @@ impl Default for Options {
             at: Vec::new(),
             machine: Machine::reference(),
             target: Target::host(),
+            store: None,
         }
     }
 }
@@ -130,7 +133,7 @@ pub fn plan(module: &Module, options: &Options) -> (Module, Report) {
 pub fn compile(front: &Front, entries: &[FuncId], options: &Options) -> Result<Compilation, Failure> {
     crate::names::implementations(&front.module, options)?;
     let (plan, report) = plan(&front.module, options);
-    let compiler = Compiler::new(options.target.clone());
+    let compiler = Compiler::new(options.target.clone()).storing(options.store.clone());
     let (lowered, kernels) = kernels::lower(&plan, entries, &front.sources, &compiler)?;
     let program = lowered.program;
     vm::verify::verify(&program).map_err(|e| kernels::ours("the verifier refuses what lowering made", &e))?;

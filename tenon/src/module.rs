@@ -11,14 +11,21 @@ use vm::threads::Pool;
 use crate::{Error, Function};
 
 /// How a program is loaded.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
-    /// How its functions are compiled.
+    /// How its functions are compiled. By default kernels are kept in the user's cache folder (`TENON_CACHE`).
     pub compile: Compile,
     /// The most threads a kernel runs on; none: what `TENON_THREADS` says, or else all cores.
     pub threads: Option<usize>,
     /// Use the machine code of a `.tnx` file, if it was made for this CPU. It is trusted as a program is.
     pub trust_native: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let compile = Compile { store: driver::cache::user(), ..Compile::default() };
+        Options { compile, threads: None, trust_native: false }
+    }
 }
 
 /// A program that was read and checked without an error.

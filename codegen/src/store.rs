@@ -1,0 +1,116 @@
+//! Kernels kept on disk between runs: a folder with a file a kernel.
+//!
+//! In and out: kernels by their key, which holds all that the code depends on; the store adds what made the code, this
+//! crate's sources and LLVM. A file is named by a hash of the key and holds the whole of it, so that two keys of one
+//! hash are a miss and no confusion.
+//!
+//! Invariants: a file appears by renaming, whole or not at all, so any number of processes may use a folder; whatever
+//! is wrong with a file (short, changed, of another version) is a miss; whatever is wrong with the folder (full, read
+//! only) costs only that nothing is kept. Native code is trusted: a folder that somebody else can write is not used.
+#![allow(clippy::disallowed_methods, reason = "a store reads and writes files")]
+
+use std::fs::{self, DirBuilder};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::compiler::{Compiled, stable_hash};
+
+/// What begins a file: the format, then a checksum of what follows.
+const MAGIC: &[u8; 8] = b"TENONK1\n";
+const EXTENSION: &str = "kernel";
+
+/// Kernels on disk. Clones share a folder.
+#[derive(Clone, Debug)]
+pub struct Store {
+    folder: Arc<PathBuf>,
+    limit: u64,
+    written: Arc<AtomicU64>,
+}
+
+impl Store {
+    /// The store in a folder, made if it is not there; none if it cannot be made, or if others may write to it.
+    /// It is kept to about `limit` bytes: the oldest kernels go first.
+    pub fn open(folder: &Path, limit: u64) -> Option<Store> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
+        let about = fs::metadata(folder).ok()?;
+        #[expect(unsafe_code, reason = "std does not tell the user")]
+        // SAFETY: it takes nothing and cannot fail.
+        let user = unsafe { libc::geteuid() };
+        let ours = about.uid() == user && about.mode() & 0o022 == 0;
+        ours.then(|| Store { folder: Arc::new(folder.to_owned()), limit, written: Arc::default() })
+    }
+
+    /// The kernel of a key.
+    pub(crate) fn get(&self, key: &str) -> Option<Compiled> {
+        let key = versioned(key);
+        let bytes = fs::read(self.place(&key)).ok()?;
+        let rest = bytes.strip_prefix(MAGIC)?;
+        let (sum, rest) = rest.split_first_chunk::<4>()?;
+        if crc32fast::hash(rest) != u32::from_le_bytes(*sum) {
+            return None;
+        }
+        let (found, kernel) = postcard::from_bytes::<(String, Compiled)>(rest).ok()?;
+        (found == key).then_some(kernel)
+    }
+
+    /// Keeps a kernel, if that can be done.
+    pub(crate) fn put(&self, key: &str, kernel: &Compiled) {
+        let key = versioned(key);
+        let Ok(rest) = postcard::to_allocvec(&(&key, kernel)) else { return };
+        let place = self.place(&key);
+        let number = self.written.fetch_add(1, Ordering::Relaxed);
+        if number == 0 {
+            self.prune();
+        }
+        let draft = self.folder.join(format!("{}-{number}.draft", std::process::id()));
+        let write = || {
+            let mut file = fs::File::create(&draft)?;
+            file.write_all(MAGIC)?;
+            file.write_all(&crc32fast::hash(&rest).to_le_bytes())?;
+            file.write_all(&rest)?;
+            drop(file);
+            fs::rename(&draft, &place)
+        };
+        if write().is_err() {
+            let _ = fs::remove_file(&draft);
+        }
+    }
+
+    /// Removes the oldest files until half the limit is left, if it is passed.
+    fn prune(&self) {
+        let Ok(entries) = fs::read_dir(&*self.folder) else { return };
+        let mut files: Vec<_> = entries
+            .filter_map(|e| e.ok().and_then(|e| Some((e.metadata().ok()?, e.path()))))
+            .filter(|(about, path)| {
+                let ours = path.extension().is_some_and(|e| e == EXTENSION || e == "draft");
+                ours && about.is_file()
+            })
+            .collect();
+        let mut total: u64 = files.iter().map(|f| f.0.len()).sum();
+        if total <= self.limit {
+            return;
+        }
+        files.sort_by_key(|f| (f.0.mtime(), f.0.mtime_nsec()));
+        for (about, path) in files {
+            if total <= self.limit / 2 {
+                return;
+            }
+            if fs::remove_file(path).is_ok() {
+                total -= about.len();
+            }
+        }
+    }
+
+    fn place(&self, key: &str) -> PathBuf {
+        self.folder.join(format!("{:016x}.{EXTENSION}", stable_hash(key)))
+    }
+}
+
+/// The key, and what makes code of it here.
+fn versioned(key: &str) -> String {
+    let (major, minor, patch) = inkwell::support::get_llvm_version();
+    format!("{} llvm {major}.{minor}.{patch}\n{key}", env!("TENON_CODEGEN"))
+}
