@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use driver::data::{self, Wanted};
 use driver::engine;
 use ir::source::SourceMap;
-use vm::{Context, Executable, Limits};
+use vm::{Arg, Context, Executable, Limits};
 
 use crate::{Error, Tensor};
 
@@ -102,7 +102,7 @@ impl Function {
 
     /// Calls it with the parameters that are not bound, in their order.
     pub fn call(&self, args: &[&Tensor]) -> Result<Vec<Tensor>, Error> {
-        self.call_within(args, &Limits::default())
+        self.call_within(args.iter().map(|t| Arg::Lent(t)).collect(), &Limits::default())
     }
 
     /// Calls it with the parameters that are not bound, by name.
@@ -117,11 +117,12 @@ impl Function {
             let text = format!("{} needs {}", self.name, lacking.join(", "));
             return Err(Error::message("E0603", text));
         }
-        self.run(&all.into_iter().flatten().collect::<Vec<_>>(), &Limits::default())
+        self.run(all.into_iter().flatten().map(Arg::Lent).collect(), &Limits::default())
     }
 
-    /// As [`call`](Function::call), with a deadline, a budget of memory, or a flag that ends the run.
-    pub fn call_within(&self, args: &[&Tensor], limits: &Limits) -> Result<Vec<Tensor>, Error> {
+    /// As [`call`](Function::call), with a deadline, a budget of memory, or a flag that ends the run. A tensor that is given
+    /// ([`Arg::Given`]) is updated in place where the program consumes it: a cache goes in and comes out as it is.
+    pub fn call_within(&self, args: Vec<Arg<'_>>, limits: &Limits) -> Result<Vec<Tensor>, Error> {
         let open = self.bound.iter().filter(|b| b.is_none()).count();
         if open != args.len() {
             let asked = self.wanted.iter().zip(&self.bound).filter(|(_, b)| b.is_none());
@@ -130,18 +131,17 @@ impl Function {
             let text = format!("{} takes {open} arguments{asked}; got {}", self.name, args.len());
             return Err(Error::message("E0601", text));
         }
-        let mut given = args.iter().copied();
-        let all: Vec<&Tensor> =
-            self.bound.iter().filter_map(|b| b.as_deref().or_else(|| given.next())).collect();
-        self.run(&all, limits)
+        let mut given = args.into_iter();
+        let all = self.bound.iter().filter_map(|b| b.as_deref().map(Arg::Lent).or_else(|| given.next()));
+        self.run(all.collect(), limits)
     }
 
-    fn run(&self, args: &[&Tensor], limits: &Limits) -> Result<Vec<Tensor>, Error> {
+    fn run(&self, args: Vec<Arg<'_>>, limits: &Limits) -> Result<Vec<Tensor>, Error> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         // Not held while the call runs.
         let kept = idle().pop();
         let mut context = kept.unwrap_or_else(|| Context::new(Arc::clone(&self.exe)));
-        let results = context.run(&self.name, args, limits);
+        let results = context.run_with(&self.name, args, limits);
         idle().push(context);
         results.map_err(|e| Error::new(&engine::vm_failure(&e, &self.sources), &self.sources))
     }

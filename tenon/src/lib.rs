@@ -37,4 +37,4 @@ pub use error::Error;
 pub use function::{Function, Parameter};
 pub use module::{Module, Options};
 pub use tensor::{DType, Tensor};
-pub use vm::Limits;
+pub use vm::{Arg, Limits};

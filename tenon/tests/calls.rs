@@ -98,7 +98,7 @@ fn faults_are_values_and_leave_a_function_as_it_was() {
     let (codes, text) = said(f.clone().bind("x", Tensor::scalar_i(DType::I64, 1)).expect_err("no matrix"));
     assert_eq!(codes, ["E0601"], "{text}");
     let limits = Limits { memory: Some(1), ..Limits::default() };
-    let (codes, text) = said(f.call_within(&[&x], &limits).expect_err("one byte is too few"));
+    let (codes, text) = said(f.call_within(vec![(&x).into()], &limits).expect_err("one byte is too few"));
     assert!(codes == ["E0602"] && text.contains("memory"), "{text}");
     let (codes, text) = said(module.function("nobody").expect_err("there is none"));
     assert_eq!(codes, ["E0605"], "{text}");

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::DType;
+use crate::{Block, DType};
 
 /// The most axes a tensor has, as in numpy.
 pub const MAX_RANK: usize = 64;
@@ -35,15 +35,13 @@ pub enum Error {
 }
 
 /// A dense row-major tensor on the host. Rank 0 is a scalar.
-///
-/// The bytes live in 8-byte words, so that a view as any element type is aligned.
-#[derive(Clone, PartialEq)]
 pub struct Tensor {
     dtype: DType,
     shape: Vec<i64>,
     /// The product of `shape`.
     len: usize,
-    words: Vec<u64>,
+    /// As many bytes, or more.
+    block: Block,
 }
 
 /// The elements of a tensor, row-major.
@@ -96,6 +94,19 @@ fn count(shape: &[i64]) -> Result<usize, Error> {
     Ok(if empty { 0 } else { n })
 }
 
+impl Clone for Tensor {
+    fn clone(&self) -> Tensor {
+        Tensor::from_bytes(self.dtype, &self.shape, self.bytes()).expect("as large as one there is")
+    }
+}
+
+impl PartialEq for Tensor {
+    /// Of one type, one shape and the same bytes.
+    fn eq(&self, other: &Tensor) -> bool {
+        self.dtype == other.dtype && self.shape == other.shape && self.bytes() == other.bytes()
+    }
+}
+
 impl Tensor {
     /// All elements zero (`false` for bool).
     pub fn zeros(dtype: DType, shape: &[i64]) -> Result<Tensor, Error> {
@@ -104,10 +115,23 @@ impl Tensor {
             .checked_mul(dtype.size())
             .filter(|&b| b <= isize::MAX as usize / 2)
             .ok_or_else(|| Error::TooLarge(shape.to_vec()))?;
-        let mut words = Vec::new();
-        words.try_reserve_exact(bytes.div_ceil(8)).map_err(|_| Error::TooLarge(shape.to_vec()))?;
-        words.resize(bytes.div_ceil(8), 0);
-        Ok(Tensor { dtype, shape: shape.to_vec(), len, words })
+        let block = Block::zeroed(bytes).ok_or_else(|| Error::TooLarge(shape.to_vec()))?;
+        Ok(Tensor { dtype, shape: shape.to_vec(), len, block })
+    }
+
+    /// A tensor of the elements that a block begins with, which stay where they are.
+    pub fn from_block(dtype: DType, shape: &[i64], block: Block) -> Result<Tensor, Error> {
+        let len = count(shape)?;
+        let want = len.checked_mul(dtype.size()).ok_or_else(|| Error::TooLarge(shape.to_vec()))?;
+        if want > block.size() {
+            return Err(Error::WrongLength { shape: shape.to_vec(), want, got: block.size() });
+        }
+        Ok(Tensor { dtype, shape: shape.to_vec(), len, block })
+    }
+
+    /// The memory of the tensor, which begins with its elements.
+    pub fn into_block(self) -> Block {
+        self.block
     }
 
     /// A tensor over a copy of `bytes` (little endian, row-major).
@@ -187,13 +211,13 @@ impl Tensor {
 
     /// The bytes, row-major.
     pub fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.words)[..self.len() * self.dtype.size()]
+        &self.block.bytes()[..self.len() * self.dtype.size()]
     }
 
     /// The bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let len = self.len() * self.dtype.size();
-        &mut bytemuck::cast_slice_mut(&mut self.words)[..len]
+        &mut self.block.bytes_mut()[..len]
     }
 
     fn slice<T: bytemuck::Pod>(&self) -> &[T] {

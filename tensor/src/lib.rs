@@ -7,6 +7,7 @@
 //! for once the bytes that are to fill it are there.
 
 pub mod abi;
+mod block;
 mod data;
 mod dtype;
 pub mod generate;
@@ -15,6 +16,7 @@ mod print;
 pub mod real;
 pub mod safetensors;
 
+pub use block::{Block, LINE, Returned};
 pub use data::{Error, MAX_RANK, Tensor, View, ViewMut};
 pub use dtype::{DType, bf16_from, f16_from};
 /// The 16-bit floats of [`View`].

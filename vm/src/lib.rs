@@ -20,7 +20,7 @@ pub mod threads;
 pub mod tnx;
 pub mod verify;
 
-pub use machine::{Arg, Array, Context, Error, Executable, KernelCode, Limits, Profile, Site, profile};
+pub use machine::{Arg, Context, Error, Executable, KernelCode, Limits, Profile, Site, profile};
 pub use program::{
     Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kernel,
     MAX_RANK, Param, Place, Program, Region, TensorType, Type, Work,

@@ -68,10 +68,10 @@ fn an_owned_value_is_updated_in_place_and_a_borrowed_one_is_copied() {
         let out = context.run("main", &[&host], &limits).unwrap();
         assert_eq!(out[0].as_f32().unwrap(), [4.0, 8.0, 12.0]);
         assert_eq!(host.as_f32().unwrap(), [1.0, 2.0, 3.0]);
-        let array = context.run_arrays("main", vec![Arg::Tensor(&host)], &limits).unwrap().remove(0);
+        let array = context.run("main", &[&host], &limits).unwrap().remove(0);
         let at = array.bytes().as_ptr();
-        let again = context.run_arrays("main", vec![Arg::Array(array)], &limits).unwrap().remove(0);
-        assert_eq!(again.to_tensor().unwrap().as_f32().unwrap(), [16.0, 32.0, 48.0]);
+        let again = context.run_with("main", vec![Arg::Given(array)], &limits).unwrap().remove(0);
+        assert_eq!(again.as_f32().unwrap(), [16.0, 32.0, 48.0]);
         assert_eq!(again.bytes().as_ptr(), at, "a value that was given away keeps its buffer");
     }
 }

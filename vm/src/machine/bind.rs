@@ -5,10 +5,10 @@ use tensor::{DType, Tensor};
 
 use super::error::{Error, Trap};
 use super::interp::Output;
-use super::value::{Arg, Array, Value, bytes};
+use super::value::{Arg, Value, bytes};
 use super::{Executable, State, arena, kernel, tensors};
 use crate::isa::List;
-use crate::program::{Entry, EntryParam, MAX_RANK, Type};
+use crate::program::{Entry, EntryParam, Type};
 
 fn bad(message: String) -> Error {
     Error::BadArgument(message)
@@ -30,22 +30,6 @@ impl EntryParam {
     }
 }
 
-impl Arg<'_> {
-    fn dtype(&self) -> DType {
-        match self {
-            Arg::Tensor(t) => t.dtype(),
-            Arg::Array(a) => a.dtype,
-        }
-    }
-
-    fn shape(&self) -> &[i64] {
-        match self {
-            Arg::Tensor(t) => t.shape(),
-            Arg::Array(a) => &a.shape,
-        }
-    }
-}
-
 /// The dims of an entry from the arguments' types, all of which are checked.
 fn solve(entry: &Entry, args: &[Arg<'_>]) -> Result<Vec<i64>, Error> {
     if args.len() != entry.params.len() {
@@ -59,11 +43,11 @@ fn solve(entry: &Entry, args: &[Arg<'_>]) -> Result<Vec<i64>, Error> {
     // Known numbers: the extents of all arguments, then the dims.
     let mut known = Vec::new();
     for (param, arg) in entry.params.iter().zip(args) {
-        if arg.dtype() != param.dtype || arg.shape().len() != param.shape.len() {
-            let (got, want) = (type_of(arg.dtype(), arg.shape()), param.type_text());
+        if arg.tensor().dtype() != param.dtype || arg.tensor().shape().len() != param.shape.len() {
+            let (got, want) = (type_of(arg.tensor().dtype(), arg.tensor().shape()), param.type_text());
             return Err(bad(format!("argument {}: is {got}, expected {want}", param.name)));
         }
-        known.extend_from_slice(arg.shape());
+        known.extend_from_slice(arg.tensor().shape());
     }
     let extents = known.len();
     let mut steps = Vec::new();
@@ -75,7 +59,7 @@ fn solve(entry: &Entry, args: &[Arg<'_>]) -> Result<Vec<i64>, Error> {
     }
     let dims = known.split_off(extents);
     for (param, arg) in entry.params.iter().zip(args) {
-        for (axis, (want, &got)) in param.shape.iter().zip(arg.shape()).enumerate() {
+        for (axis, (want, &got)) in param.shape.iter().zip(arg.tensor().shape()).enumerate() {
             let value = kernel::eval(&want.steps, &dims, &mut steps).map_err(|_| {
                 bad(format!("argument {}: axis {axis}: {} cannot be computed", param.name, want.text))
             })?;
@@ -130,17 +114,17 @@ pub(crate) fn enter(
     stacks.ints[..dims.len()].copy_from_slice(&dims);
     let (mut int, mut float, mut tensor) = (dims.len(), 0, 0);
     for (arg, param) in args.into_iter().zip(&entry.params) {
-        let (dtype, shape) = (arg.dtype(), arg.shape());
+        let (dtype, shape) = (arg.tensor().dtype(), arg.tensor().shape());
         let len = bytes(dtype, shape).map_err(|trap| trap.at(&exe.program, number, 0))?;
         let value = match arg {
-            Arg::Tensor(t) => {
+            Arg::Lent(t) => {
                 // SAFETY: the caller lends the tensor for the whole run, and `end` empties every slot.
                 let slot = unsafe { memory.borrow(t.bytes()) };
                 Value::new(slot, 0, t.shape())
             }
-            Arg::Array(a) => {
-                debug_assert!(len <= a.len, "an array holds its elements");
-                Value::new(memory.adopt(a.block), 0, &a.shape)
+            Arg::Given(t) => {
+                let shape = t.shape().to_vec();
+                Value::new(memory.adopt(t.into_block(), len), 0, &shape)
             }
         };
         let scalar = param.shape.is_empty();
@@ -170,60 +154,27 @@ fn host(e: &tensor::Error) -> Error {
     bad(format!("a result cannot be handed over: {e}"))
 }
 
-/// The results of the run that ended, copied to the host.
-pub(crate) fn tensors(exe: &Executable, state: &mut State, index: usize) -> Result<Vec<Tensor>, Error> {
-    let entry = &exe.program.entries[index];
-    let State { stacks, memory, .. } = state;
-    let convert = |(i, output): (usize, &Output)| {
-        let dtype = dtype_of(entry, i);
-        Ok(match output {
-            Output::Int(x) => Tensor::scalar_i(dtype, *x),
-            Output::Float(x) => Tensor::scalar_f(dtype, *x),
-            Output::Tensor(v) => {
-                let len =
-                    bytes(dtype, v.shape()).map_err(|t| t.at(&exe.program, entry.function as usize, 0))?;
-                let data = memory.bytes(v.slot).get(v.offset..v.offset + len).unwrap_or_default();
-                Tensor::from_bytes(dtype, v.shape(), data).map_err(|e| host(&e))?
-            }
-        })
-    };
-    stacks.results.iter().enumerate().map(convert).collect()
-}
-
-/// The results of the run that ended, moved where they have their buffer to themselves.
-pub(crate) fn arrays(exe: &Executable, state: &mut State, index: usize) -> Result<Vec<Array>, Error> {
+/// The results of the run that ended, moved where they have their block to themselves.
+pub(crate) fn results(exe: &Executable, state: &mut State, index: usize) -> Result<Vec<Tensor>, Error> {
     let entry = &exe.program.entries[index];
     let site = |t: Trap| t.at(&exe.program, entry.function as usize, 0);
     let State { stacks, memory, .. } = state;
-    let mut out = Vec::with_capacity(stacks.results.len());
-    for i in 0..stacks.results.len() {
+    let result = |(i, output): (usize, &Output)| {
         let dtype = dtype_of(entry, i);
-        let value = match stacks.results[i] {
-            Output::Int(_) | Output::Float(_) => {
-                let slot = memory.alloc(dtype.size()).map_err(|e| site(e.into()))?;
-                let value = Value::new(slot, 0, &[]);
-                match stacks.results[i] {
-                    Output::Int(x) => tensors::store_int(dtype, &value, x, memory),
-                    Output::Float(x) => tensors::store_float(dtype, &value, x, memory),
-                    Output::Tensor(_) => Ok(()),
-                }
-                .map_err(site)?;
-                value
-            }
-            // A part of a larger buffer is copied: an array has a block, and starts at its first byte.
+        let value = match *output {
+            Output::Int(x) => return Ok(Tensor::scalar_i(dtype, x)),
+            Output::Float(x) => return Ok(Tensor::scalar_f(dtype, x)),
             Output::Tensor(v) if v.offset == 0 && memory.movable(v.slot) => v,
+            // A part of a larger block, or one that others hold, is copied: a tensor starts at its block's first byte.
             Output::Tensor(v) => {
                 memory.share(v.slot);
                 tensors::own(dtype, v, memory).map_err(site)?
             }
         };
-        let len = bytes(dtype, value.shape()).map_err(site)?;
         let block = memory.take(value.slot).ok_or_else(|| bad("a result is held by others".to_owned()))?;
-        let mut shape = Vec::with_capacity(MAX_RANK);
-        shape.extend_from_slice(value.shape());
-        out.push(Array { dtype, shape, block, len });
-    }
-    Ok(out)
+        Tensor::from_block(dtype, value.shape(), block).map_err(|e| host(&e))
+    };
+    stacks.results.iter().enumerate().map(result).collect()
 }
 
 /// The types of the values an entry's function takes, by what the entry says.

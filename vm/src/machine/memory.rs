@@ -1,7 +1,7 @@
 //! Memory of a context: blocks from a pooled allocator, and the counted slots that registers hold.
 //!
-//! - A [`Block`] is raw memory, 64-byte aligned, of one of a few sizes for each power of two. Freed blocks are
-//!   kept by size; once a workload has been seen, nothing is asked of the system any more.
+//! - A [`Block`] has one of a few sizes for each power of two. Freed blocks are kept by size, and results come
+//!   back when they are dropped ([`Returned`]): once a workload has been seen, nothing is asked of the system any more.
 //! - A slot of [`Memory`] is a block, an arena (a block with regions), a part of an arena, or borrowed bytes
 //!   (arguments, constants), with the number of its holders: registers, and for an arena its frame and its parts.
 //!   Counts are plain integers: a context belongs to one thread at a time.
@@ -10,64 +10,23 @@
 //! left is safe; borrowed bytes are never handed out for writing; a region of an arena has one part at a time. Two
 //! regions may overlap where a program says that they never live together: a program that lies gets wrong
 //! numbers, and nothing outside of its arena.
-#![expect(unsafe_code, reason = "blocks are raw memory that kernels read and write")]
+#![expect(unsafe_code, reason = "regions are parts of blocks, and arguments are lent")]
 
-use std::alloc::Layout;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-const ALIGN: usize = 64;
+use tensor::{Block, LINE, Returned};
 
-/// Raw memory from the system, freed when dropped.
+/// A block in use, and the bytes that were asked for: on those budgets and peaks are counted.
 #[derive(Debug)]
-pub(crate) struct Block {
-    start: NonNull<u8>,
-    size: usize,
-    /// The bytes that were asked for, on which budgets and peaks are counted.
+struct Held {
+    block: Block,
     asked: usize,
-}
-
-// SAFETY: a block is owned memory without thread affinity.
-unsafe impl Send for Block {}
-// SAFETY: shared references only give the address; who writes through it owns the block.
-unsafe impl Sync for Block {}
-
-impl Block {
-    fn new(size: usize) -> Option<Block> {
-        let layout = Layout::from_size_align(size, ALIGN).ok()?;
-        // SAFETY: sizes of classes are not 0.
-        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).map(|start| Block {
-            start,
-            size,
-            asked: size,
-        })
-    }
-
-    /// The first `len` bytes.
-    pub(crate) fn bytes(&self, len: usize) -> &[u8] {
-        assert!(len <= self.size, "a block is read past its end");
-        // SAFETY: the block has `size` initialised bytes.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
-    }
-
-    /// The first `len` bytes, to be written.
-    pub(crate) fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
-        assert!(len <= self.size, "a block is written past its end");
-        // SAFETY: as in `bytes`, and the block is borrowed mutably.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), len) }
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        let layout = Layout::from_size_align(self.size, ALIGN).expect("it was allocated with it");
-        // SAFETY: allocated by `new` with this layout.
-        unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) };
-    }
 }
 
 /// Class `c` holds blocks of `(4 + c % 4) / 4 * 64 * 2^(c / 4)` bytes: at most a quarter is wasted.
 fn class(bytes: usize) -> usize {
-    if bytes <= ALIGN {
+    if bytes <= LINE {
         return 0;
     }
     let power = (bytes - 1).ilog2() as usize; // 2^power < bytes <= 2^(power + 1)
@@ -76,7 +35,7 @@ fn class(bytes: usize) -> usize {
 }
 
 fn class_size(class: usize) -> usize {
-    let base = ALIGN << (class / 4);
+    let base = LINE << (class / 4);
     base + base / 4 * (class % 4)
 }
 
@@ -88,10 +47,10 @@ pub(crate) type Handle = u32;
 #[derive(Debug)]
 enum Kind {
     Vacant,
-    Block(Block),
+    Block(Held),
     /// A block whose regions are handed out; which of them are.
     Arena {
-        block: Block,
+        held: Held,
         taken: Vec<bool>,
     },
     /// A region of an arena.
@@ -125,6 +84,8 @@ pub(crate) struct Memory {
     slots: Vec<Slot>,
     vacant: Vec<Handle>,
     free: Vec<Vec<Block>>,
+    /// Where blocks come back that left with a result.
+    returned: Arc<Returned>,
     /// Emptied lists of arenas, kept for the next ones.
     lists: Vec<Vec<bool>>,
     /// Bytes asked for, of the blocks that slots hold.
@@ -145,8 +106,8 @@ impl Memory {
         while let Some(slot) = self.slots.pop() {
             match slot.kind {
                 Kind::Block(b) => self.keep(b),
-                Kind::Arena { block, taken } => {
-                    self.keep(block);
+                Kind::Arena { held, taken } => {
+                    self.keep(held);
                     self.lists.push(taken);
                 }
                 Kind::Vacant | Kind::Part { .. } | Kind::Borrowed { .. } => {}
@@ -159,6 +120,7 @@ impl Memory {
 
     /// Frees every block that no slot holds.
     pub(crate) fn trim(&mut self) {
+        self.returned.drain();
         self.free.clear();
     }
 
@@ -182,45 +144,54 @@ impl Memory {
         self.slots.len() as Handle - 1
     }
 
-    fn block(&mut self, bytes: usize) -> Result<Block, OutOfMemory> {
+    fn block(&mut self, bytes: usize) -> Result<Held, OutOfMemory> {
         let class = class(bytes);
         if class >= CLASSES {
             return Err(OutOfMemory { bytes });
         }
         let size = class_size(class);
-        let asked = bytes.next_multiple_of(ALIGN);
+        let asked = bytes.next_multiple_of(LINE);
         if self.live.saturating_add(asked) > self.budget {
             return Err(OutOfMemory { bytes });
         }
-        let mut block = match self.free.get_mut(class).and_then(Vec::pop) {
+        let block = match self.reuse(class) {
             Some(b) => b,
             None => {
                 self.system += 1;
-                match Block::new(size) {
+                match Block::zeroed(size) {
                     Some(b) => b,
                     None => {
                         // What other sizes keep may be what is lacking.
                         self.trim();
-                        Block::new(size).ok_or(OutOfMemory { bytes })?
+                        Block::zeroed(size).ok_or(OutOfMemory { bytes })?
                     }
                 }
             }
         };
-        block.asked = asked;
         self.live += asked;
         self.peak = self.peak.max(self.live);
-        Ok(block)
+        Ok(Held { block, asked })
+    }
+
+    /// A free block of a class, of those that came back if there is no other.
+    fn reuse(&mut self, class: usize) -> Option<Block> {
+        let free = |memory: &mut Memory| memory.free.get_mut(class).and_then(Vec::pop);
+        free(self).or_else(|| {
+            self.returned.drain().into_iter().for_each(|b| self.recycle(b));
+            free(self)
+        })
     }
 
     /// Takes back a block that a slot held.
-    fn keep(&mut self, block: Block) {
-        self.live = self.live.saturating_sub(block.asked);
-        self.recycle(block);
+    fn keep(&mut self, held: Held) {
+        self.live = self.live.saturating_sub(held.asked);
+        self.recycle(held.block);
     }
 
-    /// Adds a block to the free ones.
-    pub(crate) fn recycle(&mut self, block: Block) {
-        let class = class(block.size);
+    /// Adds a block to the free ones. One from outside may be of any size: it serves the class below.
+    fn recycle(&mut self, block: Block) {
+        let above = class(block.size());
+        let Some(class) = above.checked_sub(usize::from(class_size(above) > block.size())) else { return };
         if self.free.len() <= class {
             self.free.resize_with(class + 1, Vec::new);
         }
@@ -229,32 +200,32 @@ impl Memory {
 
     /// A new buffer of unspecified elements.
     pub(crate) fn alloc(&mut self, bytes: usize) -> Result<Handle, OutOfMemory> {
-        let block = self.block(bytes)?;
-        Ok(self.insert(Kind::Block(block)))
+        let held = self.block(bytes)?;
+        Ok(self.insert(Kind::Block(held)))
     }
 
     /// A new arena of some regions.
     pub(crate) fn arena(&mut self, bytes: usize, regions: usize) -> Result<Handle, OutOfMemory> {
-        let block = self.block(bytes)?;
+        let held = self.block(bytes)?;
         let mut taken = self.lists.pop().unwrap_or_default();
         taken.clear();
         taken.resize(regions, false);
-        Ok(self.insert(Kind::Arena { block, taken }))
+        Ok(self.insert(Kind::Arena { held, taken }))
     }
 
     /// A buffer in a region of an arena: `len` bytes from `start`. None if the region is taken.
     pub(crate) fn part(&mut self, arena: Handle, region: u32, start: usize, len: usize) -> Option<Handle> {
-        let Slot { count, kind: Kind::Arena { block, taken } } = &mut self.slots[arena as usize] else {
+        let Slot { count, kind: Kind::Arena { held, taken } } = &mut self.slots[arena as usize] else {
             return None;
         };
         let taken = taken.get_mut(region as usize)?;
-        if *taken || start.checked_add(len)? > block.size {
+        if *taken || start.checked_add(len)? > held.block.size() {
             return None;
         }
         *taken = true;
         *count += 1;
         // SAFETY: the region lies inside the block.
-        let start = unsafe { block.start.add(start) };
+        let start = unsafe { held.block.start().add(start) };
         Some(self.insert(Kind::Part { arena, region, start, len }))
     }
 
@@ -266,11 +237,12 @@ impl Memory {
         self.insert(Kind::Borrowed { start: bytes.as_ptr(), len: bytes.len() })
     }
 
-    /// A slot over a block from outside.
-    pub(crate) fn adopt(&mut self, block: Block) -> Handle {
-        self.live += block.asked;
+    /// A slot over a block from outside, of which so many bytes are in use.
+    pub(crate) fn adopt(&mut self, block: Block, bytes: usize) -> Handle {
+        let asked = bytes.next_multiple_of(LINE);
+        self.live += asked;
         self.peak = self.peak.max(self.live);
-        self.insert(Kind::Block(block))
+        self.insert(Kind::Block(Held { block: block.kept(), asked }))
     }
 
     /// One more holder.
@@ -287,8 +259,8 @@ impl Memory {
             self.vacant.push(h);
             match kind {
                 Kind::Block(b) => self.keep(b),
-                Kind::Arena { block, taken } => {
-                    self.keep(block);
+                Kind::Arena { held, taken } => {
+                    self.keep(held);
                     self.lists.push(taken);
                 }
                 Kind::Part { arena, region, .. } => {
@@ -318,7 +290,7 @@ impl Memory {
     /// The address and length of a buffer; to be written only where it is [`unique`](Memory::unique).
     pub(crate) fn address(&self, h: Handle) -> (*mut u8, usize) {
         match &self.slots[h as usize].kind {
-            Kind::Block(b) | Kind::Arena { block: b, .. } => (b.start.as_ptr(), b.size),
+            Kind::Block(held) | Kind::Arena { held, .. } => (held.block.start().as_ptr(), held.block.size()),
             Kind::Part { start, len, .. } => (start.as_ptr(), *len),
             Kind::Borrowed { start, len } => (start.cast_mut(), *len),
             Kind::Vacant => (NonNull::<u64>::dangling().as_ptr().cast(), 0),
@@ -335,10 +307,7 @@ impl Memory {
     /// The bytes of a buffer that has one holder, to be written.
     pub(crate) fn bytes_mut(&mut self, h: Handle) -> Option<&mut [u8]> {
         match &mut self.slots[h as usize] {
-            Slot { count: 1, kind: Kind::Block(b) } => {
-                let size = b.size;
-                Some(b.bytes_mut(size))
-            }
+            Slot { count: 1, kind: Kind::Block(held) } => Some(held.block.bytes_mut()),
             Slot { count: 1, kind: Kind::Part { start, len, .. } } => {
                 // SAFETY: a region lies inside its arena, which it holds, and has one part.
                 Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), *len) })
@@ -366,7 +335,7 @@ impl Memory {
         self.peak = peak;
     }
 
-    /// Moves a block out of its slot, if it has one holder and starts at its first byte.
+    /// Moves a block out of its slot, if it has one holder; it comes back when it is dropped.
     pub(crate) fn take(&mut self, h: Handle) -> Option<Block> {
         if !self.movable(h) {
             return None;
@@ -375,11 +344,9 @@ impl Memory {
         let kind = std::mem::replace(&mut slot.kind, Kind::Vacant);
         slot.count = 0;
         self.vacant.push(h);
-        if let Kind::Block(b) = kind {
-            self.live = self.live.saturating_sub(b.asked);
-            return Some(b);
-        }
-        None
+        let Kind::Block(held) = kind else { return None };
+        self.live = self.live.saturating_sub(held.asked);
+        Some(held.block.lent(&self.returned))
     }
 }
 

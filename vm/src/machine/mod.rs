@@ -28,7 +28,7 @@ pub(crate) use bind::signature;
 pub use error::{Error, Site};
 pub use kernel::KernelCode;
 pub use profile::Profile;
-pub use value::{Arg, Array};
+pub use value::Arg;
 
 use crate::program::Program;
 use crate::threads::Pool;
@@ -89,6 +89,10 @@ pub struct Limits {
     pub memory: Option<usize>,
 }
 
+fn lent<'a>(args: &[&'a Tensor]) -> Vec<Arg<'a>> {
+    args.iter().map(|t| Arg::Lent(t)).collect()
+}
+
 /// Registers and memory of one thread, for one program.
 #[derive(Debug)]
 pub struct Context {
@@ -117,8 +121,19 @@ impl Context {
         &self.exe
     }
 
-    /// Runs an entry on arguments in the order of its parameters.
+    /// Runs an entry on arguments in the order of its parameters. The memory of a result comes back to this context
+    /// when the result is dropped, wherever that is.
     pub fn run(&mut self, entry: &str, args: &[&Tensor], limits: &Limits) -> Result<Vec<Tensor>, Error> {
+        self.run_with(entry, lent(args), limits)
+    }
+
+    /// As [`run`](Context::run), but arguments may be given away.
+    pub fn run_with(
+        &mut self,
+        entry: &str,
+        args: Vec<Arg<'_>>,
+        limits: &Limits,
+    ) -> Result<Vec<Tensor>, Error> {
         self.observed(entry, args, limits, &mut Off)
     }
 
@@ -132,7 +147,7 @@ impl Context {
         profile: &mut Profile,
     ) -> Result<Vec<Tensor>, Error> {
         profile.begin();
-        let results = self.observed(entry, args, limits, profile);
+        let results = self.observed(entry, lent(args), limits, profile);
         profile.end(&self.exe.program);
         results
     }
@@ -140,27 +155,13 @@ impl Context {
     fn observed<O: Observe>(
         &mut self,
         entry: &str,
-        args: &[&Tensor],
+        args: Vec<Arg<'_>>,
         limits: &Limits,
         observer: &mut O,
     ) -> Result<Vec<Tensor>, Error> {
         let index = self.find(entry)?;
-        let results = self.start(index, args.iter().map(|t| Arg::Tensor(t)).collect(), limits, observer);
-        let results = results.and_then(|()| bind::tensors(&self.exe, &mut self.state, index));
-        self.end();
-        results
-    }
-
-    /// As [`run`](Context::run), but arguments may be given away and the results stay in the machine's memory.
-    pub fn run_arrays(
-        &mut self,
-        entry: &str,
-        args: Vec<Arg<'_>>,
-        limits: &Limits,
-    ) -> Result<Vec<Array>, Error> {
-        let index = self.find(entry)?;
-        let results = self.start(index, args, limits, &mut Off);
-        let results = results.and_then(|()| bind::arrays(&self.exe, &mut self.state, index));
+        let results = self.start(index, args, limits, observer);
+        let results = results.and_then(|()| bind::results(&self.exe, &mut self.state, index));
         self.end();
         results
     }
@@ -190,11 +191,6 @@ impl Context {
         let peak = self.state.memory.peak();
         self.state.memory.reset(usize::MAX);
         self.state.memory.set_peak(peak);
-    }
-
-    /// Gives an array's memory back to be used by later runs.
-    pub fn recycle(&mut self, array: Array) {
-        self.state.memory.recycle(array.block);
     }
 
     /// The most bytes of buffers that the last run held at once.

@@ -1,9 +1,9 @@
-//! What registers hold, and values that live outside of a run.
+//! What registers hold, and what a run is given.
 
 use tensor::{DType, Tensor};
 
 use super::error::Trap;
-use super::memory::{Block, Handle};
+use super::memory::Handle;
 use crate::program::MAX_RANK;
 
 /// A tensor register: {buffer, offset, shape}; its dtype is the register's.
@@ -59,55 +59,33 @@ pub(crate) fn bytes(dtype: DType, shape: &[i64]) -> Result<usize, Trap> {
         .ok_or_else(|| Trap::Dim(format!("a tensor of shape {shape:?} is too large")))
 }
 
-/// A tensor in the machine's own memory, held outside of a run: what a run gave back without copying it,
-/// and what a run may take and update in place. It may go to any context.
-#[derive(Debug)]
-pub struct Array {
-    pub(crate) dtype: DType,
-    pub(crate) shape: Vec<i64>,
-    pub(crate) block: Block,
-    pub(crate) len: usize,
-}
-
-impl Array {
-    /// The element type.
-    pub fn dtype(&self) -> DType {
-        self.dtype
-    }
-
-    /// The extents.
-    pub fn shape(&self) -> &[i64] {
-        &self.shape
-    }
-
-    /// The elements, row-major.
-    pub fn bytes(&self) -> &[u8] {
-        self.block.bytes(self.len)
-    }
-
-    /// A copy on the host's side.
-    pub fn to_tensor(&self) -> Result<Tensor, tensor::Error> {
-        Tensor::from_bytes(self.dtype, &self.shape, self.bytes())
-    }
-}
-
 /// An argument of a run.
 #[derive(Debug)]
 pub enum Arg<'a> {
     /// Read in place; copied where the program consumes it.
-    Tensor(&'a Tensor),
+    Lent(&'a Tensor),
     /// Given away: updated in place where the program consumes it.
-    Array(Array),
+    Given(Tensor),
+}
+
+impl Arg<'_> {
+    /// The tensor.
+    pub fn tensor(&self) -> &Tensor {
+        match self {
+            Arg::Lent(t) => t,
+            Arg::Given(t) => t,
+        }
+    }
 }
 
 impl<'a> From<&'a Tensor> for Arg<'a> {
     fn from(t: &'a Tensor) -> Arg<'a> {
-        Arg::Tensor(t)
+        Arg::Lent(t)
     }
 }
 
-impl From<Array> for Arg<'_> {
-    fn from(a: Array) -> Self {
-        Arg::Array(a)
+impl From<Tensor> for Arg<'_> {
+    fn from(t: Tensor) -> Self {
+        Arg::Given(t)
     }
 }

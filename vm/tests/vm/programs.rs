@@ -356,13 +356,22 @@ fn an_array_that_is_given_away_is_updated_in_place() {
     let mut context = Context::new(executable(program, vec![c]));
     let limits = Limits::default();
     let host = x(4);
-    let first = context.run_arrays("main", vec![Arg::Tensor(&host)], &limits).unwrap().remove(0);
+    let first = context.run("main", &[&host], &limits).unwrap().remove(0);
     let at = first.bytes().as_ptr();
-    let second = context.run_arrays("main", vec![Arg::Array(first)], &limits).unwrap().remove(0);
+    let second = context.run_with("main", vec![Arg::Given(first)], &limits).unwrap().remove(0);
     assert_eq!(second.bytes().as_ptr(), at);
-    assert_eq!(second.to_tensor().unwrap().as_f32().unwrap(), [0.0, 4.0, 8.0, 12.0]);
+    assert_eq!(second.as_f32().unwrap(), [0.0, 4.0, 8.0, 12.0]);
     assert_eq!(host.as_f32().unwrap(), [0.0, 1.0, 2.0, 3.0]);
-    context.recycle(second);
+    // Given up on another thread, the memory of a result serves the next run.
+    std::thread::scope(|s| drop(s.spawn(move || drop(second)).join()));
+    let asked = context.system_allocations();
+    let third = context.run("main", &[&host], &limits).unwrap().remove(0);
+    assert_eq!((third.bytes().as_ptr(), context.system_allocations()), (at, asked));
+    // One that the caller made is taken as it is.
+    let given = Tensor::clone(&host);
+    let there = given.bytes().as_ptr();
+    let fourth = context.run_with("main", vec![Arg::Given(given)], &limits).unwrap().remove(0);
+    assert_eq!((fourth.bytes().as_ptr(), fourth.as_f32().unwrap()), (there, &[0.0, 2.0, 4.0, 6.0][..]));
 }
 
 #[test]

@@ -1,0 +1,122 @@
+//! Memory: blocks that tensors live in, lent by a pool or owned.
+//!
+//! A [`Block`] begins with a line of cache, so that a view as any element type is aligned and no vector of a kernel
+//! lies on two lines. It is initialised when it comes from the system, and so always readable. One that a pool has
+//! lent goes back to it when it is dropped, wherever that is; without its pool it goes to the system.
+#![expect(unsafe_code, reason = "memory is raw before it is typed")]
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// A line of cache, and the widest vector: what every block is aligned to.
+pub const LINE: usize = 64;
+
+/// Initialised bytes, owned.
+#[derive(Debug)]
+pub struct Block {
+    start: NonNull<u8>,
+    size: usize,
+    home: Weak<Returned>,
+}
+
+/// Blocks that came back to their pool.
+#[derive(Debug, Default)]
+pub struct Returned(Mutex<Vec<Block>>);
+
+impl Returned {
+    /// Takes what has come back.
+    pub fn drain(&self) -> Vec<Block> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+// SAFETY: a block is owned memory without thread affinity.
+unsafe impl Send for Block {}
+// SAFETY: shared references only read; who writes borrows the block mutably, or answers for it.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// So many bytes, zero; none if the system has no more.
+    pub fn zeroed(size: usize) -> Option<Block> {
+        let layout = Layout::from_size_align(size, LINE).ok()?;
+        let start = if size == 0 {
+            // A place of a line's alignment at which nothing is.
+            NonNull::without_provenance(std::num::NonZero::new(LINE)?)
+        } else {
+            // SAFETY: the size is not 0.
+            NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?
+        };
+        Some(Block { start, size, home: Weak::new() })
+    }
+
+    /// The block, to come back to this pool when it is dropped.
+    pub fn lent(mut self, home: &Arc<Returned>) -> Block {
+        self.home = Arc::downgrade(home);
+        self
+    }
+
+    /// The block, to stay with whoever has it.
+    pub fn kept(mut self) -> Block {
+        self.home = Weak::new();
+        self
+    }
+
+    /// The number of bytes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The first byte; to be written through only by who owns the block.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the block has `size` initialised bytes.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.size) }
+    }
+
+    /// The bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and the block is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.size) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.upgrade() {
+            let block = Block { start: self.start, size: self.size, home: Weak::new() };
+            home.0.lock().unwrap_or_else(PoisonError::into_inner).push(block);
+        } else if self.size > 0 {
+            let layout = Layout::from_size_align(self.size, LINE).expect("it was allocated with it");
+            // SAFETY: allocated by `zeroed` with this layout.
+            unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lent_block_comes_back_and_one_that_is_kept_does_not() {
+        let home = Arc::new(Returned::default());
+        let mut block = Block::zeroed(100).expect("small").lent(&home);
+        block.bytes_mut()[99] = 7;
+        drop(block);
+        let mut back = home.drain();
+        assert_eq!(back.len(), 1);
+        let block = back.remove(0);
+        assert_eq!((block.size(), block.bytes()[99]), (100, 7));
+        drop(block.lent(&home).kept());
+        assert!(home.drain().is_empty());
+        let orphan = Block::zeroed(0).expect("nothing").lent(&home);
+        drop(home);
+        assert!(orphan.bytes().is_empty());
+        assert_eq!(orphan.start().addr().get() % LINE, 0);
+    }
+}
