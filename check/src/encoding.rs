@@ -81,6 +81,7 @@ impl<'a> Checker<'a> {
         if let Some(crate::types::Named::Encoding(id)) = self.types.get(def.name.name)
             && std::ptr::eq(self.types.encoding(id), def)
         {
+            self.distinct([def.decode.0, def.decode.1].into_iter());
             let _ = self.decoded_dtype(id);
         }
     }

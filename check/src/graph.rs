@@ -316,6 +316,10 @@ impl<'a> Checker<'a> {
         if !matches!(value, Value::Unit) && self.flatten(&mut body, &value, span, &mut results).is_none() {
             return;
         }
+        if value.has_function() {
+            self.fail::<()>(Diagnostic::error("E0307", span, "a function is no result of a line"));
+            return;
+        }
         let mut func = body.finish(results.clone());
         func.result_types = results.iter().map(|v| func.ty(*v).clone()).collect();
         func.results = vec![None; results.len()];

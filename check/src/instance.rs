@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
-use ir::ast::{Expr, FnDef, GenericKind, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind};
+use ir::ast::{Expr, FnDef, GenericKind, Ident, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind};
 use ir::diag::{Diagnostic, Label};
 use ir::graph::{Block, Func, Type};
 use ir::loops::Prim;
@@ -253,8 +253,13 @@ impl<'a> Checker<'a> {
 
     /// Says what is wrong with a signature itself: names given twice.
     pub(crate) fn signature(&mut self, sig: &Signature) {
+        self.distinct(sig.generics.iter().map(|g| g.name).chain(sig.params.iter().map(|p| p.name)));
+    }
+
+    /// Says which of the names that one place gives a meaning it gives two; `_` is none.
+    pub(crate) fn distinct(&mut self, names: impl Iterator<Item = Ident>) {
         let mut seen: HashMap<Sym, Span> = HashMap::new();
-        for name in sig.generics.iter().map(|g| g.name).chain(sig.params.iter().map(|p| p.name)) {
+        for name in names.filter(|n| n.name.name() != "_") {
             if let Some(first) = seen.insert(name.name, name.span) {
                 let d = Diagnostic::error("E0202", name.span, format!("`{}` is given twice", name.name));
                 self.report(d.label(first, "first here"));
@@ -488,6 +493,7 @@ impl<'a> Checker<'a> {
             let mut env = env.clone();
             let ret = match &ret.kind {
                 TypeKind::Exists(vars, inner) => {
+                    self.distinct(vars.iter().map(|v| v.0));
                     for (name, bound) in vars {
                         let mut facts = vec![Pred::Le(Dim::int(0), Dim::sym(name.name))];
                         if let Some(b) = bound {

@@ -333,8 +333,14 @@ impl<'a> Checker<'a> {
             }
         };
         let mut whole = true;
-        for (name, _) in carried {
+        for (name, begun) in carried {
             let value = body.find(*name).expect("it is carried").value.clone();
+            if !value.same_functions(begun) {
+                let text = "a function that a loop changes is not known when compiling";
+                let d = Diagnostic::error("E0307", span, text);
+                self.report(d.help("choose it with `if` where it is called"));
+                whole = false;
+            }
             whole &= self.flatten(body, &value, span, &mut next).is_some();
         }
         let mut block = body.blocks.pop().expect("pushed above");
@@ -466,6 +472,7 @@ impl<'a> Checker<'a> {
         block: &ast::Block,
         span: Span,
     ) -> Maybe<Value> {
+        self.distinct(binders.iter().map(|b| b.name));
         let mut heads = Vec::new();
         for b in binders {
             if !b.pack {

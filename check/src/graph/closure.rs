@@ -9,7 +9,7 @@
 //! - The types of a lambda's parameters are those of the arguments, checked at each call.
 //! - Generics that only the result of a function parameter tells (`fn(T[..s]) -> U[..r]`) are found by checking the
 //!   function once on values of its parameters' types, and forgetting what that made.
-//! - `if` between two functions is an `if` at each call. A function that a loop changes, or that a result holds, is refused.
+//! - `if` between two functions is an `if` at each call; what they captured inside its branches it gives. A function that a loop changes, or that a result holds, is refused.
 //! - Calls taken apart inside each other are at most [`DEPTH`] deep and [`CALLS`] in one body.
 
 use std::collections::BTreeMap;
@@ -60,6 +60,60 @@ impl Closure {
     }
 }
 
+impl Closure {
+    /// True for one and the same function.
+    pub(super) fn is(&self, other: &Closure) -> bool {
+        match (self, other) {
+            (Closure::Named(a, at), Closure::Named(b, to)) => a == b && at.file == to.file,
+            (a, b) => std::ptr::eq(a, b),
+        }
+    }
+
+    /// The function with other tensors in place of some that it captured.
+    pub(super) fn moved(&self, to: &BTreeMap<ValId, ValId>) -> Closure {
+        let both = |f: &Rc<Closure>| Rc::new(f.moved(to));
+        match self {
+            Closure::Named(n, at) => Closure::Named(*n, *at),
+            Closure::Lambda { params, body, scope, env, span } => Closure::Lambda {
+                params: params.clone(),
+                body: body.clone(),
+                scope: scope.iter().map(|(n, v)| (*n, v.clone().moved(to))).collect(),
+                env: env.clone(),
+                span: *span,
+            },
+            Closure::Choice(c, a, b) => Closure::Choice(to.get(c).copied().unwrap_or(*c), both(a), both(b)),
+        }
+    }
+
+    /// True if the dims that its body names are all `known`.
+    pub(super) fn dims_are(&self, known: &dyn Fn(&Dim) -> bool) -> bool {
+        match self {
+            Closure::Named(..) => true,
+            Closure::Lambda { params, body, scope, env, .. } => {
+                let mut names = Vec::new();
+                mentioned(body, &mut names);
+                params.iter().filter_map(|p| p.ty.as_ref()).for_each(|t| names_of(t, &mut names));
+                names.iter().filter_map(|n| env.dims.get(n)).all(known)
+                    && scope.values().all(|v| v.dims_are(known))
+            }
+            Closure::Choice(_, a, b) => a.dims_are(known) && b.dims_are(known),
+        }
+    }
+}
+
+impl Value {
+    fn dims_are(&self, known: &dyn Fn(&Dim) -> bool) -> bool {
+        match self {
+            Value::Dim(d) => known(d),
+            Value::Tuple(parts) => parts.iter().all(|p| p.dims_are(known)),
+            Value::Fn(f) => f.dims_are(known),
+            // A record shares its dims with its type.
+            Value::Tree(t) => t.ty.leaves("").iter().flat_map(|l| &l.ty.shape).all(known),
+            Value::Val(_) | Value::Lit(_) | Value::Literals(_) | Value::Unit => true,
+        }
+    }
+}
+
 /// True for a function that is taken apart where it is called.
 pub(crate) fn is_template(def: &FnDef) -> bool {
     let special = |t: &TypeExpr| holds_function(t, &def.sig);
@@ -95,6 +149,7 @@ fn holds_function(t: &TypeExpr, sig: &Signature) -> bool {
 impl<'a> Checker<'a> {
     /// `|x, y| e`
     pub(super) fn lambda(&mut self, body: &Body, params: &[Param], e: &Expr, span: Span) -> Value {
+        self.distinct(params.iter().map(|p| p.name));
         let mut names = Vec::new();
         mentioned(e, &mut names);
         let mut scope = BTreeMap::new();
@@ -279,9 +334,11 @@ impl<'a> Checker<'a> {
             let ty = p.ty.as_ref()?;
             if let Some(s) = value_generic(ty, sig) {
                 kinds.entry(s).or_insert(value.clone());
-                let mut vals = Vec::new();
-                value.leaves(&mut vals);
-                if p.mode == Mode::Own { &mut owned } else { &mut lent }.extend(&vals);
+                // What is done with a value of any kind is done with the caller's own: where the function given
+                // takes its memory, the caller must own it, as if the body stood there.
+                if p.mode == Mode::Own {
+                    value.leaves(&mut owned);
+                }
             } else if matches!(ty.kind, TypeKind::Fn(..)) && !matches!(value, Value::Fn(_)) {
                 let text = format!(
                     "{}: `{}` is a function, and this is {}",

@@ -41,6 +41,7 @@ impl<'a> Checker<'a> {
     fn statement(&mut self, body: &mut Body, stmt: &Stmt, rest: &[Stmt]) -> Maybe<Value> {
         match &stmt.kind {
             StmtKind::Let(pattern, ty, e) => {
+                self.distinct(pattern.names().into_iter());
                 let value = self.expr(body, e).and_then(|v| self.annotated(body, v, ty.as_ref(), e.span));
                 self.bind_pattern(body, pattern, value, false, e.span)?;
             }
@@ -385,6 +386,7 @@ impl<'a> Checker<'a> {
             TypeKind::Exists(vars, inner) => (vars, &**inner),
             _ => (&[], ty),
         };
+        self.distinct(vars.iter().map(|v| v.0));
         // A free extent has the name it is given, whatever had that name before.
         for (name, _) in vars {
             body.env.dims.remove(&name.name);

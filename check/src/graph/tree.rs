@@ -55,6 +55,11 @@ impl Literals {
         self.shape.iter().map(|d| Dim::int(*d)).collect()
     }
 
+    /// The numbers, where all are integers.
+    pub(crate) fn ints(&self) -> Option<Vec<i64>> {
+        self.numbers.iter().map(|n| if let Number::Int(i) = n { Some(*i) } else { None }).collect()
+    }
+
     /// The tensor of an element type, where each literal is one of it.
     pub(crate) fn tensor(&self, dtype: DType) -> Option<Tensor> {
         let mut bytes = Vec::new();

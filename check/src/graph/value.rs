@@ -1,5 +1,6 @@
 //! What a name holds while a body is checked.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ir::graph::ValId;
@@ -33,6 +34,41 @@ impl Value {
             Value::Tree(t) => out.extend(&t.leaves),
             Value::Fn(f) => f.captured(out),
             Value::Dim(_) | Value::Lit(_) | Value::Literals(_) | Value::Unit => {}
+        }
+    }
+
+    /// True if a part of it is a function.
+    pub(super) fn has_function(&self) -> bool {
+        match self {
+            Value::Fn(_) => true,
+            Value::Tuple(parts) => parts.iter().any(Value::has_function),
+            _ => false,
+        }
+    }
+
+    /// True if the functions in it are those of another value of its form.
+    pub(super) fn same_functions(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::Fn(f), Value::Fn(g)) => f.is(g),
+            (Value::Tuple(a), Value::Tuple(b)) => a.iter().zip(b).all(|(a, b)| a.same_functions(b)),
+            _ => true,
+        }
+    }
+
+    /// The value with other tensors in place of some.
+    pub(super) fn moved(self, to: &BTreeMap<ValId, ValId>) -> Value {
+        if to.is_empty() {
+            return self;
+        }
+        let one = |v: ValId| to.get(&v).copied().unwrap_or(v);
+        match self {
+            Value::Val(v) => Value::Val(one(v)),
+            Value::Tuple(parts) => Value::Tuple(parts.into_iter().map(|p| p.moved(to)).collect()),
+            Value::Tree(t) => {
+                Value::Tree(Tree { leaves: t.leaves.into_iter().map(one).collect(), ..t })
+            }
+            Value::Fn(f) => Value::Fn(Rc::new(f.moved(to))),
+            value @ (Value::Dim(_) | Value::Lit(_) | Value::Literals(_) | Value::Unit) => value,
         }
     }
 
