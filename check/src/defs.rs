@@ -38,7 +38,7 @@ impl<'a> Def<'a> {
     }
 
     /// The definition of an item, if it can be called.
-    fn of(item: &'a Item) -> Option<Def<'a>> {
+    pub(crate) fn of(item: &'a Item) -> Option<Def<'a>> {
         match &item.kind {
             ItemKind::Fn(d) => Some(Def::Fn(d, item)),
             ItemKind::Prim(d) => Some(Def::Prim(d)),

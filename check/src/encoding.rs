@@ -250,7 +250,7 @@ impl<'a> Checker<'a> {
     pub(crate) fn blocked(&mut self, types: &[Ty]) -> BTreeMap<Sym, i64> {
         fn go(t: &Ty, out: &mut Vec<(EncodingId, Sym)>) {
             match t {
-                Ty::Tensor(_) => {}
+                Ty::Tensor(_) | Ty::Fn => {}
                 Ty::Encoded(e) => out.extend(e.shape.last().and_then(Dim::as_sym).map(|s| (e.id, s))),
                 Ty::Tuple(parts) => parts.iter().for_each(|t| go(t, out)),
                 Ty::Record(r) => r.fields.iter().for_each(|f| go(&f.ty, out)),

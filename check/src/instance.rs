@@ -357,7 +357,15 @@ impl<'a> Checker<'a> {
     /// The type of a parameter.
     pub(crate) fn param_ty(&mut self, env: &Env, p: &Param) -> Maybe<Ty> {
         match &p.ty {
-            Some(ty) => self.ty(env, ty),
+            Some(t) => {
+                let ty = self.ty(env, t)?;
+                if ty.has_function() {
+                    let text = format!("`{}` holds functions, and a primitive computes with numbers", p.name.name);
+                    let d = Diagnostic::error("E0306", t.span, text);
+                    return self.fail(d.help("give it the fields that are tensors, or make it a `fn`"));
+                }
+                Some(ty)
+            }
             None => self.fail(Diagnostic::error("E0306", p.span, format!("`{}` needs a type", p.name.name))),
         }
     }
@@ -529,6 +537,12 @@ impl<'a> Checker<'a> {
     /// None where attributes would have to be guessed.
     pub(crate) fn sample(&mut self, sig: &'a Signature) -> Maybe<Env> {
         self.signature(sig);
+        let env = self.sampled(sig)?;
+        sig.params.iter().all(|p| p.mode != Mode::Const).then_some(env)
+    }
+
+    /// As `sample`, whatever attributes there are.
+    pub(crate) fn sampled(&mut self, sig: &'a Signature) -> Maybe<Env> {
         let mut env = self.env();
         for g in &sig.generics {
             match g.kind {
@@ -545,12 +559,12 @@ impl<'a> Checker<'a> {
                 }
             }
         }
-        sig.params.iter().all(|p| p.mode != Mode::Const).then_some(env)
+        Some(env)
     }
 
     pub(crate) fn sample_fn(&mut self, def: &'a FnDef, item: &'a Item) {
         // What takes functions is checked where it is given some.
-        if crate::graph::is_template(def) {
+        if crate::graph::is_template(&self.types, def) {
             self.signature(&def.sig);
             return;
         }

@@ -209,6 +209,7 @@ impl<'a> Checker<'a> {
                 Value::Dim(_) | Value::Lit(_) => {}
                 Value::Val(_)
                 | Value::Tuple(_)
+                | Value::Record(..)
                 | Value::Tree(_)
                 | Value::Literals(_)
                 | Value::Fn(_)
@@ -307,7 +308,7 @@ impl<'a> Checker<'a> {
     ) -> Maybe<Value> {
         let sig = def.sig();
         if let Def::Fn(def, _) = def
-            && is_template(def)
+            && is_template(&self.types, def)
         {
             return self.expand(body, def, dims, args, span);
         }

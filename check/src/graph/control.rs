@@ -139,6 +139,18 @@ impl<'a> Checker<'a> {
             }
             return Some(Value::Tuple(parts));
         }
+        if let (Value::Record(r, x), Value::Record(s, y)) = (a, b)
+            && r.id == s.id
+        {
+            self.same_generics(body, r, s, span, "the branches of this `if`")?;
+            let mut parts = Vec::new();
+            let strict = std::mem::replace(&mut merge.strict, true);
+            for (x, y) in x.iter().zip(y) {
+                parts.push(self.merge(body, x, y, (&mut *blocks.0, &mut *blocks.1), merge, span)?);
+            }
+            merge.strict = strict;
+            return Some(Value::Record(Rc::clone(r), parts));
+        }
         if let (Value::Fn(x), Value::Fn(y)) = (a, b) {
             return self.merge_functions(body, (x, y), blocks, merge, span);
         }
@@ -313,7 +325,7 @@ impl<'a> Checker<'a> {
 
     /// The parts of a value, in order; its form, with positions in place of values. Functions stay in the form: they
     /// are no values of the module.
-    pub(super) fn flatten(
+    pub(crate) fn flatten(
         &mut self,
         body: &mut Body,
         value: &Value,
@@ -336,6 +348,11 @@ impl<'a> Checker<'a> {
                 Some(Value::Tree(Tree { ty: Rc::clone(&t.ty), leaves }))
             }
             Value::Unit => None,
+            Value::Record(r, parts) => {
+                let parts =
+                    parts.iter().map(|p| self.flatten(body, p, span, out)).collect::<Maybe<Vec<_>>>()?;
+                Some(Value::Record(Rc::clone(r), parts))
+            }
             Value::Fn(f) => Some(Value::Fn(Rc::clone(f))),
             value => {
                 let dtype = match value {
@@ -376,6 +393,9 @@ pub(super) fn place(form: &Value, vals: &[ValId]) -> Value {
     match form {
         Value::Val(at) => Value::Val(vals[at.0 as usize]),
         Value::Tuple(parts) => Value::Tuple(parts.iter().map(|p| place(p, vals)).collect()),
+        Value::Record(r, parts) => {
+            Value::Record(Rc::clone(r), parts.iter().map(|p| place(p, vals)).collect())
+        }
         Value::Tree(t) => {
             let leaves = t.leaves.iter().map(|at| vals[at.0 as usize]).collect();
             Value::Tree(Tree { ty: Rc::clone(&t.ty), leaves })

@@ -50,7 +50,7 @@ impl<'a> Checker<'a> {
         args: &[IndexArg],
         span: Span,
     ) -> Maybe<Value> {
-        if matches!(value, Value::Tuple(_) | Value::Unit) {
+        if matches!(value, Value::Tuple(_) | Value::Record(..) | Value::Unit) {
             let text = format!("only a tensor is indexed, and this is {}", value.kind());
             return self.fail(Diagnostic::error("E0307", span, text));
         }
