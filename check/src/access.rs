@@ -66,9 +66,7 @@ pub(crate) fn read_early(prim: &Prim) -> Vec<BufId> {
             .body
             .iter()
             .position(|s| reads_early(prim, std::slice::from_ref(s), buf, &mut Known::default()));
-        first.is_some_and(|first| {
-            !cover::is_written(prim, &prim.body[..first], buf)
-        })
+        first.is_some_and(|first| !cover::is_written(prim, &prim.body[..first], buf))
     };
     prim.outs.iter().filter(early).copied().collect()
 }

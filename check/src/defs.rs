@@ -462,15 +462,6 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Says honestly that something parses and is not checked yet.
-    pub(crate) fn later(&mut self, span: Span, what: &str) {
-        self.report(Diagnostic::error(
-            "E0702",
-            span,
-            format!("{what} are parsed and formatted, but not compiled yet"),
-        ));
-    }
-
     /// The name that an instance of a definition is to have in the compiled module: that of the text, after
     /// its module's. Entries are found by name, so the names of the program's own files are theirs alone.
     pub(crate) fn instance_name(&self, name: Ident) -> String {

@@ -76,7 +76,10 @@ impl<'a> Checker<'a> {
                 let text = format!("`{}` has fewer element types and packs than are chosen", sig.name.name);
                 return self.fail(Diagnostic::error("E0304", sig.name.span, text));
             };
-            let fits = matches!((g.kind, choice), (GenericKind::DType, Choice::Elem(_)) | (GenericKind::Pack, Choice::Rank(_)));
+            let fits = matches!(
+                (g.kind, choice),
+                (GenericKind::DType, Choice::Elem(_)) | (GenericKind::Pack, Choice::Rank(_))
+            );
             if !fits {
                 let what = if g.kind == GenericKind::Pack { "a number of axes" } else { "an element type" };
                 let text = format!("{}: {what} is needed for `{}`", sig.name.name, g.name.name);
@@ -91,7 +94,12 @@ impl<'a> Checker<'a> {
             match (g.kind, told.get(&name)) {
                 (GenericKind::DType, Some(Choice::Elem(d))) => {
                     if !crate::bind::allows(g, *d) {
-                        return self.fail(crate::bind::refused(sig.name.name.name(), d.name(), g, sig.name.span));
+                        return self.fail(crate::bind::refused(
+                            sig.name.name.name(),
+                            d.name(),
+                            g,
+                            sig.name.span,
+                        ));
                     }
                     env.dtypes.insert(name, *d);
                 }
@@ -103,8 +111,12 @@ impl<'a> Checker<'a> {
                     }
                     env.packs.insert(name, vec![Dim::int(2); *r]);
                 }
-                (GenericKind::DType, _) => open.extend(env.dtypes.get(&name).map(|d| (name, Choice::Elem(*d)))),
-                (GenericKind::Pack, _) => open.push((name, Choice::Rank(env.packs.get(&name).map_or(0, Vec::len)))),
+                (GenericKind::DType, _) => {
+                    open.extend(env.dtypes.get(&name).map(|d| (name, Choice::Elem(*d))))
+                }
+                (GenericKind::Pack, _) => {
+                    open.push((name, Choice::Rank(env.packs.get(&name).map_or(0, Vec::len))))
+                }
                 (GenericKind::Dim, _) => {}
             }
         }
@@ -168,7 +180,8 @@ impl<'a> Checker<'a> {
                     out.entry(g).or_insert(Choice::Elem(*d));
                 }
                 let dims = dims.as_deref().unwrap_or(&[]);
-                let packs: Vec<&IndexArg> = dims.iter().filter(|d| matches!(d, IndexArg::Spread(_))).collect();
+                let packs: Vec<&IndexArg> =
+                    dims.iter().filter(|d| matches!(d, IndexArg::Spread(_))).collect();
                 if let ([IndexArg::Spread(e)], Some(rank)) = (packs.as_slice(), rank)
                     && let ir::ast::ExprKind::Name(n) = &e.kind
                     && let Some(g) = known(*n)

@@ -116,6 +116,11 @@ impl Key {
         key
     }
 
+    /// The attributes.
+    pub(crate) fn consts(&self) -> &[Const] {
+        &self.consts
+    }
+
     /// True where there was no choice: the definition has one instance.
     pub(crate) fn is_plain(&self) -> bool {
         self.elems.is_empty() && self.ranks.is_empty() && self.consts.is_empty()
@@ -360,7 +365,8 @@ impl<'a> Checker<'a> {
             Some(t) => {
                 let ty = self.ty(env, t)?;
                 if ty.has_function() {
-                    let text = format!("`{}` holds functions, and a primitive computes with numbers", p.name.name);
+                    let text =
+                        format!("`{}` holds functions, and a primitive computes with numbers", p.name.name);
                     let d = Diagnostic::error("E0306", t.span, text);
                     return self.fail(d.help("give it the fields that are tensors, or make it a `fn`"));
                 }

@@ -53,8 +53,8 @@ use ir::diag::{Diagnostic, Severity};
 use ir::source::{SourceId, Span};
 use shape::Sym;
 
-pub use line::{Form, Input};
 pub use entered::{Choice, Entered, Instance, Request, Shown};
+pub use line::{Form, Input};
 
 /// What checking gives.
 #[derive(Debug)]

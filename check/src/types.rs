@@ -443,8 +443,7 @@ impl<'a> Types<'a> {
                 !self.functional.contains(id)
                     && self.record(*id).fields.iter().any(|f| self.holds_function(&f.ty))
             };
-            let more: Vec<RecordId> =
-                (0..self.records.len() as u32).map(RecordId).filter(holds).collect();
+            let more: Vec<RecordId> = (0..self.records.len() as u32).map(RecordId).filter(holds).collect();
             if more.is_empty() {
                 return;
             }

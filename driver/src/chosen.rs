@@ -11,14 +11,20 @@ use crate::{Failure, Front, data, entry};
 /// An entry.
 #[derive(Debug)]
 pub struct Entry {
-    /// As it is called from outside.
+    /// The function.
     pub id: FuncId,
     /// What nobody chose, in words; none where all is known.
     pub note: Option<String>,
 }
 
-/// The entry of a program, by name or by custom, for the arguments given.
+/// The entry of a program, by name or by custom, as it is called from outside with the arguments given.
 pub fn choose(front: &mut Front, name: Option<&str>, given: &[String]) -> Result<Entry, Failure> {
+    let found = instance(front, name, given)?;
+    Ok(Entry { id: entry::callable(&mut front.module, found.id), ..found })
+}
+
+/// The same as the program has it.
+pub(crate) fn instance(front: &mut Front, name: Option<&str>, given: &[String]) -> Result<Entry, Failure> {
     let (name, listed) = match name.and_then(|n| n.split_once('<')) {
         Some((base, list)) => (Some(base.trim()), choices(list)?),
         None => (name, vec![]),
@@ -34,7 +40,7 @@ pub fn choose(front: &mut Front, name: Option<&str>, given: &[String]) -> Result
             let text = format!("-e: `{shown}` is not generic over element types or ranks");
             return Err(Failure::Usage(text));
         }
-        return Ok(Entry { id: entry::callable(&mut front.module, id), note: None });
+        return Ok(Entry { id, note: None });
     };
     let request = Request { at: sig.name.span, args: data::shown(given), listed };
     let (checked, entered) = check::check_entry(&Library::get().files, &front.files, &request);
@@ -58,7 +64,7 @@ pub fn choose(front: &mut Front, name: Option<&str>, given: &[String]) -> Result
             ));
         }
     }
-    Ok(Entry { id: entry::callable(&mut front.module, id), note })
+    Ok(Entry { id, note })
 }
 
 /// What is generic among some entries that nobody chose instances of, in words.
@@ -87,7 +93,8 @@ pub fn notes(front: &Front, entries: &[FuncId]) -> Vec<String> {
 }
 
 fn choices(list: &str) -> Result<Vec<Choice>, Failure> {
-    let wrong = |t: &str| Failure::Usage(format!("-e: `{t}` is neither an element type nor a number of axes"));
+    let wrong =
+        |t: &str| Failure::Usage(format!("-e: `{t}` is neither an element type nor a number of axes"));
     let Some(list) = list.trim().strip_suffix('>') else {
         return Err(Failure::Usage("-e: a `>` is missing".to_owned()));
     };
@@ -129,9 +136,11 @@ fn signature(front: &Front, span: ir::source::Span) -> Option<Signature> {
 /// True for a signature with element types or packs to choose, its own or those of its records.
 fn is_generic(front: &Front, sig: &Signature) -> bool {
     let records = || {
-        front.files.own.iter().chain(&front.files.modules).flat_map(|f| &f.items).filter_map(|i| match &i.kind {
-            ItemKind::Record(d) => Some(d),
-            _ => None,
+        front.files.own.iter().chain(&front.files.modules).flat_map(|f| &f.items).filter_map(|i| {
+            match &i.kind {
+                ItemKind::Record(d) => Some(d),
+                _ => None,
+            }
         })
     };
     let left_out = |t: &ir::ast::TypeExpr| match &t.kind {

@@ -223,9 +223,7 @@ impl Session {
         match (verb, rest) {
             ("load", [path]) => self.load(path),
             ("defs", []) => Ok(self.definitions()),
-            ("values", []) => {
-                Ok(self.values.iter().map(Bound::lines).collect())
-            }
+            ("values", []) => Ok(self.values.iter().map(Bound::lines).collect()),
             ("plan", [name, at @ ..]) => self.plan(name, at, false),
             ("alts", [name, at @ ..]) => self.plan(name, at, true),
             ("show", [stage, name]) => {

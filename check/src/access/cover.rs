@@ -153,9 +153,7 @@ fn sweep_band(band: &Band, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<
     let length = &band.hi - &band.lo;
     let end = |length: Dim| &start + &length;
     match &band.gaps {
-        None if same(facts, &length, &k) => {
-            Some(Band { hi: end(&k * &rounds), lo: start, ..band.clone() })
-        }
+        None if same(facts, &length, &k) => Some(Band { hi: end(&k * &rounds), lo: start, ..band.clone() }),
         None => touching(band, v, lo, hi, facts).or_else(|| {
             let gaps = Some((k.clone(), length));
             Some(Band { hi: end(&k * &rounds), lo: start.clone(), gaps, modulus: band.modulus.clone() })
@@ -219,8 +217,7 @@ fn sweep(region: Region, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Result<Re
             // Under a name by its depth, so that other loops can complete it.
             let name = Sym::new(&format!("%{}", region.over.len()));
             let rename = |d: &Dim| at(d, v, &Dim::sym(name));
-            let mut over: Vec<_> =
-                region.over.iter().map(|(s, a, b)| (*s, rename(a), rename(b))).collect();
+            let mut over: Vec<_> = region.over.iter().map(|(s, a, b)| (*s, rename(a), rename(b))).collect();
             over.push((name, lo.clone(), hi.clone()));
             let axes = region.axes.iter().map(|b| b.as_ref().map(|b| b.map(rename))).collect();
             Ok(Region { axes, over })
@@ -271,8 +268,7 @@ fn chains(bands: &[Band]) -> Vec<Band> {
     for b in bands {
         begins.entry(key(&b.lo, b)).or_insert(b);
     }
-    let follows: HashSet<_> =
-        bands.iter().filter(|b| after(b) != b.lo).map(|b| key(&after(b), b)).collect();
+    let follows: HashSet<_> = bands.iter().filter(|b| after(b) != b.lo).map(|b| key(&after(b), b)).collect();
     let mut out = Vec::new();
     for first in bands.iter().filter(|b| !follows.contains(&key(&b.lo, b))) {
         let mut all = first.clone();
@@ -369,10 +365,12 @@ fn first_store(stmts: &[Stmt], buf: BufId) -> Option<Span> {
     found
 }
 
-/// Regions over variables as what they are together, where that has a form.
-fn resolved(regions: Vec<Region>, facts: &Facts) -> Vec<Region> {
+/// Regions over variables as what they are together; behind them those where that has no form.
+fn resolved(regions: Vec<Region>, facts: &Facts) -> (Vec<Region>, Vec<Region>) {
     let mut out = Vec::new();
+    let mut left = Vec::new();
     for mut r in regions {
+        let first = r.clone();
         while !r.over.is_empty() {
             let (v, lo, hi) = r.over.remove(0);
             let rest = std::mem::take(&mut r.over);
@@ -386,10 +384,32 @@ fn resolved(regions: Vec<Region>, facts: &Facts) -> Vec<Region> {
         }
         if r.over.is_empty() {
             out.push(r);
+        } else {
+            left.push(first);
         }
     }
     join(&mut out);
-    out
+    (out, left)
+}
+
+impl Region {
+    /// In words, the variables that it is over under the names that people give them.
+    fn text(&self) -> String {
+        let names = ["i", "j", "k", "l"];
+        let shown = |d: &Dim| {
+            d.subst(&|s| {
+                let depth = self.over.iter().position(|o| o.0 == s)?;
+                names.get(depth).map(|n| Dim::sym(Sym::new(n)))
+            })
+        };
+        let axis = |b: &Option<Band>| b.as_ref().map_or("?".to_owned(), |b| b.map(shown).text());
+        let axes: Vec<String> = self.axes.iter().map(axis).collect();
+        let mut text = format!("[{}]", axes.join(", "));
+        for (depth, (_, lo, hi)) in self.over.iter().enumerate().take(names.len()) {
+            text += &format!(" for {} in {}..{}", names[depth], shown(lo), shown(hi));
+        }
+        text
+    }
 }
 
 /// Proofs that lining up regions may take: tens do in practice, and thousands of regions are no reason
@@ -465,7 +485,7 @@ fn covers(regions: &[Region], shape: &[Dim], facts: &Facts) -> bool {
 /// True if statements are sure to write all of a buffer.
 pub(super) fn is_written(prim: &Prim, stmts: &[Stmt], buf: BufId) -> bool {
     let found = written(prim, stmts, buf, &prim.facts, &unsteady(prim));
-    covers(&resolved(found.regions, &prim.facts), &prim.buf(buf).shape, &prim.facts)
+    covers(&resolved(found.regions, &prim.facts).0, &prim.buf(buf).shape, &prim.facts)
 }
 
 impl Checker<'_> {
@@ -479,7 +499,7 @@ impl Checker<'_> {
             }
             let buf = prim.buf(out);
             let found = written(prim, &prim.body, out, &prim.facts, &changing);
-            let regions = resolved(found.regions, &prim.facts);
+            let (regions, left) = resolved(found.regions, &prim.facts);
             if covers(&regions, &buf.shape, &prim.facts) {
                 continue;
             }
@@ -490,16 +510,11 @@ impl Checker<'_> {
             for (at, why) in found.missed.iter().filter(|m| said.insert(m.0)).take(3) {
                 d = d.label(*at, why.clone());
             }
-            for r in regions.iter().take(3) {
-                let axis = |b: &Option<Band>| b.as_ref().map_or("?".to_owned(), Band::text);
-                let axes: Vec<String> = r.axes.iter().map(axis).collect();
-                d = d.note(format!("written: [{}]", axes.join(", ")));
+            for r in regions.iter().chain(&left).take(3) {
+                d = d.note(format!("written: {}", r.text()));
             }
-            if regions.is_empty() && found.missed.is_empty() {
-                d = d.note(match first_store(&prim.body, out) {
-                    Some(_) => "nothing is known of what the stores write together",
-                    None => "nothing writes it",
-                });
+            if regions.is_empty() && left.is_empty() && found.missed.is_empty() {
+                d = d.note("nothing writes it");
             }
             return self.fail(d.help("write each element once, or accumulate with `+=`"));
         }

@@ -346,9 +346,8 @@ impl<'a> Checker<'a> {
             p.ty.iter().for_each(|t| told_by(t, &mut given));
         }
         // In brackets all are given.
-        let late = |g: &Generic| {
-            dims.is_empty() && given.contains(&g.name.name) && !told.contains(&g.name.name)
-        };
+        let late =
+            |g: &Generic| dims.is_empty() && given.contains(&g.name.name) && !told.contains(&g.name.name);
         let rest = Signature {
             name: sig.name,
             generics: sig.generics.iter().filter(|g| !is_value_generic(g) && !late(g)).cloned().collect(),
@@ -589,11 +588,8 @@ impl<'a> Checker<'a> {
                 Some(())
             }
             _ => {
-                let text = format!(
-                    "{}: this is {}, and its type says otherwise",
-                    sig.name.name,
-                    value.kind()
-                );
+                let text =
+                    format!("{}: this is {}, and its type says otherwise", sig.name.name, value.kind());
                 self.fail(Diagnostic::error("E0307", at, text))
             }
         }

@@ -561,7 +561,8 @@ impl<'a> Checker<'a> {
             match at {
                 Some(at) if holds.get(at) == Some(&true) => {
                     if found[at].replace((a.value, a.span)).is_some() {
-                        let text = format!("{}: `{}` is given twice", def.name.name, def.fields[at].name.name);
+                        let text =
+                            format!("{}: `{}` is given twice", def.name.name, def.fields[at].name.name);
                         return self.fail(Diagnostic::error("E0304", a.span, text));
                     }
                 }

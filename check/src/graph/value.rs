@@ -78,12 +78,8 @@ impl Value {
         match self {
             Value::Val(v) => Value::Val(one(v)),
             Value::Tuple(parts) => Value::Tuple(parts.into_iter().map(|p| p.moved(to)).collect()),
-            Value::Record(r, parts) => {
-                Value::Record(r, parts.into_iter().map(|p| p.moved(to)).collect())
-            }
-            Value::Tree(t) => {
-                Value::Tree(Tree { leaves: t.leaves.into_iter().map(one).collect(), ..t })
-            }
+            Value::Record(r, parts) => Value::Record(r, parts.into_iter().map(|p| p.moved(to)).collect()),
+            Value::Tree(t) => Value::Tree(Tree { leaves: t.leaves.into_iter().map(one).collect(), ..t }),
             Value::Fn(f) => Value::Fn(Rc::new(f.moved(to))),
             value @ (Value::Dim(_) | Value::Lit(_) | Value::Literals(_) | Value::Unit) => value,
         }
