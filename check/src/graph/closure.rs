@@ -532,10 +532,11 @@ impl<'a> Checker<'a> {
                         Arg::Dim(d) if generic(name.name, GenericKind::Dim) => {
                             env.dims.entry(name.name).or_insert(d.clone());
                         }
-                        Arg::Elem(e, _) if generic(name.name, GenericKind::DType) => {
-                            if env.bound_elem(name.name).is_none() {
-                                env.bind_elem(name.name, *e);
-                            }
+                        Arg::Elem(e, _)
+                            if generic(name.name, GenericKind::DType)
+                                && env.bound_elem(name.name).is_none() =>
+                        {
+                            env.bind_elem(name.name, *e);
                         }
                         _ => {}
                     }
