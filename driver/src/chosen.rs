@@ -126,29 +126,31 @@ fn example(sig: &Signature, open: &[(shape::Sym, Choice)]) -> String {
 
 /// The signature of the program's own definition at a place.
 fn signature(front: &Front, span: ir::source::Span) -> Option<Signature> {
-    front.files.own.iter().flat_map(|f| &f.items).find_map(|i| match &i.kind {
-        ItemKind::Fn(d) if d.sig.name.span == span => Some(d.sig.clone()),
-        ItemKind::Prim(d) if d.sig.name.span == span => Some(d.sig.clone()),
-        _ => None,
+    front.files.own.iter().flat_map(|f| &f.items).find_map(|i| {
+        let sig = if let ItemKind::Fn(d) = &i.kind {
+            &d.sig
+        } else if let ItemKind::Prim(d) = &i.kind {
+            &d.sig
+        } else {
+            return None;
+        };
+        (sig.name.span == span).then(|| sig.clone())
     })
 }
 
 /// True for a signature with element types or packs to choose, its own or those of its records.
 fn is_generic(front: &Front, sig: &Signature) -> bool {
     let records = || {
-        front.files.own.iter().chain(&front.files.modules).flat_map(|f| &f.items).filter_map(|i| {
-            match &i.kind {
-                ItemKind::Record(d) => Some(d),
-                _ => None,
-            }
-        })
+        let items = front.files.own.iter().chain(&front.files.modules).flat_map(|f| &f.items);
+        items.filter_map(|i| if let ItemKind::Record(d) = &i.kind { Some(d) } else { None })
     };
-    let left_out = |t: &ir::ast::TypeExpr| match &t.kind {
-        ir::ast::TypeKind::Named { name, args, .. } => records().any(|r| {
+    let left_out = |t: &ir::ast::TypeExpr| {
+        let ir::ast::TypeKind::Named { name, args, .. } = &t.kind else { return false };
+        let is_open = |r: &ir::ast::RecordDef| {
             r.name.name == name.name
                 && r.generics.iter().skip(args.len()).any(|g| g.kind == GenericKind::DType)
-        }),
-        _ => false,
+        };
+        records().any(is_open)
     };
     sig.generics.iter().any(|g| g.kind != GenericKind::Dim)
         || sig.params.iter().filter_map(|p| p.ty.as_ref()).any(left_out)
