@@ -1,18 +1,15 @@
-//! What loops do to buffers: which elements are written, and which loops may run in any order.
+//! What loops do to buffers: which elements are read before they are written, and which loops may run in any order.
+//! Whether an output is written everywhere is [`cover`]'s to say.
 //!
 //! The elements a statement touches in one buffer are a box: an interval `[lo, hi)` of dims for each
-//! axis. A single access is a box of extent 1. Going out through a loop over `v`, an interval that
-//! moves by `k` with each step and is `k` wide tiles `[lo at the first v, lo at the end)`; this covers
-//! plain indices (`i`: 1 wide, moves by 1) and tiles (`8*io + ii`) alike.
+//! axis. A single access is a box of extent 1.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod cover;
 
-use ir::diag::Diagnostic;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
-use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
-
-use crate::{Checker, Maybe};
 
 /// From, and one past the end.
 type Interval = (Dim, Dim);
@@ -49,142 +46,6 @@ fn mentions(interval: &Interval, v: Sym) -> bool {
     [&interval.0, &interval.1].into_iter().any(|d| d.syms().into_iter().any(|s| s == v))
 }
 
-/// The union over `v` in `lo..hi`, where the steps tile; none where they do not.
-fn sweep(region: Region, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<Region> {
-    let moving: Vec<usize> =
-        (0..region.len()).filter(|&a| region[a].as_ref().is_some_and(|i| mentions(i, v))).collect();
-    match moving.as_slice() {
-        // The same elements each time: written if there is a time.
-        [] => facts.prove(&Pred::Lt(lo.clone(), hi.clone())).is_proved().then_some(region),
-        [axis] => {
-            let interval = region[*axis].as_ref()?;
-            let width = &interval.1 - &interval.0;
-            let at = |d: &Dim, value: &Dim| d.subst(&|s| (s == v).then(|| value.clone()));
-            // Steps of no width sweep nothing, and say so.
-            let stride = stride(interval, v);
-            let tiles = |k: &Dim| width == *k && facts.prove(&Pred::Le(Dim::int(0), k.clone())).is_proved();
-            let swept = if stride.as_ref().is_some_and(tiles) {
-                (at(&interval.0, lo), at(&interval.0, hi))
-            } else if stride.as_ref().is_some_and(|k| tiles(&-k)) {
-                // From the end to the beginning.
-                let last = hi - &Dim::int(1);
-                (at(&interval.0, &last), at(&interval.1, lo))
-            } else {
-                touching(interval, v, lo, hi, facts)?
-            };
-            let mut region = region.clone();
-            region[*axis] = Some(swept);
-            Some(region)
-        }
-        _ => None,
-    }
-}
-
-/// The union over `v` in `lo..hi` of intervals each of which begins in the one before or where it ends, as the tiles of
-/// an extent do of which the last is cut off.
-fn touching(interval: &Interval, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<Interval> {
-    let at = |d: &Dim, value: &Dim| d.subst(&|s| (s == v).then(|| value.clone()));
-    let here = Dim::sym(v);
-    let next = &here + &Dim::int(1);
-    let mut inside = facts.clone();
-    inside.assume(Pred::Le(lo.clone(), here));
-    inside.assume(Pred::Lt(next.clone(), hi.clone()));
-    let begins = at(&interval.0, &next);
-    let proved = |facts: &Facts, a: &Dim, b: &Dim| facts.prove(&Pred::Le(a.clone(), b.clone())).is_proved();
-    if !proved(&inside, &begins, &interval.1) || !proved(&inside, &interval.0, &begins) {
-        return None;
-    }
-    let swept = (at(&interval.0, lo), at(&interval.1, &(hi - &Dim::int(1))));
-    // Without a round nothing is written: then the union must be empty.
-    let mut none = facts.clone();
-    none.assume(Pred::Le(hi.clone(), lo.clone()));
-    (none.is_contradictory() || proved(&none, &swept.1, &swept.0)).then_some(swept)
-}
-
-/// The regions of `buf` that statements are sure to write.
-fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts) -> Vec<Region> {
-    let mut out = Vec::new();
-    for s in stmts {
-        match s {
-            Stmt::Store { buf: b, index, combine: None, .. } if *b == buf => {
-                out.push(point(prim, index));
-            }
-            Stmt::For { var, lo, hi, body, .. } => {
-                let inner = written(prim, body, buf, &enter(prim, facts, *var, lo, hi));
-                let (Some(lo), Some(hi)) = (prim.as_dim(lo), prim.as_dim(hi)) else { continue };
-                let v = prim.var(*var).name;
-                out.extend(inner.into_iter().filter_map(|r| sweep(r, v, &lo, &hi, facts)));
-            }
-            Stmt::If(_, a, b) => {
-                let b: HashSet<Region> = written(prim, b, buf, facts).into_iter().collect();
-                out.extend(written(prim, a, buf, facts).into_iter().filter(|r| b.contains(r)));
-            }
-            Stmt::Store { .. } | Stmt::While(..) | Stmt::Set(..) | Stmt::Alloc(_) => {}
-        }
-    }
-    out
-}
-
-/// Proofs that lining up regions may take: tens do in practice, and thousands of regions are no reason
-/// to prove millions of times.
-const TRIES: usize = 4096;
-
-/// True for bounds whose difference is a positive number.
-fn grows(from: &Dim, to: &Dim) -> bool {
-    (to - from).as_int().is_some_and(|d| d > 0)
-}
-
-/// True if the regions together are the whole buffer: one is, or some line up along one axis.
-fn covers(regions: &[Region], shape: &[Dim], facts: &Facts) -> bool {
-    let zero = Dim::int(0);
-    // Many statements write one region, and each is looked at once.
-    let mut seen = HashSet::new();
-    let regions: Vec<&Region> = regions.iter().filter(|r| seen.insert(*r)).collect();
-    let mut tries = TRIES;
-    let whole = |interval: &Option<Interval>, extent: &Dim| {
-        let Some(interval) = interval else { return false };
-        facts.prove(&Pred::Le(interval.0.clone(), zero.clone())).is_proved()
-            && facts.prove(&Pred::Le(extent.clone(), interval.1.clone())).is_proved()
-    };
-    if shape.is_empty() {
-        return !regions.is_empty();
-    }
-    (0..shape.len()).any(|axis| {
-        let candidates: Vec<&Region> = regions
-            .iter()
-            .copied()
-            .filter(|r| (0..shape.len()).all(|a| a == axis || whole(&r[a], &shape[a])))
-            .collect();
-        let begins: HashMap<&Dim, &Dim> =
-            candidates.iter().filter_map(|r| r[axis].as_ref()).map(|(lo, hi)| (lo, hi)).collect();
-        let mut reached = zero.clone();
-        // Each round moves on by one region, so there are at most as many rounds as regions.
-        for _ in 0..=candidates.len() {
-            // The next one mostly begins where the last ended; what is nearly so has to be proved.
-            while let Some(hi) = begins.get(&reached)
-                && grows(&reached, hi)
-            {
-                reached = (*hi).clone();
-            }
-            if facts.prove(&Pred::Le(shape[axis].clone(), reached.clone())).is_proved() {
-                return true;
-            }
-            let next = candidates.iter().filter_map(|r| r[axis].as_ref()).find(|(lo, hi)| {
-                tries = tries.saturating_sub(1);
-                tries > 0
-                    && facts.prove(&Pred::Le(lo.clone(), reached.clone())).is_proved()
-                    && *hi != reached
-                    && facts.prove(&Pred::Le(reached.clone(), hi.clone())).is_proved()
-            });
-            match next {
-                Some((_, hi)) => reached = hi.clone(),
-                None => return false,
-            }
-        }
-        false
-    })
-}
-
 /// True for an output that is accumulated into and never replaced: it begins at its combiner's identity.
 pub(crate) fn is_only_combined(prim: &Prim, buf: BufId) -> bool {
     let mut replaced = false;
@@ -205,10 +66,7 @@ pub(crate) fn read_early(prim: &Prim) -> Vec<BufId> {
             .body
             .iter()
             .position(|s| reads_early(prim, std::slice::from_ref(s), buf, &mut Known::default()));
-        first.is_some_and(|first| {
-            let regions = written(prim, &prim.body[..first], buf, &prim.facts);
-            !covers(&regions, &prim.buf(buf).shape, &prim.facts)
-        })
+        first.is_some_and(|first| !cover::is_written(prim, &prim.body[..first], buf))
     };
     prim.outs.iter().filter(early).copied().collect()
 }
@@ -278,38 +136,6 @@ fn reads_early(prim: &Prim, stmts: &[Stmt], buf: BufId, known: &mut Known) -> bo
         }
     }
     false
-}
-
-impl Checker<'_> {
-    /// Refuses a primitive that leaves elements of an output unwritten.
-    /// `heads`: where each is declared.
-    pub(crate) fn coverage(&mut self, prim: &Prim, heads: &[Span]) -> Maybe<()> {
-        for (&out, &head) in prim.outs.iter().zip(heads) {
-            if prim.in_place(out) {
-                continue;
-            }
-            let buf = prim.buf(out);
-            let regions = written(prim, &prim.body, out, &prim.facts);
-            if covers(&regions, &buf.shape, &prim.facts) {
-                continue;
-            }
-            let shape: Vec<String> = buf.shape.iter().map(Dim::to_string).collect();
-            let text = format!("`{}` is not proved to be written everywhere", buf.name);
-            let mut d = Diagnostic::error("E0402", head, text).here(format!("[{}]", shape.join(", ")));
-            for r in regions.iter().take(3) {
-                let axis = |i: &Option<Interval>| {
-                    i.as_ref().map_or("?".to_owned(), |(lo, hi)| format!("{lo}..{hi}"))
-                };
-                let axes: Vec<String> = r.iter().map(axis).collect();
-                d = d.note(format!("written: [{}]", axes.join(", ")));
-            }
-            if regions.is_empty() {
-                d = d.note("no element is sure to be written: what an `if` or a `while` guards may not run");
-            }
-            return self.fail(d.help("write each element once, or accumulate with `+=`"));
-        }
-        Some(())
-    }
 }
 
 /// What statements inside a loop do.

@@ -170,9 +170,22 @@ impl Checker<'_> {
         actuals: Vec<Actual>,
         span: Span,
     ) -> Maybe<Bound> {
+        let env = self.env();
+        self.bind_rest(body, sig, explicit, actuals, span, env)
+    }
+
+    /// The same where `env` has some of what the signature speaks of.
+    pub(crate) fn bind_rest(
+        &mut self,
+        body: &mut Body,
+        sig: &Signature,
+        explicit: &[IndexArg],
+        actuals: Vec<Actual>,
+        span: Span,
+        env: Env,
+    ) -> Maybe<Bound> {
         let callee = sig.name.name.name();
         let slots = self.slots(body, sig, actuals, span)?;
-        let env = self.env();
         let mut b = Binder { callee, sig, env, origins: BTreeMap::new(), later: vec![], holes: vec![], span };
         self.configured(body, &mut b)?;
         self.attributes(body, &mut b, &slots)?;
@@ -359,7 +372,7 @@ impl Checker<'_> {
     }
 }
 
-fn refused(callee: &str, d: &str, g: &Generic, span: Span) -> Diagnostic {
+pub(crate) fn refused(callee: &str, d: &str, g: &Generic, span: Span) -> Diagnostic {
     let bounds: Vec<&str> = g.bounds.iter().map(|b| b.name.name()).collect();
     Diagnostic::error("E0303", span, format!("{callee}: not defined for {d}"))
         .label(g.name.span, format!("`{}` is one of: {}", g.name.name, bounds.join(", ")))

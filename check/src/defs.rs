@@ -38,7 +38,7 @@ impl<'a> Def<'a> {
     }
 
     /// The definition of an item, if it can be called.
-    fn of(item: &'a Item) -> Option<Def<'a>> {
+    pub(crate) fn of(item: &'a Item) -> Option<Def<'a>> {
         match &item.kind {
             ItemKind::Fn(d) => Some(Def::Fn(d, item)),
             ItemKind::Prim(d) => Some(Def::Prim(d)),
@@ -460,15 +460,6 @@ impl<'a> Checker<'a> {
                 self.test(d);
             }
         }
-    }
-
-    /// Says honestly that something parses and is not checked yet.
-    pub(crate) fn later(&mut self, span: Span, what: &str) {
-        self.report(Diagnostic::error(
-            "E0702",
-            span,
-            format!("{what} are parsed and formatted, but not compiled yet"),
-        ));
     }
 
     /// The name that an instance of a definition is to have in the compiled module: that of the text, after

@@ -81,6 +81,7 @@ impl<'a> Checker<'a> {
         if let Some(crate::types::Named::Encoding(id)) = self.types.get(def.name.name)
             && std::ptr::eq(self.types.encoding(id), def)
         {
+            self.distinct([def.decode.0, def.decode.1].into_iter());
             let _ = self.decoded_dtype(id);
         }
     }
@@ -249,7 +250,7 @@ impl<'a> Checker<'a> {
     pub(crate) fn blocked(&mut self, types: &[Ty]) -> BTreeMap<Sym, i64> {
         fn go(t: &Ty, out: &mut Vec<(EncodingId, Sym)>) {
             match t {
-                Ty::Tensor(_) => {}
+                Ty::Tensor(_) | Ty::Fn => {}
                 Ty::Encoded(e) => out.extend(e.shape.last().and_then(Dim::as_sym).map(|s| (e.id, s))),
                 Ty::Tuple(parts) => parts.iter().for_each(|t| go(t, out)),
                 Ty::Record(r) => r.fields.iter().for_each(|f| go(&f.ty, out)),

@@ -23,7 +23,7 @@ mod value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-use ir::ast::{self, Expr, ExprKind, FnDef, Ident, Stmt};
+use ir::ast::{self, Expr, ExprKind, FnDef, Ident};
 use ir::diag::Diagnostic;
 use ir::graph::{Block, Func, Node, Op, Type, ValId};
 use ir::source::Span;
@@ -297,36 +297,6 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Statements as a function of some inputs: what a line of the REPL is.
-    pub(crate) fn line(&mut self, inputs: &[(Sym, Type)], stmts: &[Stmt]) {
-        let span = stmts.last().map_or(Span::default(), |s| s.span);
-        let mut func = nameless("line", span);
-        let mut names = Vec::new();
-        for (name, ty) in inputs {
-            let val = func.add_val(*name, ty.clone());
-            func.body.params.push(val);
-            // A line may give its inputs away: whoever runs it keeps the values.
-            func.params.push(ir::graph::Param { name: *name, own: true, from: None });
-            names.push((*name, Value::Val(val)));
-        }
-        let mut body = Body::new(func, self.env(), names);
-        let block = ast::Block { stmts: stmts.to_vec(), span };
-        let Some(value) = self.statements(&mut body, &block) else { return };
-        let mut results = Vec::new();
-        if !matches!(value, Value::Unit) && self.flatten(&mut body, &value, span, &mut results).is_none() {
-            return;
-        }
-        let mut func = body.finish(results.clone());
-        func.result_types = results.iter().map(|v| func.ty(*v).clone()).collect();
-        func.results = vec![None; results.len()];
-        let open: BTreeSet<Sym> =
-            func.result_types.iter().flat_map(|t| &t.shape).flat_map(Dim::syms).collect();
-        func.exists = open.into_iter().map(|s| (s, vec![])).collect();
-        // What it calls stands before it.
-        self.bodies();
-        self.module.funcs.push(func);
-    }
-
     /// Fits the value of a body to the declared results; existential dims take what the value has.
     fn results(
         &mut self,
@@ -360,7 +330,7 @@ impl<'a> Checker<'a> {
                 self.fail(Diagnostic::error("E0307", span, text))
             }
             (Ty::Tensor(want), value) => self.result(body, value, want, span, out),
-            (Ty::Record(_) | Ty::Encoded(_) | Ty::Array(..), value) => {
+            (Ty::Record(_) | Ty::Encoded(_) | Ty::Array(..) | Ty::Fn, value) => {
                 let tree = self.tree_like(body, value, want, span, &format!("{callee}: result"))?;
                 for (leaf, v) in want.leaves("").iter().zip(&tree.leaves) {
                     self.result(body, &Value::Val(*v), &leaf.ty, span, out)?;
@@ -527,7 +497,7 @@ impl<'a> Checker<'a> {
     /// Refuses a value of which a part was given away.
     fn alive(&mut self, body: &Body, value: &Value, span: Span) -> Maybe<()> {
         let mut leaves = Vec::new();
-        value.leaves(&mut leaves);
+        value.holds(&mut leaves);
         let Some((v, &taken)) = leaves.iter().find_map(|v| Some((v, body.consumed.get(v)?))) else {
             return Some(());
         };
@@ -654,8 +624,7 @@ impl<'a> Checker<'a> {
                 if self.defs.get(name, base.span).is_none() {
                     return self.unknown(body, name, e.span);
                 }
-                let d = Diagnostic::error("E0307", e.span, format!("`{name}` is a definition, not a value"));
-                self.fail(d.help(format!("call it: `{name}(..)`")))
+                Some(Value::Fn(Rc::new(Closure::Named(name, base.span))))
             }
             ExprKind::Field(base, field) => {
                 let value = self.expr(body, base)?;
@@ -666,7 +635,10 @@ impl<'a> Checker<'a> {
                     ExprKind::Index(base, dims) => (&**base, dims.as_slice()),
                     _ => (&**f, &[][..]),
                 };
+                // An element of an array of functions.
+                let held = |name| matches!(body.find(name), Some(Local { value: Value::Tuple(_), .. }));
                 match self.named(body, callee) {
+                    Some(name) if !dims.is_empty() && held(name) => self.call_value(body, f, args, e.span),
                     Some(name) => self.call(body, name, callee.span, dims, args, e.span),
                     None if is_method(body, f) => self.no_callee(f),
                     None => self.call_value(body, f, args, e.span),
@@ -725,7 +697,8 @@ fn root(name: Sym) -> &'static str {
 fn is_method(body: &Body, f: &Expr) -> bool {
     let ExprKind::Field(base, _) = &f.kind else { return false };
     let ExprKind::Name(name) = base.kind else { return false };
-    !matches!(body.find(name), Some(Local { value: Value::Tree(_) | Value::Tuple(_) | Value::Unit, .. }))
+    let Some(local) = body.find(name) else { return true };
+    !matches!(local.value, Value::Tree(_) | Value::Tuple(_) | Value::Record(..) | Value::Unit)
 }
 
 /// A function that no text names.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
-use ir::ast::{Expr, FnDef, GenericKind, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind};
+use ir::ast::{Expr, FnDef, GenericKind, Ident, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind};
 use ir::diag::{Diagnostic, Label};
 use ir::graph::{Block, Func, Type};
 use ir::loops::Prim;
@@ -114,6 +114,11 @@ impl Key {
             key.consts.extend(bound.consts.get(&p.name.name).cloned());
         }
         key
+    }
+
+    /// The attributes.
+    pub(crate) fn consts(&self) -> &[Const] {
+        &self.consts
     }
 
     /// True where there was no choice: the definition has one instance.
@@ -253,8 +258,13 @@ impl<'a> Checker<'a> {
 
     /// Says what is wrong with a signature itself: names given twice.
     pub(crate) fn signature(&mut self, sig: &Signature) {
+        self.distinct(sig.generics.iter().map(|g| g.name).chain(sig.params.iter().map(|p| p.name)));
+    }
+
+    /// Says which of the names that one place gives a meaning it gives two; `_` is none.
+    pub(crate) fn distinct(&mut self, names: impl Iterator<Item = Ident>) {
         let mut seen: HashMap<Sym, Span> = HashMap::new();
-        for name in sig.generics.iter().map(|g| g.name).chain(sig.params.iter().map(|p| p.name)) {
+        for name in names.filter(|n| n.name.name() != "_") {
             if let Some(first) = seen.insert(name.name, name.span) {
                 let d = Diagnostic::error("E0202", name.span, format!("`{}` is given twice", name.name));
                 self.report(d.label(first, "first here"));
@@ -352,7 +362,16 @@ impl<'a> Checker<'a> {
     /// The type of a parameter.
     pub(crate) fn param_ty(&mut self, env: &Env, p: &Param) -> Maybe<Ty> {
         match &p.ty {
-            Some(ty) => self.ty(env, ty),
+            Some(t) => {
+                let ty = self.ty(env, t)?;
+                if ty.has_function() {
+                    let text =
+                        format!("`{}` holds functions, and a primitive computes with numbers", p.name.name);
+                    let d = Diagnostic::error("E0306", t.span, text);
+                    return self.fail(d.help("give it the fields that are tensors, or make it a `fn`"));
+                }
+                Some(ty)
+            }
             None => self.fail(Diagnostic::error("E0306", p.span, format!("`{}` needs a type", p.name.name))),
         }
     }
@@ -488,6 +507,7 @@ impl<'a> Checker<'a> {
             let mut env = env.clone();
             let ret = match &ret.kind {
                 TypeKind::Exists(vars, inner) => {
+                    self.distinct(vars.iter().map(|v| v.0));
                     for (name, bound) in vars {
                         let mut facts = vec![Pred::Le(Dim::int(0), Dim::sym(name.name))];
                         if let Some(b) = bound {
@@ -523,6 +543,12 @@ impl<'a> Checker<'a> {
     /// None where attributes would have to be guessed.
     pub(crate) fn sample(&mut self, sig: &'a Signature) -> Maybe<Env> {
         self.signature(sig);
+        let env = self.sampled(sig)?;
+        sig.params.iter().all(|p| p.mode != Mode::Const).then_some(env)
+    }
+
+    /// As `sample`, whatever attributes there are.
+    pub(crate) fn sampled(&mut self, sig: &'a Signature) -> Maybe<Env> {
         let mut env = self.env();
         for g in &sig.generics {
             match g.kind {
@@ -539,12 +565,12 @@ impl<'a> Checker<'a> {
                 }
             }
         }
-        sig.params.iter().all(|p| p.mode != Mode::Const).then_some(env)
+        Some(env)
     }
 
     pub(crate) fn sample_fn(&mut self, def: &'a FnDef, item: &'a Item) {
         // What takes functions is checked where it is given some.
-        if crate::graph::is_template(def) {
+        if crate::graph::is_template(&self.types, def) {
             self.signature(&def.sig);
             return;
         }

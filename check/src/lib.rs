@@ -28,12 +28,14 @@ mod config;
 mod consts;
 mod defs;
 mod encoding;
+mod entered;
 mod env;
 mod fit;
 mod generics;
 mod graph;
 mod instance;
 mod labels;
+mod line;
 mod lists;
 mod marks;
 mod modules;
@@ -46,11 +48,13 @@ mod walk;
 use std::collections::{BTreeMap, HashSet};
 
 use ir::Module;
-use ir::ast::{File, Stmt};
+use ir::ast::{File, Item, Stmt};
 use ir::diag::{Diagnostic, Severity};
-use ir::graph::Type;
 use ir::source::{SourceId, Span};
 use shape::Sym;
+
+pub use entered::{Choice, Entered, Instance, Request, Shown};
+pub use line::{Form, Input};
 
 /// What checking gives.
 #[derive(Debug)]
@@ -101,24 +105,42 @@ pub struct Link {
 /// Checks a program. `library` is the standard library: its definitions are checked where they are
 /// used, and those of the program stand before them.
 pub fn check(library: &[File], files: &Files) -> Checked {
-    run(library, files, |_| ())
+    run(library, files, |_, _| ())
+}
+
+/// Checks a program, and makes an instance of one of its definitions for a call from outside; none where the definition
+/// has but one, or cannot be called so.
+pub fn check_entry(library: &[File], files: &Files, request: &Request) -> (Checked, Option<Entered>) {
+    let mut entered = None;
+    let checked = run(library, files, |checker, files| {
+        let items: Vec<&Item> = files.own.iter().flat_map(|f| &f.items).collect();
+        entered = checker.entered(request, &items);
+    });
+    (checked, entered)
 }
 
 /// Checks statements against a program, as the body of a function of `inputs` that gives the value of
-/// the last one. The function, where there is no error, is the module's last.
-pub fn check_line(library: &[File], files: &Files, inputs: &[(Sym, Type)], stmts: &[Stmt]) -> Checked {
-    run(library, files, |checker| checker.line(inputs, stmts))
+/// the last one. The function, where there is no error, is the module's last; the form of the value comes with it.
+pub fn check_line(
+    library: &[File],
+    files: &Files,
+    inputs: &[Input],
+    stmts: &[Stmt],
+) -> (Checked, Option<Form>) {
+    let mut form = None;
+    let checked = run(library, files, |checker, _| form = checker.line(inputs, stmts));
+    (checked, form)
 }
 
 /// Writes out what definitions leave unsaid, checks the program, then what comes after it.
-fn run(library: &[File], files: &Files, after: impl FnOnce(&mut Checker<'_>)) -> Checked {
+fn run(library: &[File], files: &Files, after: impl for<'a> FnOnce(&mut Checker<'a>, &'a Files)) -> Checked {
     let (files, settings, said) = config::written_out(library, files);
     let (library, files) = generics::written_out(library, modules::written_out(library, files));
     let mut checker = Checker::new(&library, &files);
     said.into_iter().for_each(|d| checker.report(d));
     checker.module.settings = settings;
     checker.program(&files);
-    after(&mut checker);
+    after(&mut checker, &files);
     checker.finish()
 }
 

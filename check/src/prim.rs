@@ -336,6 +336,7 @@ impl<'a> Checker<'a> {
                 self.loop_marks(attrs);
                 let facts = b.env.facts.clone();
                 b.scopes.push(BTreeMap::new());
+                self.distinct(binders.iter().map(|x| x.name));
                 let loops = binders.iter().map(|x| self.binder(b, x, true)).collect::<Vec<_>>();
                 let ok = loops.iter().all(Option::is_some);
                 let inner = self.prim_block(b, block);

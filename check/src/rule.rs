@@ -12,7 +12,7 @@ use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
 use crate::bind::names_in;
-use crate::env::Env;
+use crate::env::{Const, Env};
 use crate::graph::{Body, Value};
 use crate::{Checker, Maybe};
 
@@ -24,6 +24,16 @@ enum Wanted {
     IfMatched,
     /// It is only checked.
     Never,
+}
+
+/// The left side of a rule.
+struct Pattern {
+    env: Env,
+    dims: Vec<Sym>,
+    when: Vec<Pred>,
+    /// A function of the rule's parameters, without a body.
+    head: Func,
+    lhs: Func,
 }
 
 impl<'a> Checker<'a> {
@@ -131,12 +141,13 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A rule: both sides become functions of the same parameters. One over element types or packs is a template
-    /// too: it has an instance for each choice whose pattern some function's operators can match.
+    /// A rule: both sides become functions of the same parameters. One over element types, packs or attributes is a
+    /// template too: it has an instance for each choice whose pattern some function's operators can match.
     pub(crate) fn rule(&mut self, def: &'a RuleDef) {
         self.signature(&def.sig);
         let name = def.sig.name.name;
-        if def.sig.generics.iter().all(|g| g.kind == GenericKind::Dim) {
+        let attributes = attributes(&def.sig);
+        if attributes.is_empty() && def.sig.generics.iter().all(|g| g.kind == GenericKind::Dim) {
             let none = self.env();
             let _ = self.rule_instance(def, &none, name, Wanted::Always);
             return;
@@ -146,8 +157,16 @@ impl<'a> Checker<'a> {
             let name = Sym::new(&format!("{name}{suffix}"));
             any |= self.rule_instance(def, &env, name, Wanted::IfMatched).is_some();
         }
-        if !any && let Some(env) = self.sample(&def.sig) {
-            let _ = self.rule_instance(def, &env, name, Wanted::Never);
+        if !any && let Some(mut env) = self.sampled(&def.sig) {
+            // An attribute that nothing has is checked with one that most operators take.
+            for p in attributes {
+                env.consts.extend(
+                    fitting(p, [Const::Int(0), Const::Bool(false)].iter()).pop().map(|c| (p.name.name, c)),
+                );
+            }
+            if attributes_known(&def.sig, &env) {
+                let _ = self.rule_instance(def, &env, name, Wanted::Never);
+            }
         }
     }
 
@@ -155,6 +174,7 @@ impl<'a> Checker<'a> {
     /// functions checked so far have values of, the first of them where there are too many.
     fn choices(&self, sig: &Signature) -> Vec<(Env, String)> {
         const MOST: usize = 64;
+        const MOST_ATTRIBUTES: usize = 1024;
         let types = || self.module.funcs.iter().flat_map(|f| &f.vals).map(|v| &v.ty);
         let occurs: HashSet<DType> = types().map(|t| t.dtype).collect();
         let ranks: BTreeSet<usize> = types().map(|t| t.shape.len()).collect();
@@ -185,46 +205,47 @@ impl<'a> Checker<'a> {
             next.truncate(MOST);
             out = next;
         }
+        // A list of one is as good as what is in it.
+        let each = |c: &Const| match c {
+            Const::Ints(list) => list.iter().map(|i| Const::Int(*i)).chain([c.clone()]).collect(),
+            c => vec![c.clone()],
+        };
+        let keys = self.instances.prims.keys().chain(self.instances.funcs.keys());
+        let given: BTreeSet<Const> = keys.flat_map(|k| k.consts()).flat_map(each).collect();
+        for p in attributes(sig) {
+            let values = fitting(p, given.iter());
+            let mut next = Vec::new();
+            for (env, suffix) in &out {
+                for (k, c) in values.iter().enumerate() {
+                    let mut env = env.clone();
+                    env.consts.insert(p.name.name, c.clone());
+                    let shown = match c {
+                        Const::Int(i) if *i >= 0 => i.to_string(),
+                        Const::Int(i) => format!("m{}", i.unsigned_abs()),
+                        Const::Bool(b) => b.to_string(),
+                        Const::Ints(_) | Const::Float(_) | Const::Text(_) => format!("v{k}"),
+                    };
+                    next.push((env, format!("{suffix}_{shown}")));
+                }
+            }
+            next.truncate(MOST_ATTRIBUTES);
+            out = next;
+        }
         out
     }
 
     fn rule_instance(&mut self, def: &'a RuleDef, bound: &Env, name: Sym, wanted: Wanted) -> Maybe<()> {
-        // `const w: f32[k, n]` is a weight; `const axis: int` is an attribute.
-        let number = |p: &Param| match p.ty.as_ref().map(|t| &t.kind) {
-            Some(TypeKind::Named { name, .. }) => bound.dtype(name.name).is_some(),
-            _ => false,
-        };
-        if let Some(p) = def.sig.params.iter().find(|p| p.mode == Mode::Const && !number(p)) {
-            self.later(p.span, "rules over attributes");
+        let said = self.diagnostics.len();
+        let prims = self.module.prims.len();
+        let pattern = self.rule_pattern(def, bound);
+        // An attribute that the pattern cannot have, or that a condition excludes, makes no instance.
+        if !attributes(&def.sig).is_empty() && self.diagnostics.len() > said {
+            for d in self.diagnostics.split_off(said) {
+                self.said.remove(&(d.code, d.span(), d.message.clone()));
+            }
             return None;
         }
-        let (mut env, mut dims) = self.inside(&def.sig, bound);
-        // Dims need not be listed: a rule has no other names to confuse them with.
-        for p in &def.sig.params {
-            let Some(TypeKind::Named { dims: Some(args), .. }) = p.ty.as_ref().map(|t| &t.kind) else {
-                continue;
-            };
-            for a in args {
-                let ir::ast::IndexArg::Expr(e) = a else { continue };
-                for n in names_in(e) {
-                    if let Entry::Vacant(free) = env.dims.entry(n) {
-                        free.insert(Dim::sym(n));
-                        env.facts.assume_dim(n);
-                        dims.push(n);
-                    }
-                }
-            }
-        }
-        let mut when = Vec::new();
-        for e in &def.sig.wheres {
-            if let Err(d) = env.preds(e, &mut when) {
-                return self.fail(*d);
-            }
-        }
-        when.iter().for_each(|p: &Pred| env.facts.assume(p.clone()));
-        let head = self.rule_side(def, &env, &dims)?;
-        let prims = self.module.prims.len();
-        let lhs = self.side(&head, &env, &def.lhs)?;
+        let Pattern { env, dims, when, head, lhs } = pattern?;
         // An operator that is new here stands in no function.
         if wanted == Wanted::IfMatched && self.module.prims.len() > prims {
             return None;
@@ -272,10 +293,41 @@ impl<'a> Checker<'a> {
             rhs,
             both_ways: def.both_ways,
             when,
-            constant: def.sig.params.iter().map(|p| p.mode == Mode::Const).collect(),
+            constant: values(&def.sig).map(|p| p.mode == Mode::Const).collect(),
             span: def.sig.name.span,
         });
         Some(())
+    }
+
+    /// The left side of an instance, with what holds where it matches.
+    fn rule_pattern(&mut self, def: &'a RuleDef, bound: &Env) -> Maybe<Pattern> {
+        let (mut env, mut dims) = self.inside(&def.sig, bound);
+        // Dims need not be listed: a rule has no other names to confuse them with.
+        for p in &def.sig.params {
+            let Some(TypeKind::Named { dims: Some(args), .. }) = p.ty.as_ref().map(|t| &t.kind) else {
+                continue;
+            };
+            for a in args {
+                let ir::ast::IndexArg::Expr(e) = a else { continue };
+                for n in names_in(e) {
+                    if let Entry::Vacant(free) = env.dims.entry(n) {
+                        free.insert(Dim::sym(n));
+                        env.facts.assume_dim(n);
+                        dims.push(n);
+                    }
+                }
+            }
+        }
+        let mut when = Vec::new();
+        for e in &def.sig.wheres {
+            if let Err(d) = env.preds(e, &mut when) {
+                return self.fail(*d);
+            }
+        }
+        when.iter().for_each(|p: &Pred| env.facts.assume(p.clone()));
+        let head = self.rule_side(def, &env, &dims)?;
+        let lhs = self.side(&head, &env, &def.lhs)?;
+        Some(Pattern { env, dims, when, head, lhs })
     }
 
     fn rule_side(&mut self, def: &'a RuleDef, env: &Env, dims: &[Sym]) -> Maybe<Func> {
@@ -294,7 +346,7 @@ impl<'a> Checker<'a> {
             plan: true,
             span: def.sig.name.span,
         };
-        for p in &def.sig.params {
+        for p in values(&def.sig) {
             let ty = self.param_type(env, p)?;
             let val = func.add_val(p.name.name, ty);
             func.body.params.push(val);
@@ -327,4 +379,41 @@ impl<'a> Checker<'a> {
         let d = Diagnostic::error("E0503", def.sig.name.span, text);
         self.fail(d.label(def.lhs.span, l.to_string()).label(def.rhs.span, r.to_string()))
     }
+}
+
+/// True for `const axis: int`, where `const w: f32[k, n]` is a weight.
+fn is_attribute(p: &Param) -> bool {
+    let kind = match p.ty.as_ref().map(|t| &t.kind) {
+        Some(TypeKind::Named { name, dims: None, .. }) => name.name.name(),
+        _ => return false,
+    };
+    p.mode == Mode::Const && matches!(kind, "int" | "ints" | "bool" | "float" | "text")
+}
+
+fn attributes(sig: &Signature) -> Vec<&Param> {
+    sig.params.iter().filter(|p| is_attribute(p)).collect()
+}
+
+/// The parameters that stand for values.
+fn values(sig: &Signature) -> impl Iterator<Item = &Param> {
+    sig.params.iter().filter(|p| !is_attribute(p))
+}
+
+fn attributes_known(sig: &Signature, env: &Env) -> bool {
+    attributes(sig).iter().all(|p| env.consts.contains_key(&p.name.name))
+}
+
+/// Those of some constants that an attribute may be, each once, in order.
+fn fitting<'c>(p: &Param, given: impl Iterator<Item = &'c Const>) -> Vec<Const> {
+    let declared = match p.ty.as_ref().map(|t| &t.kind) {
+        Some(TypeKind::Named { name, .. }) => name.name.name(),
+        _ => "",
+    };
+    let mut out: Vec<Const> = Vec::new();
+    for c in given.filter_map(|c| c.clone().fit(declared)) {
+        if !out.contains(&c) {
+            out.push(c);
+        }
+    }
+    out
 }

@@ -48,6 +48,8 @@ pub(crate) enum Ty {
     Encoded(Encoded),
     Tuple(Vec<Ty>),
     Record(Record),
+    /// What holds functions: no tensors, and known only where it is a value.
+    Fn,
     /// As many of a record or a tuple; of a tensor it is a tensor, see [`Ty::stacked`].
     Array(Dim, Box<Ty>),
 }
@@ -115,7 +117,7 @@ impl Ty {
                 let fields = fields.map(|(n, t)| (n, Type { dtype: t.dtype, shape: front(t.shape) }));
                 Ty::Encoded(Encoded { shape: front(e.shape), fields: fields.collect(), ..e })
             }
-            of @ (Ty::Tuple(_) | Ty::Record(_) | Ty::Array(..)) => Ty::Array(k, Box::new(of)),
+            of @ (Ty::Tuple(_) | Ty::Record(_) | Ty::Array(..) | Ty::Fn) => Ty::Array(k, Box::new(of)),
         }
     }
 
@@ -123,6 +125,7 @@ impl Ty {
     pub(crate) fn count(&self) -> usize {
         match self {
             Ty::Tensor(_) => 1,
+            Ty::Fn => 0,
             Ty::Encoded(e) => e.fields.len(),
             Ty::Tuple(parts) => parts.iter().map(Ty::count).sum(),
             Ty::Record(r) => r.fields.iter().map(|f| f.ty.count()).sum(),
@@ -148,6 +151,7 @@ impl Ty {
                 let ty = whole(front, t);
                 out.push(Leaf { path, ty, from: from.map(str::to_owned) });
             }
+            Ty::Fn => {}
             Ty::Encoded(e) => {
                 for (name, t) in &e.fields {
                     let from = from.map(|f| format!("{f}.{name}"));
@@ -190,7 +194,7 @@ impl Ty {
             None
         };
         match self {
-            Ty::Tensor(_) => None,
+            Ty::Tensor(_) | Ty::Fn => None,
             Ty::Encoded(e) => {
                 let at = e.fields.iter().position(|f| f.0.name() == name)?;
                 Some((Ty::Tensor(e.fields[at].1.clone()), at))
@@ -218,7 +222,7 @@ impl Ty {
                 let fields = e.fields.iter().map(field).collect();
                 Some(Ty::Encoded(Encoded { shape: rest(&e.shape), fields, ..*e }))
             }
-            Ty::Tensor(_) | Ty::Encoded(_) | Ty::Tuple(_) | Ty::Record(_) => None,
+            Ty::Tensor(_) | Ty::Encoded(_) | Ty::Tuple(_) | Ty::Record(_) | Ty::Fn => None,
         }
     }
 
@@ -271,7 +275,7 @@ impl Ty {
     /// The names of its fields.
     pub(crate) fn field_names(&self) -> Vec<String> {
         match self {
-            Ty::Tensor(_) => vec![],
+            Ty::Tensor(_) | Ty::Fn => vec![],
             Ty::Encoded(e) => e.fields.iter().map(|f| f.0.to_string()).collect(),
             Ty::Tuple(parts) => (0..parts.len()).map(|i| i.to_string()).collect(),
             Ty::Record(r) => r.fields.iter().map(|f| f.name.to_string()).collect(),
@@ -283,6 +287,7 @@ impl Ty {
     pub(crate) fn subst(&self, f: &dyn Fn(Sym) -> Option<Dim>) -> Ty {
         match self {
             Ty::Tensor(t) => Ty::Tensor(t.subst(f)),
+            Ty::Fn => Ty::Fn,
             Ty::Encoded(e) => Ty::Encoded(Encoded {
                 shape: e.shape.iter().map(|d| d.subst(f)).collect(),
                 fields: e.fields.iter().map(|(n, t)| (*n, t.subst(f))).collect(),
@@ -305,6 +310,17 @@ impl Ty {
         }
     }
 
+    /// True if a value of it holds functions.
+    pub(crate) fn has_function(&self) -> bool {
+        match self {
+            Ty::Fn => true,
+            Ty::Tensor(_) | Ty::Encoded(_) => false,
+            Ty::Tuple(parts) => parts.iter().any(Ty::has_function),
+            Ty::Record(r) => r.fields.iter().any(|f| f.ty.has_function()),
+            Ty::Array(_, of) => of.has_function(),
+        }
+    }
+
     /// True for types that differ in dims alone.
     pub(crate) fn like(&self, other: &Ty) -> bool {
         match (self, other) {
@@ -320,6 +336,7 @@ impl Ty {
                 a.id == b.id && a.args.iter().zip(&b.args).all(same)
             }
             (Ty::Array(_, a), Ty::Array(_, b)) => a.like(b),
+            (Ty::Fn, Ty::Fn) => true,
             _ => false,
         }
     }
@@ -332,6 +349,7 @@ impl Ty {
             Ty::Tuple(_) => "a tuple",
             Ty::Record(_) => "a record",
             Ty::Array(..) => "an array",
+            Ty::Fn => "a function",
         }
     }
 }
@@ -352,6 +370,7 @@ impl fmt::Display for Ty {
                 write!(f, "{}<{}>", r.name, list(r.args.iter().map(arg).collect()))
             }
             Ty::Array(k, of) => write!(f, "[{of}; {k}]"),
+            Ty::Fn => write!(f, "fn"),
         }
     }
 }
@@ -371,6 +390,8 @@ pub(crate) struct Types<'a> {
     by_name: HashMap<Sym, Named>,
     /// Records that cannot be laid out: said once, and no type.
     broken: BTreeSet<RecordId>,
+    /// Records that hold functions, themselves or in what they hold.
+    functional: BTreeSet<RecordId>,
 }
 
 impl<'a> Types<'a> {
@@ -413,6 +434,39 @@ impl<'a> Types<'a> {
             Some(Named::Encoding(_)) | None => None,
         });
         held.collect()
+    }
+
+    /// Finds the records that hold functions.
+    pub(crate) fn find_functional(&mut self) {
+        loop {
+            let holds = |id: &RecordId| {
+                !self.functional.contains(id)
+                    && self.record(*id).fields.iter().any(|f| self.holds_function(&f.ty))
+            };
+            let more: Vec<RecordId> = (0..self.records.len() as u32).map(RecordId).filter(holds).collect();
+            if more.is_empty() {
+                return;
+            }
+            self.functional.extend(more);
+        }
+    }
+
+    /// True for a record that holds functions.
+    pub(crate) fn is_functional(&self, id: RecordId) -> bool {
+        self.functional.contains(&id)
+    }
+
+    /// True for a type as written whose values hold functions.
+    pub(crate) fn holds_function(&self, t: &TypeExpr) -> bool {
+        match &t.kind {
+            TypeKind::Fn(..) => true,
+            TypeKind::Named { name, .. } => {
+                matches!(self.get(name.name), Some(Named::Record(id)) if self.is_functional(id))
+            }
+            TypeKind::Tuple(parts) => parts.iter().any(|p| self.holds_function(p)),
+            TypeKind::Array(of, _) | TypeKind::Exists(_, of) => self.holds_function(of),
+            TypeKind::Dim(_) => false,
+        }
     }
 
     pub(crate) fn get(&self, name: Sym) -> Option<Named> {
@@ -476,13 +530,34 @@ impl<'a> Checker<'a> {
             }
             TypeKind::Dim(_) => self.fail(no_type(t.span)),
             TypeKind::Fn(..) => {
-                self.later(t.span, "functions as parts of this type");
-                None
+                let d = Diagnostic::error("E0306", t.span, "a tensor is needed here, and this is a function");
+                self.fail(d.help("a `fn`, a record and a `let` may hold functions"))
             }
             TypeKind::Exists(..) => self.fail(
                 Diagnostic::error("E0306", t.span, "`exists` stands only around the result of a function")
                     .help("name the dim: `let y: f32[k] = ..` binds `k`"),
             ),
+        }
+    }
+
+    /// Says what is wrong with the types that a type of functions speaks of.
+    fn parts_of(&mut self, env: &Env, t: &TypeExpr) -> Maybe<()> {
+        match &t.kind {
+            TypeKind::Fn(takes, gives) => {
+                let all: Vec<Maybe<()>> =
+                    takes.iter().chain([&**gives]).map(|t| self.parts_of(env, t)).collect();
+                all.into_iter().collect()
+            }
+            TypeKind::Tuple(parts) => {
+                let all: Vec<Maybe<()>> = parts.iter().map(|t| self.parts_of(env, t)).collect();
+                all.into_iter().collect()
+            }
+            TypeKind::Array(of, k) => {
+                self.parts_of(env, of)?;
+                env.dim(k).map(|_| ()).or_else(|d| self.fail(*d).ok_or(())).ok()
+            }
+            TypeKind::Exists(..) => Some(()),
+            TypeKind::Named { .. } | TypeKind::Dim(_) => self.ty(env, t).map(|_| ()),
         }
     }
 
@@ -639,7 +714,10 @@ impl<'a> Checker<'a> {
         }
         let mut fields = Vec::new();
         for f in &def.fields {
-            let ty = self.ty(&env, &f.ty);
+            let ty = match self.types.holds_function(&f.ty) {
+                true => self.parts_of(&env, &f.ty).map(|()| Ty::Fn),
+                false => self.ty(&env, &f.ty),
+            };
             fields.push(ty.map(|ty| Field { name: f.name.name, ty, from: f.from.clone() }));
         }
         let fields = fields.into_iter().collect::<Maybe<Vec<Field>>>()?;

@@ -198,7 +198,7 @@ pub(crate) enum Command {
 /// Which function, with what, and where the results go.
 #[derive(Args)]
 pub(crate) struct Call {
-    /// The function
+    /// The function; an instance of a generic one is 'f<i32, 3>': its element types and numbers of axes
     #[arg(short, long)]
     pub(crate) entry: Option<String>,
     /// An argument: a .npy file, FILE.safetensors#NAME, a number, a generator such as randn[2,784]@SEED, random@SEED

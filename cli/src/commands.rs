@@ -217,6 +217,23 @@ fn test(files: &[PathBuf], engine: EngineArg, json: bool) -> Done {
     Ok(ExitCode::from(u8::from(failed > 0)))
 }
 
+/// The function that a call means; what nobody chose of it is said.
+pub(crate) fn entry(front: &mut driver::Front, call: &Call) -> Result<ir::FuncId, Failure> {
+    let entry = driver::chosen::choose(front, call.entry.as_deref(), &call.input)?;
+    note(entry.note.as_slice());
+    Ok(entry.id)
+}
+
+/// Not on stdout: that is for the results.
+fn note(texts: &[String]) {
+    texts.iter().for_each(|t| eprintln!("note: {t}"));
+}
+
+/// True for an entry whose instance was said: `f<i32>`.
+fn name_chosen(entry: Option<&str>) -> bool {
+    entry.is_some_and(|e| e.contains('<'))
+}
+
 /// Says or writes results.
 fn deliver(entry: &str, results: &Named, call: &Call) -> Result<ExitCode, Failure> {
     let paths = match &call.output {
@@ -238,7 +255,7 @@ fn run_file(file: &Path, call: &Call, compile: &Compile, engine: EngineArg, plan
     let mut front = driver::open(file)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
-        let entry = pipeline::entry(&mut front, call.entry.as_deref())?;
+        let entry = entry(&mut front, call)?;
         let name = front.module.func(entry).name.clone();
         let options = options(compile)?;
         let args = data::arguments(
@@ -273,7 +290,7 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
     let mut front = driver::open(file)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
-        let entry = pipeline::entry(&mut front, call.entry.as_deref())?;
+        let entry = entry(&mut front, call)?;
         let name = front.module.func(entry).name.clone();
         let wanted = data::wanted(front.module.func(entry));
         let args = data::arguments(&name, &wanted, &front.module.settings, &call.input)?;
@@ -342,6 +359,7 @@ fn opt(
             options.at.push(pair.ok_or_else(|| Failure::Usage(format!("--at: `{text}` is not DIM=N")))?);
         }
         let entries = stage::entries(&mut front, entry)?;
+        note(&driver::chosen::notes(&front, if name_chosen(entry) { &[] } else { &entries }));
         names::dims(&front.module, &entries, &options.at)?;
         names::implementations(&front.module, &options)?;
         let (plan, mut report) = pipeline::plan(&front.module, &options);
@@ -400,6 +418,7 @@ fn build(file: &Path, out: &Path, entry: Option<&str>, compile: &Compile) -> Don
             Some(_) => stage::entries(&mut front, entry)?,
             None => stage::everything(&mut front),
         };
+        note(&driver::chosen::notes(&front, if name_chosen(entry) { &[] } else { &entries }));
         let compilation = pipeline::compile(&front, &entries, &options)?;
         let package = pipeline::package(compilation, &options.target);
         let bytes = vm::tnx::encode(&package).map_err(|e| Failure::data(e.to_string()))?;

@@ -39,7 +39,7 @@ pub(crate) fn profile(
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
         let options = options(compile)?;
-        let entry = pipeline::entry(&mut front, call.entry.as_deref())?;
+        let entry = crate::commands::entry(&mut front, call)?;
         let name = front.module.func(entry).name.clone();
         let wanted = data::wanted(front.module.func(entry));
         let args = data::arguments(&name, &wanted, &front.module.settings, &call.input)?;

@@ -310,6 +310,28 @@ fn value(name: &str, text: &str, dtype: DType) -> Result<Tensor, Failure> {
     spec.tensor(dtype).map_err(|e| wrong(&e))
 }
 
+/// What the arguments given say of their element types and axes, by path; those that take both from the parameter say
+/// nothing.
+pub(crate) fn shown(given: &[String]) -> BTreeMap<String, check::Shown> {
+    let mut out = BTreeMap::new();
+    for (name, text) in given.iter().filter_map(|g| g.split_once('=')) {
+        let of = |t: &Tensor| (Some(t.dtype()), Some(t.shape().len()));
+        let seen = if text.ends_with(".npy") || text.contains('#') {
+            value(name, text, DType::F32).ok().as_ref().map(of)
+        } else if text.parse::<f64>().is_ok() {
+            Some((None, Some(0)))
+        } else if matches!(text, "true" | "false") {
+            Some((Some(DType::Bool), Some(0)))
+        } else {
+            text.parse::<generate::Spec>().ok().map(|s| (s.dtype, Some(s.shape.len())))
+        };
+        if let Some(seen) = seen {
+            out.insert(name.to_owned(), seen);
+        }
+    }
+    out
+}
+
 /// A file's bytes.
 pub fn read(path: &str) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|e| Failure::data(format!("{path}: {e}")))

@@ -19,6 +19,7 @@
 
 pub mod cache;
 mod checkpoint;
+pub mod chosen;
 pub mod data;
 pub mod dynamic;
 pub mod engine;

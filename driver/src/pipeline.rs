@@ -15,7 +15,7 @@ use vm::tnx::{Native, Package};
 
 use crate::library::Library;
 use crate::modules::{self, Reader};
-use crate::{Failure, entry, kernels};
+use crate::{Failure, chosen, kernels};
 
 /// How to compile.
 #[derive(Clone, Debug)]
@@ -150,6 +150,5 @@ pub fn package(compilation: Compilation, target: &Target) -> Package {
 
 /// The entry of a program, by name or by custom, as it is called from outside.
 pub fn entry(front: &mut Front, name: Option<&str>) -> Result<FuncId, Failure> {
-    let id = entry::find(front, name)?;
-    Ok(entry::callable(&mut front.module, id))
+    chosen::choose(front, name, &[]).map(|e| e.id)
 }

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use check::Files;
+use check::{Files, Form, Input};
 use ir::FuncId;
 use ir::ast::{Expr, ExprKind, File, Item, Pattern, Stmt, StmtKind};
 use ir::graph::Type;
@@ -28,9 +28,24 @@ pub struct Session {
     sources: SourceMap,
     /// The program: files loaded, a file for each line that defines something, and what they use.
     files: Files,
-    values: Vec<(Sym, Tensor)>,
+    values: Vec<Bound>,
     engine: Engine,
     options: Options,
+}
+
+/// A name that a line bound, and what it is.
+struct Bound {
+    name: Sym,
+    form: Form,
+    tensors: Vec<Tensor>,
+}
+
+impl Bound {
+    /// Each of its tensors under its name.
+    fn lines(&self) -> String {
+        let paths = self.form.paths(self.name.name());
+        paths.iter().zip(&self.tensors).map(|(path, t)| format!("{path}: {t}\n")).collect()
+    }
 }
 
 /// The commands, with what they do.
@@ -149,7 +164,7 @@ impl Session {
             _ => None,
         };
         if let Some((span, pattern)) = pattern {
-            names_of(&pattern, &mut bound);
+            bound.extend(pattern.names().into_iter().map(|n| n.name).filter(|n| n.name() != "_"));
             let named = |n: &Sym| Expr { kind: ExprKind::Name(*n), span };
             let value = match bound.as_slice() {
                 [one] => named(one),
@@ -159,13 +174,18 @@ impl Session {
         }
         let ty =
             |t: &Tensor| Type { dtype: t.dtype(), shape: t.shape().iter().map(|d| Dim::int(*d)).collect() };
-        let inputs: Vec<(Sym, Type)> = self.values.iter().map(|(n, t)| (*n, ty(t))).collect();
-        let checked = check::check_line(&Library::get().files, &self.files, &inputs, &stmts);
+        let input = |v: &Bound| Input {
+            name: v.name,
+            form: v.form.clone(),
+            types: v.tensors.iter().map(ty).collect(),
+        };
+        let inputs: Vec<Input> = self.values.iter().map(input).collect();
+        let (checked, form) = check::check_line(&Library::get().files, &self.files, &inputs, &stmts);
         if !checked.ok() {
             return Err(Failure::Diagnostics(checked.diagnostics));
         }
         let entry = FuncId(checked.module.funcs.len() as u32 - 1);
-        let args = self.values.iter().map(|(_, t)| t.clone()).collect();
+        let args = self.values.iter().flat_map(|v| v.tensors.iter().cloned()).collect();
         let mut front = self.front();
         front.module = checked.module;
         let results = match self.engine {
@@ -177,18 +197,21 @@ impl Session {
                 engine::execute(&exe, &name, &args, &Limits::default(), &front.sources)?
             }
         };
+        let mut results = results.into_iter().map(|(_, t)| t);
+        if bound.is_empty() {
+            return Ok(results.map(|t| format!("{t}\n")).collect());
+        }
+        let forms = match form {
+            Some(Form::Tuple(parts)) if bound.len() > 1 => parts,
+            form => form.into_iter().collect(),
+        };
         let mut out = String::new();
-        for (i, (_, t)) in results.into_iter().enumerate() {
-            match bound.get(i) {
-                Some(name) => {
-                    let _ = writeln!(out, "{name}: {t}");
-                    self.values.retain(|(n, _)| n != name);
-                    self.values.push((*name, t));
-                }
-                None => {
-                    let _ = writeln!(out, "{t}");
-                }
-            }
+        for (name, form) in bound.into_iter().zip(forms) {
+            let tensors = results.by_ref().take(form.paths("").len()).collect();
+            let new = Bound { name, form, tensors };
+            out.push_str(&new.lines());
+            self.values.retain(|v| v.name != name);
+            self.values.push(new);
         }
         Ok(out)
     }
@@ -200,10 +223,7 @@ impl Session {
         match (verb, rest) {
             ("load", [path]) => self.load(path),
             ("defs", []) => Ok(self.definitions()),
-            ("values", []) => {
-                let lines = self.values.iter().map(|(n, t)| format!("{n}: {t}\n"));
-                Ok(lines.collect())
-            }
+            ("values", []) => Ok(self.values.iter().map(Bound::lines).collect()),
             ("plan", [name, at @ ..]) => self.plan(name, at, false),
             ("alts", [name, at @ ..]) => self.plan(name, at, true),
             ("show", [stage, name]) => {
@@ -310,12 +330,5 @@ fn name(item: &Item) -> Option<Sym> {
         ItemKind::Encoding(d) => Some(d.name.name),
         ItemKind::Use(path) => path.last().map(|n| n.name),
         ItemKind::Schedule(_) | ItemKind::Config(_) | ItemKind::Test(_) => None,
-    }
-}
-
-fn names_of(p: &Pattern, out: &mut Vec<Sym>) {
-    match p {
-        Pattern::Name(n) => out.push(n.name),
-        Pattern::Tuple(parts, _) => parts.iter().for_each(|p| names_of(p, out)),
     }
 }

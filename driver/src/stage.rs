@@ -78,7 +78,7 @@ fn comment(text: &str) -> String {
 /// The functions asked for: one by name, or all that the program defines.
 pub fn entries(front: &mut Front, name: Option<&str>) -> Result<Vec<FuncId>, Failure> {
     if let Some(name) = name {
-        return Ok(vec![crate::entry::find(front, Some(name))?]);
+        return Ok(vec![crate::chosen::instance(front, Some(name), &[])?.id]);
     }
     let all = functions(front);
     if all.is_empty() { Ok(vec![crate::entry::find(front, None)?]) } else { Ok(all) }

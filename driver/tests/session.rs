@@ -30,6 +30,26 @@ fn values_are_bound_and_used() {
 }
 
 #[test]
+fn tuples_and_records_are_bound_whole() {
+    insta::assert_snapshot!(transcript(&[
+        "let x = arange[f32, 2]",
+        "let a = (x, 1.0)",
+        "a.0 + a.1",
+        "let (b, c) = (a, x)",
+        "b.1",
+        "let (_, d) = b",
+        "d + 1.0",
+        "record P<n> { w: f32[n], b: f32 }",
+        "let p = P(w=x, b=0.5)",
+        "p.w + p.b",
+        "let ps = [p, p]",
+        "ps[1].w",
+        ":values",
+        "let f = |y| y",
+    ]));
+}
+
+#[test]
 fn definitions_are_added_and_replaced() {
     insta::assert_snapshot!(transcript(&[
         "fn twice<n>(x: f32[n]) -> f32[n] { x + x }",

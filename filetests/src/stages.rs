@@ -238,7 +238,8 @@ fn find(front: &mut Front, name: &str) -> Result<FuncId, String> {
 
 fn results(mut front: Front, d: &Directive) -> Result<String, String> {
     let (name, given) = d.args.split_first().ok_or("@run ENTRY x=..")?;
-    let entry = find(&mut front, name)?;
+    let entry = driver::chosen::choose(&mut front, Some(name), given);
+    let entry = entry.map_err(|f| f.render(&front.sources, false))?.id;
     let results = Engines::new(&front, &[entry])?.results(entry, given)?;
     Ok(results.iter().map(|(n, t)| format!("{n}: {t}\n")).collect())
 }

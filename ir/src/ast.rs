@@ -585,3 +585,13 @@ pub enum Pattern {
     /// `(a, b)`
     Tuple(Vec<Pattern>, Span),
 }
+
+impl Pattern {
+    /// The names it gives a meaning, in order.
+    pub fn names(&self) -> Vec<Ident> {
+        match self {
+            Pattern::Name(name) => vec![*name],
+            Pattern::Tuple(parts, _) => parts.iter().flat_map(Pattern::names).collect(),
+        }
+    }
+}

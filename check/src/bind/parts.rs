@@ -142,8 +142,8 @@ impl Checker<'_> {
                 }
             }
             TypeKind::Fn(..) => {
-                self.later(param.span, "parameters that are functions");
-                None
+                let text = format!("`{what}` is a function, and this takes tensors");
+                self.fail(Diagnostic::error("E0306", param.span, text).help("a `fn` takes functions"))
             }
             TypeKind::Dim(_) => self.fail(no_type(ty.span)),
             TypeKind::Exists(..) => self.fail(Diagnostic::error(

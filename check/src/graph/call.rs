@@ -54,12 +54,16 @@ impl<'a> Checker<'a> {
             }
         }
         let Some(def) = self.defs.get(name, at) else {
-            let local = body.find(name).is_some();
+            let local = body.find(name).map(|l| matches!(l.value, Value::Unit));
             // The arguments have errors of their own to tell.
             for a in args {
                 self.expr(body, &a.value);
             }
-            if local {
+            // What could not be checked is no news.
+            if local == Some(true) {
+                return None;
+            }
+            if local.is_some() {
                 let d = Diagnostic::error("E0307", at, format!("`{name}` is not a function"));
                 return self.fail(d.help(format!("brackets take elements and parts: `{name}[0]`")));
             }
@@ -205,6 +209,7 @@ impl<'a> Checker<'a> {
                 Value::Dim(_) | Value::Lit(_) => {}
                 Value::Val(_)
                 | Value::Tuple(_)
+                | Value::Record(..)
                 | Value::Tree(_)
                 | Value::Literals(_)
                 | Value::Fn(_)
@@ -303,7 +308,7 @@ impl<'a> Checker<'a> {
     ) -> Maybe<Value> {
         let sig = def.sig();
         if let Def::Fn(def, _) = def
-            && is_template(def)
+            && is_template(&self.types, def)
         {
             return self.expand(body, def, dims, args, span);
         }

@@ -180,8 +180,10 @@ impl<'a> Checker<'a> {
             fixed.extend(declared);
             fixed.resize(first.len(), vec![]);
             // The leaves of a record or an array share their dims with its type.
-            if let Value::Tree(t) = &flat {
-                for at in &t.leaves {
+            if matches!(flat, Value::Tree(_) | Value::Record(..)) {
+                let mut places = Vec::new();
+                flat.leaves(&mut places);
+                for at in places {
                     let at = at.0 as usize;
                     fixed[at] = body.func.ty(first[at]).shape.iter().cloned().map(Some).collect();
                 }
@@ -333,8 +335,14 @@ impl<'a> Checker<'a> {
             }
         };
         let mut whole = true;
-        for (name, _) in carried {
+        for (name, begun) in carried {
             let value = body.find(*name).expect("it is carried").value.clone();
+            if !value.same_functions(begun) {
+                let text = "a function that a loop changes is not known when compiling";
+                let d = Diagnostic::error("E0307", span, text);
+                self.report(d.help("choose it with `if` where it is called"));
+                whole = false;
+            }
             whole &= self.flatten(body, &value, span, &mut next).is_some();
         }
         let mut block = body.blocks.pop().expect("pushed above");
@@ -448,6 +456,13 @@ impl<'a> Checker<'a> {
     }
 }
 
+/// What a `for` goes through.
+enum Rounds {
+    Count(Count),
+    /// Values that are known when compiling.
+    Each(Vec<Value>),
+}
+
 /// One step of the heads of a `for`.
 enum Head<'b> {
     Range(&'b ast::Binder),
@@ -466,6 +481,7 @@ impl<'a> Checker<'a> {
         block: &ast::Block,
         span: Span,
     ) -> Maybe<Value> {
+        self.distinct(binders.iter().map(|b| b.name));
         let mut heads = Vec::new();
         for b in binders {
             if !b.pack {
@@ -502,14 +518,45 @@ impl<'a> Checker<'a> {
                 let (lo, hi, step) = (int(Dim::int(0))?, int(d.clone())?, int(Dim::int(1))?);
                 Count { name: *name, lo, hi, step, down: false, over: None }
             }
-            Head::Range(b) => self.bounds_of(body, b)?,
+            Head::Range(b) => match self.bounds_of(body, b)? {
+                Rounds::Count(count) => count,
+                Rounds::Each(values) => return self.each(body, b, &values, rest, block, span),
+            },
         };
         let mut inside = |c: &mut Self, body: &mut Body| c.heads(body, rest, block, span);
         self.repeat(body, &Repeat::Count(count), block, span, &mut inside).map(|_| ())
     }
 
+    /// `for f in fs` over what holds functions: the body once for each, as no run could tell which it is.
+    fn each(
+        &mut self,
+        body: &mut Body,
+        b: &ast::Binder,
+        values: &[Value],
+        rest: &[Head<'_>],
+        block: &ast::Block,
+        span: Span,
+    ) -> Maybe<()> {
+        for (i, value) in values.iter().enumerate() {
+            // Each round is a place of its own, for what the loops in it open.
+            let round = Span { lo: i as u32, hi: i as u32, ..span };
+            let env = body.env.clone();
+            let done = self.nested(body, round, span, |c, body| {
+                body.scopes.push(BTreeMap::new());
+                body.define(b.name, value.clone(), false);
+                let done = c.heads(body, rest, block, span);
+                body.scopes.pop();
+                done
+            });
+            let facts = std::mem::replace(&mut body.env, env).facts;
+            body.env.facts = facts;
+            done?;
+        }
+        Some(())
+    }
+
     /// The bounds of a `for`.
-    fn bounds_of(&mut self, body: &mut Body, b: &ast::Binder) -> Maybe<Count> {
+    fn bounds_of(&mut self, body: &mut Body, b: &ast::Binder) -> Maybe<Rounds> {
         let r = &b.range;
         let one =
             |c: &mut Self, body: &mut Body| c.materialize(body, &Value::Dim(Dim::int(1)), DType::I64, r.span);
@@ -519,13 +566,18 @@ impl<'a> Checker<'a> {
             return self.fail(Diagnostic::error("E0307", r.span, "a loop needs an end"));
         };
         let end = self.expr(body, hi)?;
+        if let (None, None, Value::Tuple(parts)) = (&r.lo, &r.step, &end)
+            && end.has_function()
+        {
+            return Some(Rounds::Each(parts.clone()));
+        }
         // Over an array the variable is each element in turn.
         if let (None, None) = (&r.lo, &r.step)
             && let Some(n) = self.first_extent(body, &end, hi.span)?
         {
             let (lo, step) = (zero(self, body)?, one(self, body)?);
             let hi = self.materialize(body, &Value::Dim(n), DType::I64, r.span)?;
-            return Some(Count { name: b.name, lo, hi, step, down: false, over: Some(end) });
+            return Some(Rounds::Count(Count { name: b.name, lo, hi, step, down: false, over: Some(end) }));
         }
         let lo = match &r.lo {
             Some(e) => {
@@ -537,7 +589,7 @@ impl<'a> Checker<'a> {
         let hi = self.integer_value(body, &end, hi.span)?;
         let Some(e) = &r.step else {
             let step = one(self, body)?;
-            return Some(Count { name: b.name, lo, hi, step, down: false, over: None });
+            return Some(Rounds::Count(Count { name: b.name, lo, hi, step, down: false, over: None }));
         };
         let d = self.dim_of(body, e)?;
         if d == Dim::int(0) {
@@ -550,7 +602,7 @@ impl<'a> Checker<'a> {
             self.require(body, Pred::Le(Dim::int(1), d.clone()), e.span, &text, wrong)?;
         }
         let step = self.materialize(body, &Value::Dim(d), DType::I64, e.span)?;
-        Some(Count { name: b.name, lo, hi, step, down, over: None })
+        Some(Rounds::Count(Count { name: b.name, lo, hi, step, down, over: None }))
     }
 
     /// An i64 scalar.

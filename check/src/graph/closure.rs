@@ -1,4 +1,6 @@
-//! Functions as values of compile time: names of definitions, lambdas with what they captured, a choice of two.
+//! Functions as values of compile time: names of definitions, lambdas with what they captured, a choice of two. Tuples,
+//! records and arrays may hold them; which one of an array is meant is known when compiling, and `for f in fs` is its
+//! body once for each.
 //!
 //! A call of such a value is its body, checked where the call stands. So is a call of a `fn` one of whose parameters or
 //! results is a function, or is of a generic `S: value`, which stands for a value of any kind: the callee is *taken
@@ -9,7 +11,7 @@
 //! - The types of a lambda's parameters are those of the arguments, checked at each call.
 //! - Generics that only the result of a function parameter tells (`fn(T[..s]) -> U[..r]`) are found by checking the
 //!   function once on values of its parameters' types, and forgetting what that made.
-//! - `if` between two functions is an `if` at each call. A function that a loop changes, or that a result holds, is refused.
+//! - `if` between two functions is an `if` at each call; what they captured inside its branches it gives. A function that a loop changes, or that a result holds, is refused.
 //! - Calls taken apart inside each other are at most [`DEPTH`] deep and [`CALLS`] in one body.
 
 use std::collections::BTreeMap;
@@ -27,6 +29,7 @@ use shape::{Expr as Dim, Sym};
 use super::{Body, Local, Value};
 use crate::bind::Actual;
 use crate::env::Env;
+use crate::types::{Arg, Types};
 use crate::{Checker, Maybe};
 
 /// Calls inside calls that are taken apart.
@@ -50,7 +53,7 @@ impl Closure {
     pub(super) fn captured(&self, out: &mut Vec<ValId>) {
         match self {
             Closure::Named(..) => {}
-            Closure::Lambda { scope, .. } => scope.values().for_each(|v| v.leaves(out)),
+            Closure::Lambda { scope, .. } => scope.values().for_each(|v| v.holds(out)),
             Closure::Choice(c, a, b) => {
                 out.push(*c);
                 a.captured(out);
@@ -60,9 +63,67 @@ impl Closure {
     }
 }
 
+impl Closure {
+    /// True for one and the same function.
+    pub(super) fn is(&self, other: &Closure) -> bool {
+        match (self, other) {
+            (Closure::Named(a, at), Closure::Named(b, to)) => a == b && at.file == to.file,
+            (a, b) => std::ptr::eq(a, b),
+        }
+    }
+
+    /// The function with other tensors in place of some that it captured.
+    pub(super) fn moved(&self, to: &BTreeMap<ValId, ValId>) -> Closure {
+        let both = |f: &Rc<Closure>| Rc::new(f.moved(to));
+        match self {
+            Closure::Named(n, at) => Closure::Named(*n, *at),
+            Closure::Lambda { params, body, scope, env, span } => Closure::Lambda {
+                params: params.clone(),
+                body: body.clone(),
+                scope: scope.iter().map(|(n, v)| (*n, v.clone().moved(to))).collect(),
+                env: env.clone(),
+                span: *span,
+            },
+            Closure::Choice(c, a, b) => Closure::Choice(to.get(c).copied().unwrap_or(*c), both(a), both(b)),
+        }
+    }
+
+    /// True if the dims that its body names are all `known`.
+    pub(super) fn dims_are(&self, known: &dyn Fn(&Dim) -> bool) -> bool {
+        match self {
+            Closure::Named(..) => true,
+            Closure::Lambda { params, body, scope, env, .. } => {
+                let mut names = Vec::new();
+                mentioned(body, &mut names);
+                params.iter().filter_map(|p| p.ty.as_ref()).for_each(|t| names_of(t, &mut names));
+                names.iter().filter_map(|n| env.dims.get(n)).all(known)
+                    && scope.values().all(|v| v.dims_are(known))
+            }
+            Closure::Choice(_, a, b) => a.dims_are(known) && b.dims_are(known),
+        }
+    }
+}
+
+impl Value {
+    fn dims_are(&self, known: &dyn Fn(&Dim) -> bool) -> bool {
+        match self {
+            Value::Dim(d) => known(d),
+            Value::Tuple(parts) => parts.iter().all(|p| p.dims_are(known)),
+            Value::Record(r, parts) => {
+                let arg = |a: &Arg| if let Arg::Dim(d) = a { known(d) } else { true };
+                r.args.iter().all(arg) && parts.iter().all(|p| p.dims_are(known))
+            }
+            Value::Fn(f) => f.dims_are(known),
+            // A record shares its dims with its type.
+            Value::Tree(t) => t.ty.leaves("").iter().flat_map(|l| &l.ty.shape).all(known),
+            Value::Val(_) | Value::Lit(_) | Value::Literals(_) | Value::Unit => true,
+        }
+    }
+}
+
 /// True for a function that is taken apart where it is called.
-pub(crate) fn is_template(def: &FnDef) -> bool {
-    let special = |t: &TypeExpr| holds_function(t, &def.sig);
+pub(crate) fn is_template(types: &Types<'_>, def: &FnDef) -> bool {
+    let special = |t: &TypeExpr| is_special(types, t, &def.sig);
     def.sig.params.iter().filter_map(|p| p.ty.as_ref()).any(special) || def.ret.as_ref().is_some_and(special)
 }
 
@@ -80,21 +141,38 @@ fn value_generic(t: &TypeExpr, sig: &Signature) -> Option<Sym> {
     }
 }
 
-fn holds_function(t: &TypeExpr, sig: &Signature) -> bool {
+/// True for a type whose values hold functions, or may hold anything.
+fn is_special(types: &Types<'_>, t: &TypeExpr, sig: &Signature) -> bool {
     match &t.kind {
         TypeKind::Fn(..) => true,
         TypeKind::Named { args, .. } => {
-            value_generic(t, sig).is_some() || args.iter().any(|a| holds_function(a, sig))
+            value_generic(t, sig).is_some()
+                || types.holds_function(t)
+                || args.iter().any(|a| is_special(types, a, sig))
         }
-        TypeKind::Tuple(parts) => parts.iter().any(|p| holds_function(p, sig)),
-        TypeKind::Array(of, _) | TypeKind::Exists(_, of) => holds_function(of, sig),
+        TypeKind::Tuple(parts) => parts.iter().any(|p| is_special(types, p, sig)),
+        TypeKind::Array(of, _) | TypeKind::Exists(_, of) => is_special(types, of, sig),
         TypeKind::Dim(_) => false,
+    }
+}
+
+/// The names that a value of a type tells, where the type holds functions: what those give, and what is beside them.
+fn told_by(t: &TypeExpr, out: &mut Vec<Sym>) {
+    match &t.kind {
+        TypeKind::Fn(_, gives) => names_of(gives, out),
+        TypeKind::Tuple(parts) => parts.iter().for_each(|p| told_by(p, out)),
+        TypeKind::Array(of, k) => {
+            told_by(of, out);
+            out.extend(crate::bind::names_in(k));
+        }
+        TypeKind::Named { .. } | TypeKind::Dim(_) | TypeKind::Exists(..) => names_of(t, out),
     }
 }
 
 impl<'a> Checker<'a> {
     /// `|x, y| e`
     pub(super) fn lambda(&mut self, body: &Body, params: &[Param], e: &Expr, span: Span) -> Value {
+        self.distinct(params.iter().map(|p| p.name));
         let mut names = Vec::new();
         mentioned(e, &mut names);
         let mut scope = BTreeMap::new();
@@ -183,6 +261,25 @@ impl<'a> Checker<'a> {
         span: Span,
         inside: impl FnOnce(&mut Self, &mut Body) -> Maybe<T>,
     ) -> Maybe<T> {
+        let facts = body.env.facts.clone();
+        let outer = std::mem::replace(&mut body.env, Env { facts, ..env });
+        let scopes = std::mem::take(&mut body.scopes);
+        body.scopes.push(BTreeMap::new());
+        let value = self.nested(body, span, span, |c, body| inside(c, body));
+        body.scopes = scopes;
+        let facts = std::mem::take(&mut body.env.facts);
+        body.env = Env { facts, ..outer };
+        value
+    }
+
+    /// Checks what is written out at `place`, with a bound on how much is.
+    pub(super) fn nested<T>(
+        &mut self,
+        body: &mut Body,
+        place: Span,
+        span: Span,
+        inside: impl FnOnce(&mut Self, &mut Body) -> Maybe<T>,
+    ) -> Maybe<T> {
         body.calls += 1;
         if body.inlined.len() >= DEPTH || body.calls > CALLS {
             let text = "functions given to functions call each other without end";
@@ -190,16 +287,9 @@ impl<'a> Checker<'a> {
                 Diagnostic::error("E0314", span, text).help("recursion ends with a function that takes none"),
             );
         }
-        let facts = body.env.facts.clone();
-        let outer = std::mem::replace(&mut body.env, Env { facts, ..env });
-        let scopes = std::mem::take(&mut body.scopes);
-        body.scopes.push(BTreeMap::new());
-        body.inlined.push(span);
+        body.inlined.push(place);
         let value = inside(self, body);
         body.inlined.pop();
-        body.scopes = scopes;
-        let facts = std::mem::take(&mut body.env.facts);
-        body.env = Env { facts, ..outer };
         value
     }
 
@@ -213,7 +303,14 @@ impl<'a> Checker<'a> {
         span: Span,
     ) -> Maybe<Value> {
         let sig = &def.sig;
-        let special = |p: &Param| p.ty.as_ref().is_some_and(|t| holds_function(t, sig));
+        let is_special: Vec<bool> = sig
+            .params
+            .iter()
+            .map(|p| p.ty.as_ref().is_some_and(|t| is_special(&self.types, t, sig)))
+            .collect();
+        let special = |p: &Param| {
+            sig.params.iter().zip(&is_special).any(|(q, special)| *special && q.name.name == p.name.name)
+        };
         // Those that are bound as ever, by name; the others are taken as they are.
         let mut values: BTreeMap<Sym, (Value, Span)> = BTreeMap::new();
         let mut plain = Vec::new();
@@ -246,19 +343,33 @@ impl<'a> Checker<'a> {
             .filter_map(|p| p.ty.as_ref())
             .for_each(|t| names_of(t, &mut told));
         for p in sig.params.iter().filter(|p| special(p)) {
-            if let Some(TypeKind::Fn(_, ret)) = p.ty.as_ref().map(|t| &t.kind) {
-                names_of(ret, &mut given);
-            }
+            p.ty.iter().for_each(|t| told_by(t, &mut given));
         }
-        let late = |g: &Generic| given.contains(&g.name.name) && !told.contains(&g.name.name);
+        // In brackets all are given.
+        let late =
+            |g: &Generic| dims.is_empty() && given.contains(&g.name.name) && !told.contains(&g.name.name);
         let rest = Signature {
             name: sig.name,
             generics: sig.generics.iter().filter(|g| !is_value_generic(g) && !late(g)).cloned().collect(),
             params: sig.params.iter().filter(|p| !special(p)).cloned().collect(),
             wheres: sig.wheres.clone(),
         };
+        // What values that hold functions tell, and nothing else does.
+        let mut first = self.env();
+        for p in sig.params.iter().filter(|p| special(p)) {
+            if let (Some(t), Some((value, at))) = (&p.ty, values.get(&p.name.name))
+                && !matches!(t.kind, TypeKind::Fn(..))
+            {
+                self.unify(body, &mut first, sig, t, value, *at)?;
+            }
+        }
+        let is_late = |n: &Sym| sig.generics.iter().any(|g| g.name.name == *n && late(g));
+        first.dims.retain(|n, _| is_late(n));
+        first.packs.retain(|n, _| is_late(n));
+        first.dtypes.retain(|n, _| is_late(n));
+        first.encodings.retain(|n, _| is_late(n));
         let before = body.consumed.clone();
-        let bound = self.bind(body, &rest, dims, plain, span)?;
+        let bound = self.bind_rest(body, &rest, dims, plain, span, first)?;
         // What is owned is the callee's until its body has ended.
         body.consumed = before;
         let mut env = bound.env;
@@ -279,9 +390,11 @@ impl<'a> Checker<'a> {
             let ty = p.ty.as_ref()?;
             if let Some(s) = value_generic(ty, sig) {
                 kinds.entry(s).or_insert(value.clone());
-                let mut vals = Vec::new();
-                value.leaves(&mut vals);
-                if p.mode == Mode::Own { &mut owned } else { &mut lent }.extend(&vals);
+                // What is done with a value of any kind is done with the caller's own: where the function given
+                // takes its memory, the caller must own it, as if the body stood there.
+                if p.mode == Mode::Own {
+                    value.leaves(&mut owned);
+                }
             } else if matches!(ty.kind, TypeKind::Fn(..)) && !matches!(value, Value::Fn(_)) {
                 let text = format!(
                     "{}: `{}` is a function, and this is {}",
@@ -291,7 +404,6 @@ impl<'a> Checker<'a> {
                 );
                 return self.fail(Diagnostic::error("E0307", at, text).label(p.span, "the parameter"));
             }
-            locals.insert(p.name.name, Local { value, mutable: false, declared: None });
         }
         for p in &sig.params {
             if let (Some(TypeKind::Fn(takes, gives)), Some((Value::Fn(f), at))) =
@@ -304,7 +416,20 @@ impl<'a> Checker<'a> {
         }
         let lent: Vec<ValId> = lent.into_iter().filter(|v| body.borrowed.insert(*v)).collect();
         let said = self.diagnostics.len();
+        let given: Vec<(Sym, &TypeExpr, Value, Span)> = sig
+            .params
+            .iter()
+            .filter(|p| special(p))
+            .filter_map(|p| {
+                let (value, at) = values.remove(&p.name.name)?;
+                Some((p.name.name, p.ty.as_ref()?, value, at))
+            })
+            .collect();
         let value = self.taken_apart(body, env, span, |c, body| {
+            for (name, ty, value, at) in given {
+                let value = c.conform(body, sig, value, ty, at)?;
+                locals.insert(name, Local { value, mutable: false, declared: None });
+            }
             body.scopes.push(locals);
             let value = c.statements(body, &def.body)?;
             match &def.ret {
@@ -391,6 +516,33 @@ impl<'a> Checker<'a> {
         let generic = |n: Sym, k: GenericKind| sig.generics.iter().any(|g| g.name.name == n && g.kind == k);
         match (&ty.kind, value) {
             _ if value_generic(ty, sig).is_some() => Some(()),
+            (TypeKind::Fn(..), Value::Fn(_)) => Some(()),
+            (TypeKind::Array(of, k), Value::Tuple(parts)) => {
+                if let ExprKind::Name(n) = &k.kind
+                    && generic(*n, GenericKind::Dim)
+                {
+                    env.dims.entry(*n).or_insert(Dim::int(parts.len() as i64));
+                }
+                parts.iter().try_for_each(|v| self.unify(body, env, sig, of, v, at))
+            }
+            (TypeKind::Named { args, .. }, Value::Record(r, _)) => {
+                for (said, has) in args.iter().zip(&r.args) {
+                    let TypeKind::Named { name, .. } = &said.kind else { continue };
+                    match has {
+                        Arg::Dim(d) if generic(name.name, GenericKind::Dim) => {
+                            env.dims.entry(name.name).or_insert(d.clone());
+                        }
+                        Arg::Elem(e, _)
+                            if generic(name.name, GenericKind::DType)
+                                && env.bound_elem(name.name).is_none() =>
+                        {
+                            env.bind_elem(name.name, *e);
+                        }
+                        _ => {}
+                    }
+                }
+                Some(())
+            }
             (TypeKind::Tuple(types), Value::Tuple(parts)) if types.len() == parts.len() => {
                 types.iter().zip(parts).try_for_each(|(t, v)| self.unify(body, env, sig, t, v, at))
             }
@@ -437,11 +589,8 @@ impl<'a> Checker<'a> {
                 Some(())
             }
             _ => {
-                let text = format!(
-                    "{}: a function gives {} where its type says otherwise",
-                    sig.name.name,
-                    value.kind()
-                );
+                let text =
+                    format!("{}: this is {}, and its type says otherwise", sig.name.name, value.kind());
                 self.fail(Diagnostic::error("E0307", at, text))
             }
         }
@@ -480,7 +629,7 @@ impl<'a> Checker<'a> {
 
 fn is_bound(env: &Env, g: &Generic) -> bool {
     let name = g.name.name;
-    env.dims.contains_key(&name) || env.packs.contains_key(&name) || env.dtypes.contains_key(&name)
+    env.dims.contains_key(&name) || env.packs.contains_key(&name) || env.bound_elem(name).is_some()
 }
 
 /// The names in a type, of element types and of dims.

@@ -1,6 +1,6 @@
 //! Branches: what they assign becomes results. Extents in which they differ are opened.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use ir::ast::{self, Expr, ExprKind, StmtKind};
@@ -8,7 +8,7 @@ use ir::diag::Diagnostic;
 use ir::graph::{Block, Op, Type, ValId};
 use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
-use tensor::DType;
+use tensor::{DType, Tensor};
 
 use super::carry::Repeat;
 use super::{Body, Closure, Tree, Value};
@@ -93,6 +93,7 @@ impl<'a> Checker<'a> {
             fixed: vec![],
             types: vec![],
             opens: vec![],
+            moved: BTreeMap::new(),
         };
         let value = match (&a, &b) {
             (Value::Unit, Value::Unit) => Value::Unit,
@@ -112,10 +113,11 @@ impl<'a> Checker<'a> {
             a_block.results.iter().zip(&b_block.results).map(|(x, y)| vec![*x, *y]).collect();
         let results = body.push_all(Op::If(a_block, b_block), vec![val], merge.types, merge.opens, span);
         body.aliases.extend(results.iter().copied().zip(passed));
+        let moved = merge.moved.into_iter().map(|(v, at)| (v, results[at])).collect();
         for (name, v) in vars.iter().zip(merged) {
-            body.set(*name, place(&v, &results));
+            body.set(*name, place(&v, &results).moved(&moved));
         }
-        Some(place(&value, &results))
+        Some(place(&value, &results).moved(&moved))
     }
 
     /// Makes both branches give one value: its parts become results, counted by position.
@@ -137,16 +139,20 @@ impl<'a> Checker<'a> {
             }
             return Some(Value::Tuple(parts));
         }
-        if let (Value::Fn(x), Value::Fn(y)) = (a, b) {
-            let mut held = Vec::new();
-            x.captured(&mut held);
-            y.captured(&mut held);
-            if held.iter().any(|v| v.0 >= merge.inner) {
-                let text = "a function chosen by an `if` captures what only a branch has";
-                let d = Diagnostic::error("E0307", span, text);
-                return self.fail(d.help("compute it before the `if`"));
+        if let (Value::Record(r, x), Value::Record(s, y)) = (a, b)
+            && r.id == s.id
+        {
+            self.same_generics(body, r, s, span, "the branches of this `if`")?;
+            let mut parts = Vec::new();
+            let strict = std::mem::replace(&mut merge.strict, true);
+            for (x, y) in x.iter().zip(y) {
+                parts.push(self.merge(body, x, y, (&mut *blocks.0, &mut *blocks.1), merge, span)?);
             }
-            return Some(Value::Fn(Rc::new(Closure::Choice(merge.cond, Rc::clone(x), Rc::clone(y)))));
+            merge.strict = strict;
+            return Some(Value::Record(Rc::clone(r), parts));
+        }
+        if let (Value::Fn(x), Value::Fn(y)) = (a, b) {
+            return self.merge_functions(body, (x, y), blocks, merge, span);
         }
         if let (Value::Tree(x), Value::Tree(y)) = (a, b) {
             if !x.ty.like(&y.ty) {
@@ -239,6 +245,72 @@ impl<'a> Checker<'a> {
         Some(Value::Val(ValId(merge.types.len() as u32 - 1)))
     }
 
+    /// One of two functions. What a function captured of its branch becomes a result, which the other branch fills
+    /// with zeros: nothing reads them, as the function is called only where its branch ran.
+    fn merge_functions(
+        &mut self,
+        body: &mut Body,
+        (x, y): (&Rc<Closure>, &Rc<Closure>),
+        blocks: (&mut Block, &mut Block),
+        merge: &mut Merge,
+        span: Span,
+    ) -> Maybe<Value> {
+        if x.is(y) {
+            return Some(Value::Fn(Rc::clone(x)));
+        }
+        let fixed = std::mem::take(&mut merge.fixed);
+        for (f, first) in [(x, true), (y, false)] {
+            let known = |d: &Dim| d.syms().into_iter().all(|s| merge.outside.contains(&s));
+            if !f.dims_are(&known) {
+                let text = "a function chosen by an `if` names a dim that only a branch has";
+                let d = Diagnostic::error("E0307", span, text);
+                return self.fail(d.help("compute the dim before the `if`"));
+            }
+            let mut held = Vec::new();
+            f.captured(&mut held);
+            for v in held {
+                if v.0 < merge.inner || merge.moved.contains_key(&v) {
+                    continue;
+                }
+                let ty = body.func.ty(v).clone();
+                let other = if first { &mut *blocks.1 } else { &mut *blocks.0 };
+                body.blocks.push(std::mem::take(other));
+                let shape = |d: &Dim| {
+                    if d.syms().into_iter().all(|s| merge.outside.contains(&s)) {
+                        d.clone()
+                    } else {
+                        Dim::int(0)
+                    }
+                };
+                let ty = Type { dtype: ty.dtype, shape: ty.shape.iter().map(shape).collect() };
+                let zeros = self.zeros(body, ty, span);
+                *other = body.blocks.pop().expect("pushed above");
+                let (a, b) = (Value::Val(v), Value::Val(zeros?));
+                let (a, b) = if first { (a, b) } else { (b, a) };
+                let at = self.merge(body, &a, &b, (&mut *blocks.0, &mut *blocks.1), merge, span)?;
+                let Value::Val(at) = at else { return None };
+                merge.moved.insert(v, at.0 as usize);
+            }
+        }
+        merge.fixed = fixed;
+        Some(Value::Fn(Rc::new(Closure::Choice(merge.cond, Rc::clone(x), Rc::clone(y)))))
+    }
+
+    /// A tensor of zeros.
+    fn zeros(&mut self, body: &mut Body, ty: Type, span: Span) -> Maybe<ValId> {
+        let zero = match ty.dtype.is_float() {
+            true => Tensor::scalar_f(ty.dtype, 0.0),
+            false => Tensor::scalar_i(ty.dtype, 0),
+        };
+        let zero = body.scalar_const(zero, span);
+        if ty.shape.is_empty() {
+            return Some(zero);
+        }
+        let mut env = self.env();
+        env.packs.insert(Sym::new("s"), ty.shape);
+        self.library(body, "full", env, vec![zero], span)
+    }
+
     /// `while c { }`
     pub(super) fn while_loop(
         &mut self,
@@ -251,8 +323,9 @@ impl<'a> Checker<'a> {
         self.repeat(body, &Repeat::While(cond), block, span, &mut inside)
     }
 
-    /// The parts of a value, in order; its form, with positions in place of values.
-    pub(super) fn flatten(
+    /// The parts of a value, in order; its form, with positions in place of values. Functions stay in the form: they
+    /// are no values of the module.
+    pub(crate) fn flatten(
         &mut self,
         body: &mut Body,
         value: &Value,
@@ -275,14 +348,12 @@ impl<'a> Checker<'a> {
                 Some(Value::Tree(Tree { ty: Rc::clone(&t.ty), leaves }))
             }
             Value::Unit => None,
-            Value::Fn(_) => {
-                let d = Diagnostic::error(
-                    "E0307",
-                    span,
-                    "a function that a loop changes is not known when compiling",
-                );
-                self.fail(d.help("choose it with `if` where it is called"))
+            Value::Record(r, parts) => {
+                let parts =
+                    parts.iter().map(|p| self.flatten(body, p, span, out)).collect::<Maybe<Vec<_>>>()?;
+                Some(Value::Record(Rc::clone(r), parts))
             }
+            Value::Fn(f) => Some(Value::Fn(Rc::clone(f))),
             value => {
                 let dtype = match value {
                     Value::Lit(l) => l.natural(),
@@ -313,6 +384,8 @@ struct Merge {
     fixed: Vec<Vec<Option<Dim>>>,
     types: Vec<Type>,
     opens: Vec<Sym>,
+    /// What functions captured inside a branch, and which result it is.
+    moved: BTreeMap<ValId, usize>,
 }
 
 /// A form with the values in place of its positions.
@@ -320,6 +393,9 @@ pub(super) fn place(form: &Value, vals: &[ValId]) -> Value {
     match form {
         Value::Val(at) => Value::Val(vals[at.0 as usize]),
         Value::Tuple(parts) => Value::Tuple(parts.iter().map(|p| place(p, vals)).collect()),
+        Value::Record(r, parts) => {
+            Value::Record(Rc::clone(r), parts.iter().map(|p| place(p, vals)).collect())
+        }
         Value::Tree(t) => {
             let leaves = t.leaves.iter().map(|at| vals[at.0 as usize]).collect();
             Value::Tree(Tree { ty: Rc::clone(&t.ty), leaves })

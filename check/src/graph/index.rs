@@ -7,8 +7,11 @@
 //!   of an axis from its end, and what is left out is the last position and -1.
 //! - A negative number known when compiling counts from the end, but not as the end of a range that goes down: there
 //!   -1 is the place before the first.
-//! - `rows`, a tensor of integers: its elements pick positions, and its axes take the place of the one they index.
+//! - `rows`, a tensor of integers: its elements pick positions, and its axes take the place of the one they index. So
+//!   does `[3, 0, -1]`, a list of numbers known when compiling: each is a position as it would be alone.
 //! - `:`, a whole axis; `newaxis`, an axis of extent 1; `..`, all axes that no argument names; so are those at the end.
+
+use std::rc::Rc;
 
 use ir::ast::{Expr, ExprKind, IndexArg, Range};
 use ir::diag::Diagnostic;
@@ -17,7 +20,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
-use super::{Body, Value};
+use super::{Body, Literals, Value};
 use crate::defs::Def;
 use crate::env::{Const, Env};
 use crate::instance::dims_of;
@@ -47,7 +50,7 @@ impl<'a> Checker<'a> {
         args: &[IndexArg],
         span: Span,
     ) -> Maybe<Value> {
-        if matches!(value, Value::Tuple(_) | Value::Unit) {
+        if matches!(value, Value::Tuple(_) | Value::Record(..) | Value::Unit) {
             let text = format!("only a tensor is indexed, and this is {}", value.kind());
             return self.fail(Diagnostic::error("E0307", span, text));
         }
@@ -282,6 +285,9 @@ impl<'a> Checker<'a> {
                     None => return self.materialize(body, value, ty.dtype, span).map(Part::Rows),
                 }
             }
+            Value::Literals(list) if let Some(at) = list.ints() => {
+                return self.listed(body, list, &at, extent, axis, span).map(Part::Rows);
+            }
             other => {
                 let text = format!("a position is an integer, and this is {}", other.kind());
                 return self.fail(Diagnostic::error("E0303", span, text));
@@ -291,6 +297,33 @@ impl<'a> Checker<'a> {
         self.within(body, Pred::Le(Dim::int(0), at.clone()), span, &text)?;
         self.within(body, Pred::Lt(at.clone(), extent.clone()), span, &text)?;
         Some(Part::At(at))
+    }
+
+    /// Positions known when compiling, as a tensor. Each is proved or checked to be within the axis.
+    fn listed(
+        &mut self,
+        body: &mut Body,
+        list: &Literals,
+        at: &[i64],
+        extent: &Dim,
+        axis: usize,
+        span: Span,
+    ) -> Maybe<ValId> {
+        let last = at.iter().copied().filter(|i| *i >= 0).max();
+        let first = at.iter().copied().filter(|i| *i < 0).min();
+        for i in last.into_iter().chain(first) {
+            let text = format!("index {i} of axis {axis} is out of bounds for extent {extent}");
+            let least = if i < 0 { Dim::int(0) - Dim::int(i) } else { Dim::int(i) + Dim::int(1) };
+            self.within(body, Pred::Le(least, extent.clone()), span, &text)?;
+        }
+        let rows = self.materialize(body, &Value::Literals(Rc::new(list.clone())), DType::I64, span)?;
+        if first.is_none() {
+            return Some(rows);
+        }
+        let mut env = self.env();
+        env.packs.insert(Sym::new("r"), body.func.ty(rows).shape.clone());
+        env.dims.insert(Sym::new("n"), extent.clone());
+        self.library(body, "positions", env, vec![rows], span)
     }
 
     /// A range of positions.

@@ -6,7 +6,7 @@
 //! *form*, its value as a sum over other scalars, written with symbols that begin with `%` and never leave this file.
 
 use ir::Intrinsic;
-use ir::ast::{Expr, ExprKind, IndexArg, UnaryOp};
+use ir::ast::{BinaryOp, Expr, ExprKind, IndexArg, UnaryOp};
 use ir::diag::Diagnostic;
 use ir::graph::{Op, Type, ValId};
 use ir::source::Span;
@@ -195,6 +195,11 @@ impl<'a> Checker<'a> {
         let mut dims = Vec::new();
         for arg in args {
             match arg {
+                // Of a sum only the total is opened: its parts may be negative.
+                IndexArg::Expr(e) if is_sum(e) == Some(true) && is_unopened(body, e) => {
+                    let value = self.expr(body, e)?;
+                    dims.push(self.value_dim(body, &value, e.span)?);
+                }
                 IndexArg::Expr(e) => dims.push(self.dim_of(body, e)?),
                 other => match body.env.dims(std::slice::from_ref(other)) {
                     Ok(more) => dims.extend(more),
@@ -282,6 +287,43 @@ fn is_dim_form(body: &Body, e: &Expr) -> bool {
         ExprKind::Index(..) | ExprKind::Field(..) => is_list(body, e),
         _ => false,
     }
+}
+
+/// Whether an expression of sums and products over names and numbers has a sum in it; none for others.
+fn is_sum(e: &Expr) -> Option<bool> {
+    match &e.kind {
+        ExprKind::Int(_) | ExprKind::Name(_) => Some(false),
+        ExprKind::Paren(e) | ExprKind::Unary(UnaryOp::Neg, e) => is_sum(e),
+        ExprKind::Binary(..) => {
+            let (first, steps) = e.spine();
+            let mut sum = is_sum(first)?;
+            for (_, op, right) in steps {
+                sum |= match op {
+                    BinaryOp::Add | BinaryOp::Sub => true,
+                    BinaryOp::Mul => false,
+                    _ => return None,
+                };
+                sum |= is_sum(right)?;
+            }
+            Some(sum)
+        }
+        _ => None,
+    }
+}
+
+/// True if an expression names an integer that is no dim yet, and does not count in a loop.
+fn is_unopened(body: &Body, e: &Expr) -> bool {
+    names_in(e).into_iter().filter_map(|n| body.find(n)).any(|local| {
+        let Value::Val(v) = local.value else { return false };
+        if *body.func.ty(v) != Type::scalar(DType::I64) {
+            return false;
+        }
+        let form = body.form(v);
+        let near = |o: &(Dim, Dim)| is_known(&(&form - &o.0));
+        let counts = |s: Sym| body.integers.counters.iter().any(|c| unknown(c.0) == s);
+        let open = form.syms().into_iter().filter(|s| s.name().starts_with('%'));
+        !body.integers.opened.iter().any(near) && !open.into_iter().all(counts)
+    })
 }
 
 /// True where what an expression begins with is a pack or a list, and no local.

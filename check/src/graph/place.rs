@@ -77,6 +77,10 @@ impl<'a> Checker<'a> {
             return None;
         }
         let target = self.target(body, whole.clone(), &steps, place.span)?;
+        if target.value.has_function() {
+            let d = Diagnostic::error("E0404", place.span, "what holds functions is assigned as a whole");
+            return self.fail(d.help("make the record or tuple anew"));
+        }
         let new = self.expr(body, e)?;
         let new = match op {
             AssignOp::Set => new,
@@ -121,6 +125,11 @@ impl<'a> Checker<'a> {
                 .ty
                 .field(name)
                 .map(|(ty, before)| (Value::of(&ty, &tree.leaves[before..before + ty.count()]), before)),
+            Value::Record(r, parts) => r.fields.iter().position(|f| f.name == field.name).map(|i| {
+                let mut before = Vec::new();
+                parts[..i].iter().for_each(|p| p.leaves(&mut before));
+                (parts[i].clone(), before.len())
+            }),
             Value::Tuple(parts) => name.parse::<usize>().ok().filter(|i| *i < parts.len()).map(|i| {
                 let mut before = Vec::new();
                 parts[..i].iter().for_each(|p| p.leaves(&mut before));
@@ -370,6 +379,9 @@ fn rebuilt(value: &Value, leaves: &mut impl Iterator<Item = ValId>) -> Value {
     match value {
         Value::Val(v) => Value::Val(leaves.next().unwrap_or(*v)),
         Value::Tuple(parts) => Value::Tuple(parts.iter().map(|p| rebuilt(p, leaves)).collect()),
+        Value::Record(r, parts) => {
+            Value::Record(Rc::clone(r), parts.iter().map(|p| rebuilt(p, leaves)).collect())
+        }
         Value::Tree(t) => {
             let leaves = leaves.by_ref().take(t.leaves.len()).collect();
             Value::Tree(Tree { ty: Rc::clone(&t.ty), leaves })

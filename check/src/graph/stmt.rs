@@ -15,12 +15,12 @@ use super::call::given;
 use super::{Body, Declared, Local, Tree, Value};
 use crate::bind::{Actual, names_in};
 use crate::env::Env;
-use crate::types::{Arg, Ty};
+use crate::types::{Arg, Record, Ty};
 use crate::{Checker, Maybe};
 
 impl<'a> Checker<'a> {
     /// The statements of a block in a scope of their own; its value.
-    pub(super) fn statements(&mut self, body: &mut Body, block: &ast::Block) -> Maybe<Value> {
+    pub(crate) fn statements(&mut self, body: &mut Body, block: &ast::Block) -> Maybe<Value> {
         body.scopes.push(BTreeMap::new());
         let mut value = Some(Value::Unit);
         for (i, stmt) in block.stmts.iter().enumerate() {
@@ -41,6 +41,7 @@ impl<'a> Checker<'a> {
     fn statement(&mut self, body: &mut Body, stmt: &Stmt, rest: &[Stmt]) -> Maybe<Value> {
         match &stmt.kind {
             StmtKind::Let(pattern, ty, e) => {
+                self.distinct(pattern.names().into_iter());
                 let value = self.expr(body, e).and_then(|v| self.annotated(body, v, ty.as_ref(), e.span));
                 self.bind_pattern(body, pattern, value, false, e.span)?;
             }
@@ -189,6 +190,37 @@ impl<'a> Checker<'a> {
         {
             let parts = types.iter().zip(values).map(|(t, v)| self.annotated(body, v.clone(), Some(t), span));
             return parts.collect::<Maybe<Vec<Value>>>().map(Value::Tuple);
+        }
+        match (&ty.kind, &value) {
+            (TypeKind::Fn(..), Value::Fn(_)) => return Some(value),
+            (TypeKind::Fn(..), other) => {
+                let text = format!("a function is needed, and this is {}", other.kind());
+                return self.fail(Diagnostic::error("E0307", span, text).label(ty.span, "its type"));
+            }
+            (TypeKind::Array(of, k), Value::Tuple(parts)) if value.has_function() => {
+                let count = Dim::int(parts.len() as i64);
+                open_dim(&mut body.env, k, &count);
+                let want = self.dim_of(body, k)?;
+                let text = format!("{want} elements are needed, got {count}");
+                let wrong = Diagnostic::error("E0301", span, text.clone());
+                self.require(body, Pred::Eq(want, count), span, &text, wrong)?;
+                let parts = parts.iter().map(|v| self.annotated(body, v.clone(), Some(of), span));
+                return parts.collect::<Maybe<Vec<Value>>>().map(Value::Tuple);
+            }
+            (TypeKind::Named { .. }, Value::Record(r, _)) => {
+                let got = Ty::Record((**r).clone());
+                open_generics(&mut body.env, ty, &got);
+                let env = body.env.clone();
+                let want = self.ty(&env, ty)?;
+                if !want.like(&got) {
+                    return self.unlike(body, &value, &want, span, "this `let`");
+                }
+                if let Ty::Record(want) = &want {
+                    self.same_generics(body, want, r, span, "this `let`")?;
+                }
+                return Some(value);
+            }
+            _ => {}
         }
         let TypeKind::Named { name, args, dims } = &ty.kind else {
             return self.annotated_tree(body, value, ty, span);
@@ -385,6 +417,7 @@ impl<'a> Checker<'a> {
             TypeKind::Exists(vars, inner) => (vars, &**inner),
             _ => (&[], ty),
         };
+        self.distinct(vars.iter().map(|v| v.0));
         // A free extent has the name it is given, whatever had that name before.
         for (name, _) in vars {
             body.env.dims.remove(&name.name);
@@ -477,6 +510,34 @@ impl<'a> Checker<'a> {
         Some(())
     }
 
+    /// Two records of one name whose generics must be equal.
+    pub(super) fn same_generics(
+        &mut self,
+        body: &mut Body,
+        want: &Record,
+        got: &Record,
+        span: Span,
+        what: &str,
+    ) -> Maybe<()> {
+        for (a, b) in want.args.iter().zip(&got.args) {
+            match (a, b) {
+                (Arg::Dim(a), Arg::Dim(b)) if a == b => {}
+                (Arg::Dim(a), Arg::Dim(b)) => {
+                    let text = format!("{what}: a generic of `{}` is {b}, and {a} is needed", want.name);
+                    let wrong = Diagnostic::error("E0301", span, text.clone());
+                    self.require(body, Pred::Eq(a.clone(), b.clone()), span, &text, wrong)?;
+                }
+                (a, b) if a == b => {}
+                _ => {
+                    let (a, b) = (Ty::Record(want.clone()), Ty::Record(got.clone()));
+                    let text = format!("{what}: `{a}` is needed, got `{b}`");
+                    return self.fail(Diagnostic::error("E0307", span, text));
+                }
+            }
+        }
+        Some(())
+    }
+
     /// A variable keeps its type; its extents may change.
     pub(super) fn same_kind(
         &mut self,
@@ -507,6 +568,14 @@ impl<'a> Checker<'a> {
             }
             (Value::Tree(a), b @ Value::Tree(_)) => {
                 let want = (*a.ty).clone();
+                self.unlike(body, b, &want, span, &format!("`{name}`"))
+            }
+            (Value::Record(r, a), Value::Record(s, b)) if r.id == s.id => {
+                self.same_generics(body, r, s, span, name)?;
+                a.iter().zip(b).try_for_each(|(a, b)| self.same_kind(body, a, b, span, name))
+            }
+            (Value::Record(r, _), b @ Value::Record(..)) => {
+                let want = Ty::Record((**r).clone());
                 self.unlike(body, b, &want, span, &format!("`{name}`"))
             }
             (Value::Unit, _) | (_, Value::Unit) => None,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ir::ast::{Arg, Expr, Generic, GenericKind, Ident, IndexArg, Mode, Param, Signature};
+use ir::ast::{Arg, Expr, Generic, GenericKind, Ident, IndexArg, Mode, Param, RecordDef, Signature};
 use ir::diag::Diagnostic;
 use ir::graph::{Op, Type, ValId};
 use ir::loops::{Buf, BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
@@ -55,6 +55,11 @@ impl Literals {
         self.shape.iter().map(|d| Dim::int(*d)).collect()
     }
 
+    /// The numbers, where all are integers.
+    pub(crate) fn ints(&self) -> Option<Vec<i64>> {
+        self.numbers.iter().map(|n| if let Number::Int(i) = n { Some(*i) } else { None }).collect()
+    }
+
     /// The tensor of an element type, where each literal is one of it.
     pub(crate) fn tensor(&self, dtype: DType) -> Option<Tensor> {
         let mut bytes = Vec::new();
@@ -86,7 +91,7 @@ impl Value {
                 };
                 Value::Tuple(parts.iter().map(part).collect())
             }
-            Ty::Record(_) | Ty::Encoded(_) | Ty::Array(..) => {
+            Ty::Record(_) | Ty::Encoded(_) | Ty::Array(..) | Ty::Fn => {
                 Value::Tree(Tree { ty: Rc::new(ty.clone()), leaves: leaves.to_vec() })
             }
         }
@@ -128,6 +133,14 @@ impl<'a> Checker<'a> {
                     return Some(Value::Dim(d.clone()));
                 }
             }
+            Value::Record(r, parts) => {
+                if let Some(at) = r.fields.iter().position(|f| f.name == field.name) {
+                    return parts.get(at).cloned();
+                }
+                if let Some(Generics::Dim(d)) = self.types.generic(r, field.name) {
+                    return Some(Value::Dim(d.clone()));
+                }
+            }
             Value::Tuple(parts) => {
                 if let Some(v) = name.parse::<usize>().ok().and_then(|i| parts.get(i)) {
                     return Some(v.clone());
@@ -146,17 +159,22 @@ impl<'a> Checker<'a> {
         let text = match &value {
             Value::Tuple(parts) => format!("a tuple of {} parts has no `{name}`", parts.len()),
             Value::Tree(t) => format!("`{}` has no field `{name}`", t.ty),
+            Value::Record(r, _) => format!("`{}` has no field `{name}`", r.name),
             v => format!("{} has no field `{name}`", v.kind()),
         };
         let d = Diagnostic::error("E0201", field.span, text);
-        let Value::Tree(t) = &value else {
+        let names = match &value {
+            Value::Tree(t) => Some(t.ty.field_names()),
+            Value::Record(r, _) => Some(r.fields.iter().map(|f| f.name.to_string()).collect()),
+            _ => None,
+        };
+        let Some(names) = names else {
             let shape = match &value {
                 Value::Val(v) => body.func.ty(*v).shape.clone(),
                 _ => vec![],
             };
             return self.fail(no_field_of_a_tensor(d, name, &shape));
         };
-        let names = t.ty.field_names();
         self.fail(match ir::diag::nearest(name, names.iter().map(String::as_str)) {
             Some(near) => d.help(format!("did you mean `{near}`?")),
             None => d.help(format!("its fields are {}", names.join(", "))),
@@ -171,6 +189,11 @@ impl<'a> Checker<'a> {
         args: &[IndexArg],
         span: Span,
     ) -> Maybe<Value> {
+        if let Value::Tuple(parts) = &value
+            && value.has_function()
+        {
+            return self.index_functions(body, parts, args, span);
+        }
         let Value::Tree(tree) = &value else {
             return self.index_tensor(body, &value, args, span);
         };
@@ -213,6 +236,36 @@ impl<'a> Checker<'a> {
             ty = inner;
         }
         Some(Value::of(&ty, &leaves))
+    }
+
+    /// An element of an array that holds functions: which one must be known here.
+    fn index_functions(
+        &mut self,
+        body: &mut Body,
+        parts: &[Value],
+        args: &[IndexArg],
+        span: Span,
+    ) -> Maybe<Value> {
+        let Some((IndexArg::Expr(e), rest)) = args.split_first() else {
+            let text = "an array of functions is taken one element at a time";
+            return self.fail(Diagnostic::error("E0403", span, text));
+        };
+        let Value::Dim(d) = self.expr(body, e)? else {
+            let d = Diagnostic::error("E0307", e.span, "which function this is must be known when compiling");
+            return self.fail(d.help("choose it with `if`, or go through all of them: `for f in fs`"));
+        };
+        let Some(i) = d.as_int() else {
+            let text = format!("which function this is must be known when compiling, and `{d}` is not");
+            let d = Diagnostic::error("E0307", e.span, text);
+            return self.fail(d.help("choose it with `if`, or go through all of them: `for f in fs`"));
+        };
+        let count = parts.len() as i64;
+        let at = if i < 0 { i + count } else { i };
+        let Some(part) = usize::try_from(at).ok().and_then(|at| parts.get(at)) else {
+            let text = format!("index {i} is out of bounds for {}", ir::diag::count(parts.len(), "element"));
+            return self.fail(Diagnostic::error("E0401", e.span, text));
+        };
+        if rest.is_empty() { Some(part.clone()) } else { self.index_value(body, part.clone(), rest, span) }
     }
 
     /// The extent of the first axis of what has one: of a tensor, an array, an encoded tensor.
@@ -261,6 +314,18 @@ impl<'a> Checker<'a> {
         if let Some(list) = literals(&values) {
             return Some(Value::Literals(Rc::new(list)));
         }
+        // Functions, and what holds some, stay a list of values.
+        if let Some(first) = values.iter().find(|v| v.has_function()) {
+            for (v, e) in values.iter().zip(items) {
+                if v.kind() != first.kind() {
+                    let text = format!("an array holds {}, and this is {}", first.kind(), v.kind());
+                    let d = Diagnostic::error("E0309", e.span, text);
+                    return self.fail(d.help("its elements are alike; a tuple holds what differs"));
+                }
+                self.same_kind(body, first, v, e.span, "this array")?;
+            }
+            return Some(Value::Tuple(values));
+        }
         let mut parts = values.iter().zip(items).map(|(v, e)| (v, e.span));
         let (first, _) = parts.next()?;
         let like = values.iter().find(|v| !matches!(v, Value::Lit(_) | Value::Dim(_) | Value::Literals(_)));
@@ -307,6 +372,7 @@ impl<'a> Checker<'a> {
     pub(crate) fn value_ty(&mut self, body: &Body, value: &Value, span: Span) -> Maybe<Ty> {
         match value {
             Value::Tree(t) => Some((*t.ty).clone()),
+            Value::Record(r, _) => Some(Ty::Record((**r).clone())),
             Value::Tuple(parts) => {
                 let parts = parts.iter().map(|p| self.value_ty(body, p, span)).collect::<Maybe<Vec<_>>>()?;
                 Some(Ty::Tuple(parts))
@@ -337,7 +403,7 @@ impl<'a> Checker<'a> {
                 out.push(self.materialize(body, value, want.dtype, span)?);
                 Some(())
             }
-            (Ty::Record(_) | Ty::Encoded(_) | Ty::Array(..), value) => {
+            (Ty::Record(_) | Ty::Encoded(_) | Ty::Array(..) | Ty::Fn, value) => {
                 out.extend(self.tree_like(body, value, want, span, what)?.leaves);
                 Some(())
             }
@@ -412,7 +478,9 @@ impl<'a> Checker<'a> {
         span: Span,
     ) -> Maybe<Value> {
         let def = self.types.record(id);
-        let params = def.fields.iter().map(|f| Param {
+        let holds: Vec<bool> = def.fields.iter().map(|f| self.types.holds_function(&f.ty)).collect();
+        let fields = def.fields.iter().zip(&holds).filter(|(_, holds)| !**holds).map(|(f, _)| f);
+        let params = fields.map(|f| Param {
             mode: Mode::Plain,
             name: f.name,
             ty: Some(f.ty.clone()),
@@ -432,7 +500,8 @@ impl<'a> Checker<'a> {
             params: params.collect(),
             wheres: vec![],
         };
-        let actuals = self.actuals(body, args)?;
+        let mut actuals = self.actuals(body, args)?;
+        let held = self.held_fields(def, &holds, &mut actuals, span)?;
         let bound = self.bind(body, &sig, dims, actuals, span)?;
         let mut generics = Vec::new();
         for g in &sig.generics {
@@ -447,7 +516,73 @@ impl<'a> Checker<'a> {
             });
         }
         let ty = self.record_of(id, generics)?;
-        Some(Value::of(&ty, &bound.args))
+        let Ty::Record(r) = &ty else { return None };
+        if held.is_empty() {
+            return Some(Value::of(&ty, &bound.args));
+        }
+        let mut leaves = bound.args.iter().copied();
+        let mut held = held.into_iter();
+        let mut parts = Vec::new();
+        for ((f, field), holds) in def.fields.iter().zip(&r.fields).zip(holds) {
+            parts.push(match holds {
+                true => {
+                    let (value, at) = held.next()?;
+                    let env = bound.env.clone();
+                    body.apart(env, |body| self.annotated(body, value, Some(&f.ty), at))?
+                }
+                false => {
+                    let vals: Vec<ValId> = leaves.by_ref().take(field.ty.count()).collect();
+                    Value::of(&field.ty, &vals)
+                }
+            });
+        }
+        Some(Value::Record(Rc::new(r.clone()), parts))
+    }
+
+    /// Takes the arguments that are for fields that hold functions, in the order of the fields; the others get the
+    /// names of theirs.
+    fn held_fields(
+        &mut self,
+        def: &RecordDef,
+        holds: &[bool],
+        actuals: &mut Vec<Actual>,
+        span: Span,
+    ) -> Maybe<Vec<(Value, Span)>> {
+        if !holds.contains(&true) {
+            return Some(vec![]);
+        }
+        let mut found: Vec<Option<(Value, Span)>> = vec![None; def.fields.len()];
+        let mut plain = Vec::new();
+        for (i, mut a) in std::mem::take(actuals).into_iter().enumerate() {
+            let at = match a.name {
+                Some(name) => def.fields.iter().position(|f| f.name.name == name.name),
+                None => Some(i),
+            };
+            match at {
+                Some(at) if holds.get(at) == Some(&true) => {
+                    if found[at].replace((a.value, a.span)).is_some() {
+                        let text =
+                            format!("{}: `{}` is given twice", def.name.name, def.fields[at].name.name);
+                        return self.fail(Diagnostic::error("E0304", a.span, text));
+                    }
+                }
+                at => {
+                    a.name = a.name.or(at.and_then(|at| def.fields.get(at)).map(|f| f.name));
+                    plain.push(a);
+                }
+            }
+        }
+        *actuals = plain;
+        let mut held = Vec::new();
+        for ((f, value), _) in def.fields.iter().zip(found).zip(holds).filter(|(_, holds)| **holds) {
+            let Some(value) = value else {
+                let text = format!("{}: argument `{}` is missing", def.name.name, f.name.name);
+                let d = Diagnostic::error("E0304", span, text);
+                return self.fail(d.label(f.name.span, "this field"));
+            };
+            held.push(value);
+        }
+        Some(held)
     }
 }
 

@@ -57,7 +57,7 @@ impl Place {
             Ty::Encoded(_) if self.block => true,
             Ty::Encoded(e) => !spread && self.given() < e.shape.len(),
             Ty::Tensor(t) => !spread && self.given() < t.shape.len(),
-            Ty::Tuple(_) | Ty::Record(_) | Ty::Array(..) => true,
+            Ty::Tuple(_) | Ty::Record(_) | Ty::Array(..) | Ty::Fn => true,
         }
     }
 }

@@ -333,6 +333,7 @@ impl<'a> Checker<'a> {
         };
         let facts = b.env.facts.clone();
         b.scopes.push(BTreeMap::new());
+        self.distinct(binders.iter().map(|x| x.name));
         let loops: Vec<_> = binders.iter().map(|x| self.binder(b, x, false)).collect();
         let value = self.scalar(b, body, want);
         b.scopes.pop();

@@ -67,6 +67,7 @@ impl<'a> Checker<'a> {
 
     /// Refuses records that hold themselves, as their leaves would have no end, and those nested too deeply.
     pub(crate) fn check_recursion(&mut self) {
+        self.types.find_functional();
         let count = self.types.records.len();
         let inner: Vec<Vec<usize>> = (0..count).map(|i| self.types.held_by(i)).collect();
         // How deeply each nests; none: not looked at yet.
