@@ -225,30 +225,40 @@ impl<'a> Checker<'a> {
 
     /// The conditions of a `where`, in terms of an environment.
     pub(crate) fn wheres(&mut self, sig: &Signature, env: &Env) -> Vec<Pred> {
-        self.clauses(sig, env).into_iter().flat_map(|(_, preds)| preds).collect()
+        sig.wheres.iter().filter_map(|e| self.clause(sig, e, env, None)).flatten().collect()
     }
 
-    /// As `wheres`, each clause with what it comes to.
-    pub(crate) fn clauses<'s>(&mut self, sig: &'s Signature, env: &Env) -> Vec<(&'s Expr, Vec<Pred>)> {
-        let mut all = Vec::new();
-        for e in &sig.wheres {
-            let mut preds = Vec::new();
-            if let Err(mut d) = env.preds(e, &mut preds) {
-                if let Some(p) =
-                    sig.params.iter().find(|p| d.code == "E0201" && names_in(e).contains(&p.name.name))
-                {
-                    d.message = format!("`{}` is a value, and a `where` speaks of dims", p.name.name);
-                    d.labels.push(Label { span: p.span, text: "the parameter".to_owned() });
-                    d.help = Some("check values while running: `assert` in the body".to_owned());
-                }
-                if d.code == "E0308" {
-                    d.message = format!("{}: {}", sig.name.name, d.message);
-                }
-                self.report(*d);
-            }
-            all.push((e, preds));
+    /// What a clause of a `where` comes to, of a signature or at a call of it.
+    pub(crate) fn clause(
+        &mut self,
+        sig: &Signature,
+        e: &Expr,
+        env: &Env,
+        call: Option<Span>,
+    ) -> Maybe<Vec<Pred>> {
+        let mut preds = Vec::new();
+        let Err(mut d) = env.preds(e, &mut preds) else { return Some(preds) };
+        if let Some(p) = sig.params.iter().find(|p| d.code == "E0201" && names_in(e).contains(&p.name.name)) {
+            d.message = format!("`{}` is a value, and a `where` speaks of dims", p.name.name);
+            d.labels.push(Label { span: p.span, text: "the parameter".to_owned() });
+            d.help = Some("check values while running: `assert` in the body".to_owned());
         }
-        all
+        match d.code {
+            "E0308" => {
+                let said = self.broken(sig, e, env, call.unwrap_or(e.span));
+                (d.message, d.labels) = (said.message, said.labels);
+            }
+            "E0302" => d.message = format!("{}: {}: {}", sig.name.name, d.message, env.described(e)),
+            _ => {}
+        }
+        self.fail(*d)
+    }
+
+    /// A clause of a `where` that does not hold. One of the library is said in full and not shown.
+    pub(crate) fn broken(&self, sig: &Signature, e: &Expr, env: &Env, at: Span) -> Diagnostic {
+        let d = env.broken(sig.name.name.name(), e, at);
+        let shown = at != e.span && !self.defs.in_library(e.span);
+        if shown { d.label(e.span, "required here") } else { d }
     }
 
     /// Says what is wrong with a signature itself: names given twice.

@@ -151,6 +151,10 @@ impl Checker<'_> {
             body.env.dims.remove(hole);
         }
         let dims = dims?;
+        if let Some(d) = dims.iter().find(|d| d.as_int().is_some_and(|d| d < 0)) {
+            let text = format!("{}: a dim is given as {d}, and no dim is negative", b.callee);
+            return self.fail(Diagnostic::error("E0310", b.span, text));
+        }
         let all = || b.sig.generics.iter().filter(|g| g.kind != GenericKind::DType && !is_config(g));
         let mut free: Vec<&Generic> = all().filter(|g| !told(b.sig, g.name.name)).collect();
         // As many as there are dims are all of them: an extent `m * n` tells each, but not both.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use ir::Intrinsic;
-use ir::ast::{self, Arg, Expr, ExprKind, IndexArg};
+use ir::ast::{self, Arg, Expr, ExprKind, IndexArg, TypeKind, UnaryOp};
 use ir::diag::Diagnostic;
 use ir::graph::{Op, Type, ValId};
 use ir::loops::{Buf, BufId};
@@ -69,6 +69,7 @@ impl<'a> Checker<'a> {
         if self.defs.is_variadic(def)
             && let Some((Arg { name: None, value: Expr { kind: ExprKind::Array(items), .. } }, rest)) =
                 args.split_first()
+            && !(items.iter().all(is_literal) && self.operand_follows(body, def, rest))
         {
             return self.call_variadic(body, def, dims, (items, rest), span);
         }
@@ -104,6 +105,16 @@ impl<'a> Checker<'a> {
             };
         }
         self.call_def(body, def, dims, actuals?, span)
+    }
+
+    /// True if what comes behind an array is an operand, `concat([1.0, 2.0], y)`, and not an attribute, `concat([a, b], 1)`.
+    fn operand_follows(&self, body: &Body, def: Def<'a>, rest: &[Arg]) -> bool {
+        let [Arg { name: None, value }, ..] = rest else { return false };
+        let attribute = def.sig().params.get(2).and_then(|p| p.ty.as_ref()).map(|t| &t.kind);
+        match (attribute, body.env.constant(value)) {
+            (Some(TypeKind::Named { name, .. }), Ok(c)) => c.fit(name.name.name()).is_none(),
+            _ => true,
+        }
     }
 
     /// `concat([a, b, c], axis=0)`: operands of types of their own, two at a time from the left.
@@ -421,5 +432,15 @@ fn tuple(vals: Vec<ValId>) -> Value {
     match vals.as_slice() {
         [v] => Value::Val(*v),
         _ => Value::Tuple(vals.into_iter().map(Value::Val).collect()),
+    }
+}
+
+/// True for a number as it is written, and an array of them.
+fn is_literal(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Int(_) | ExprKind::Float(..) | ExprKind::Bool(_) => true,
+        ExprKind::Paren(e) | ExprKind::Unary(UnaryOp::Neg, e) => is_literal(e),
+        ExprKind::Array(items) => items.iter().all(is_literal),
+        _ => false,
     }
 }
