@@ -15,6 +15,7 @@ mod shapes;
 mod told;
 
 pub(crate) use told::names_in;
+use told::told;
 
 use std::collections::BTreeMap;
 
@@ -301,7 +302,13 @@ impl Checker<'_> {
                         span,
                         format!("{callee}: takes {}, got {given}", ir::diag::count(want, "argument")),
                     );
-                    return self.fail(d.label(sig.name.span, "defined here"));
+                    let d = d.label(sig.name.span, "defined here");
+                    let in_brackets = |g: &Generic| g.kind != GenericKind::DType && !told(sig, g.name.name);
+                    return self.fail(if sig.generics.iter().any(in_brackets) {
+                        d.help(format!("its extents are given in brackets: `{callee}[2, 3]`"))
+                    } else {
+                        d
+                    });
                 }
             }
         }

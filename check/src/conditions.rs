@@ -92,13 +92,7 @@ impl Env {
         let list =
             |items: &mut dyn Iterator<Item = String>| format!("[{}]", items.collect::<Vec<_>>().join(", "));
         let value = |name: &Sym| match (self.consts.get(name), self.dims.get(name), self.packs.get(name)) {
-            (Some(Const::Int(i)), ..) => Some(i.to_string()),
-            // An attribute that is said once for all axes is a list of one.
-            (Some(Const::Ints(l)), ..) if l.len() == 1 => Some(l[0].to_string()),
-            (Some(Const::Ints(l)), ..) => Some(list(&mut l.iter().map(i64::to_string))),
-            (Some(Const::Bool(b)), ..) => Some(b.to_string()),
-            (Some(Const::Float(bits)), ..) => Some(f64::from_bits(*bits).to_string()),
-            (Some(Const::Text(t)), ..) => Some(format!("\"{t}\"")),
+            (Some(c), ..) => Some(c.shown()),
             (None, Some(d), _) => Some(d.to_string()),
             (None, None, Some(p)) => Some(list(&mut p.iter().map(Dim::to_string))),
             (None, None, None) => None,

@@ -4,7 +4,7 @@
 //! checked. A pack is a list of dims; functions on lists are in [`crate::lists`]. An attribute is an `int`, a
 //! list of them (`ints`), a `bool`, a `float` or a `text`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use ir::ast::{BinaryOp, Expr, ExprKind, Ident, IndexArg, TypeExpr, TypeKind, UnaryOp};
@@ -42,6 +42,18 @@ impl Const {
         }
     }
 
+    /// As it is written; a list of one as its item, which is said for all axes.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Const::Int(i) => i.to_string(),
+            Const::Ints(l) if l.len() == 1 => l[0].to_string(),
+            Const::Ints(l) => format!("[{}]", l.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")),
+            Const::Bool(b) => b.to_string(),
+            Const::Float(bits) => f64::from_bits(*bits).to_string(),
+            Const::Text(t) => format!("\"{t}\""),
+        }
+    }
+
     /// This value for a parameter declared with a type; none where it does not fit. A number may be declared
     /// with an element type that holds it.
     pub(crate) fn fit(self, declared: &str) -> Option<Const> {
@@ -74,10 +86,17 @@ pub(crate) struct Env {
     pub(crate) blocks: BTreeMap<Sym, i64>,
     /// The program's constants.
     pub(crate) globals: Rc<BTreeMap<Sym, Known>>,
+    /// Constants that are wrong, which was said already.
+    pub(crate) wrong: Rc<BTreeSet<Sym>>,
     pub(crate) facts: Facts,
 }
 
 pub(crate) type Answer<T> = Result<T, Box<Diagnostic>>;
+
+/// What is wrong because of something that was said: it is not said again.
+fn said_already(span: Span) -> Diagnostic {
+    Diagnostic::error("E0201", span, "")
+}
 
 pub(crate) fn wrong<T>(span: Span, text: impl Into<String>) -> Answer<T> {
     Err(Box::new(Diagnostic::error("E0307", span, text)))
@@ -242,6 +261,9 @@ impl Env {
             return Diagnostic::error("E0204", span, text).help(format!(
                 "brackets give an element type only where no argument tells it; convert the argument: `{name}(..)`"
             ));
+        }
+        if self.wrong.contains(&name) {
+            return said_already(span);
         }
         let d = Diagnostic::error("E0201", span, format!("unknown dim `{name}`"));
         if let Some(hint) = ir::diag::elsewhere(name.name()) {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
-use ir::ast::{Expr, FnDef, GenericKind, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind};
+use ir::ast::{Expr, FnDef, Generic, GenericKind, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind};
 use ir::diag::{Diagnostic, Label};
 use ir::graph::{Block, Func, Type};
 use ir::loops::Prim;
@@ -387,6 +387,39 @@ impl<'a> Checker<'a> {
         id
     }
 
+    /// Says of what is wrong with an instance in the caller's own file which call made it, where it may be right for others:
+    /// with element types, ranks or attributes that it was not tried with.
+    pub(crate) fn made_by(&mut self, said: usize, sig: &Signature, env: &Env, call: Span) {
+        let mut made: Vec<String> = Vec::new();
+        for g in &sig.generics {
+            let name = g.name.name;
+            match (g.kind, env.dtypes.get(&name), env.packs.get(&name)) {
+                (GenericKind::DType, Some(&d), _) if usual_type(g) != Some(d) => {
+                    made.push(format!("`{name}` is {d}"))
+                }
+                (GenericKind::Pack, _, Some(dims)) if dims.len() != USUAL_SHAPE.len() => {
+                    made.push(format!("`{name}` has {}", ir::diag::count_of(dims.len(), "axis", "axes")));
+                }
+                _ => {}
+            }
+        }
+        let attributes = sig.params.iter().filter(|p| p.mode == Mode::Const);
+        made.extend(attributes.filter_map(|p| {
+            let value = env.consts.get(&p.name.name)?;
+            Some(format!("`{}` is {}", p.name.name, value.shown()))
+        }));
+        if made.is_empty() {
+            return;
+        }
+        for d in &mut self.diagnostics[said..] {
+            let elsewhere = d.labels.iter().all(|l| l.span != call);
+            if d.span().file == call.file && elsewhere {
+                let text = format!("in this call {}", made.join(", "));
+                d.labels.push(ir::diag::Label { span: call, text });
+            }
+        }
+    }
+
     /// Enters a primitive under a name that no other has.
     pub(crate) fn add_prim(&mut self, mut prim: Prim) -> PrimId {
         prim.name = self.instances.prim_name(&prim.name);
@@ -452,6 +485,7 @@ impl<'a> Checker<'a> {
     pub(crate) fn bodies(&mut self) {
         while let Some(Pending { id, def, head, env, call }) = self.instances.pending.pop_front() {
             let said = self.diagnostics.len();
+            let env_of = env.clone();
             // A call in the same file is followed no further: the fault is there for all to see.
             self.instances.asked = call.filter(|c| c.file != def.sig.name.span.file);
             if let Some(done) = self.func_body(def, head, env) {
@@ -459,6 +493,8 @@ impl<'a> Checker<'a> {
             }
             if let Some(call) = self.instances.asked.take() {
                 self.blame(said, call);
+            } else if let Some(call) = call {
+                self.made_by(said, &def.sig, &env_of, call);
             }
         }
     }
@@ -540,12 +576,10 @@ impl<'a> Checker<'a> {
                     env.dims.insert(g.name.name, Dim::sym(g.name.name));
                 }
                 GenericKind::Pack => {
-                    env.packs.insert(g.name.name, vec![Dim::int(2), Dim::int(3)]);
+                    env.packs.insert(g.name.name, USUAL_SHAPE.map(Dim::int).to_vec());
                 }
                 GenericKind::DType => {
-                    let order = std::iter::once(DType::F32).chain(DType::all());
-                    let fits = order.into_iter().find(|&d| crate::bind::allows(g, d))?;
-                    env.dtypes.insert(g.name.name, fits);
+                    env.dtypes.insert(g.name.name, usual_type(g)?);
                 }
             }
         }
@@ -574,4 +608,12 @@ impl<'a> Checker<'a> {
             self.prim_instance(def, &env);
         }
     }
+}
+
+/// What a pack stands for in a template that is checked alone.
+const USUAL_SHAPE: [i64; 2] = [2, 3];
+
+/// What a generic element type stands for in a template that is checked alone: `f32`, or the first that it may be.
+fn usual_type(g: &Generic) -> Option<DType> {
+    std::iter::once(DType::F32).chain(DType::all()).find(|&d| crate::bind::allows(g, d))
 }

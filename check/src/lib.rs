@@ -165,7 +165,8 @@ impl<'a> Checker<'a> {
     }
 
     fn report(&mut self, d: Diagnostic) {
-        if self.said.insert((d.code, d.span(), d.message.clone())) {
+        // What follows from something that was said has no message.
+        if !d.message.is_empty() && self.said.insert((d.code, d.span(), d.message.clone())) {
             self.diagnostics.push(d);
         }
     }

@@ -218,7 +218,7 @@ impl Env {
     ) -> Answer<Vec<T>> {
         let arg = |i: usize| match args.get(i) {
             Some(a) => Ok(&a.value),
-            None => wrong(e.span, format!("`{method}` needs {} arguments", i + 1)),
+            None => wrong(e.span, format!("`{method}` needs {}", ir::diag::count(i + 1, "argument"))),
         };
         if method == "unravel" {
             let mut at = (scope.item)(base)?;
@@ -256,7 +256,11 @@ impl Env {
                 if many.is_some_and(|n| n != axes.len()) {
                     return wrong(
                         e.span,
-                        format!("`{method}` has {} axes and {} items", axes.len(), items.len()),
+                        format!(
+                            "`{method}` has {} and {}",
+                            ir::diag::count_of(axes.len(), "axis", "axes"),
+                            ir::diag::count(items.len(), "item")
+                        ),
                     );
                 }
                 let new = |k: usize| {

@@ -281,6 +281,21 @@ impl<'s, 'a> Session<'s, 'a> {
         {
             diagnostic = diagnostic.help(hint);
         }
+        if expected == ["\"str\""] && token == Some(&Token::Colon) {
+            diagnostic = diagnostic.help("is a comma missing between two fields?");
+        }
+        let comma = expected.iter().any(|e| e == "\",\"");
+        if diagnostic.help.is_none()
+            && comma
+            && index > 0
+            && ends_operand(&tokens[index - 1].token)
+            && matches!(
+                token,
+                Some(Token::Ident(_) | Token::Int(_) | Token::Float(_) | Token::Str(_) | Token::LBracket)
+            )
+        {
+            diagnostic = diagnostic.help("is a comma missing before it?");
+        }
         Fault { index, diagnostic }
     }
 

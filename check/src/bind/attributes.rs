@@ -164,12 +164,12 @@ impl Checker<'_> {
         let singles = free.iter().filter(|g| g.kind == GenericKind::Dim).count();
         let spread = dims.len().checked_sub(singles);
         if spread.is_none_or(|s| s > 0 && singles == free.len()) {
-            let text = format!("{}: {} dims are given in brackets", b.callee, dims.len());
+            let text = format!("{}: brackets give {}", b.callee, ir::diag::count(dims.len(), "dim"));
             let names: Vec<&str> = free.iter().map(|g| g.name.name.name()).collect();
             let d = Diagnostic::error("E0304", b.span, text);
             return self.fail(match names.as_slice() {
                 [] => d.help("its dims are told by its arguments"),
-                names => d.help(format!("brackets give: {}", names.join(", "))),
+                names => d.help(format!("they give: {}", names.join(", "))),
             });
         }
         let mut dims = dims.into_iter();

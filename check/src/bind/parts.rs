@@ -309,7 +309,13 @@ impl Checker<'_> {
             if let Elem::Plain(d) = got
                 && !allows(g, d)
             {
-                return self.fail(refused(b.callee, d.name(), g, part.span));
+                let said = refused(b.callee, d.name(), g, part.span)
+                    .here(format!("the elements of `{}` are {d}", part.what));
+                let fits = [DType::F32, DType::I64].into_iter().find(|&d| allows(g, d));
+                return self.fail(match fits {
+                    Some(d) => said.help(format!("convert it: `{d}(..)`")),
+                    None => said,
+                });
             }
             b.env.bind_elem(g.name.name, got);
             b.origins.insert(g.name.name, Origin { span: part.span, what: String::new(), shown: None });

@@ -331,7 +331,11 @@ impl<'a> Checker<'a> {
         let dims = dims_of(sig, &bound.env);
         match def {
             Def::Prim(def) => {
-                let id = self.prim_instance(def, &bound.env)?;
+                let said = self.diagnostics.len();
+                let Some(id) = self.prim_instance(def, &bound.env) else {
+                    self.made_by(said, sig, &bound.env, span);
+                    return None;
+                };
                 let prim = self.module.prim(id);
                 let types = output_types(&prim.dims, &dims, &prim.bufs, &prim.outs);
                 let map: BTreeMap<Sym, Dim> = prim.dims.iter().copied().zip(dims.iter().cloned()).collect();

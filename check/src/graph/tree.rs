@@ -144,11 +144,20 @@ impl<'a> Checker<'a> {
             return self.call_named(body, Sym::new("transpose"), span, &[], vec![given(value, at)], span);
         }
         let text = match &value {
-            Value::Tuple(parts) => format!("a tuple of {} parts has no `{name}`", parts.len()),
+            Value::Tuple(parts) => {
+                format!("a tuple of {} has no `{name}`", ir::diag::count(parts.len(), "part"))
+            }
             Value::Tree(t) => format!("`{}` has no field `{name}`", t.ty),
             v => format!("{} has no field `{name}`", v.kind()),
         };
         let d = Diagnostic::error("E0201", field.span, text);
+        if let Value::Tuple(parts) = &value {
+            return self.fail(match parts.len() {
+                0 => d,
+                2 => d.help("its parts are `.0` and `.1`"),
+                n => d.help(format!("its parts are `.0` to `.{}`", n - 1)),
+            });
+        }
         let Value::Tree(t) = &value else {
             let shape = match &value {
                 Value::Val(v) => body.func.ty(*v).shape.clone(),

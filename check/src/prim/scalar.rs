@@ -249,7 +249,8 @@ impl<'a> Checker<'a> {
             });
         };
         if args.len() != op.arity() {
-            let text = format!("{name}: takes {} arguments, got {}", op.arity(), args.len());
+            let text =
+                format!("{name}: takes {}, got {}", ir::diag::count(op.arity(), "argument"), args.len());
             return self.fail(Diagnostic::error("E0304", e.span, text));
         }
         let first = usize::from(op.class() == Class::Select);
