@@ -422,6 +422,9 @@ fn other_name(name: &str, sig: &Signature) -> String {
     if !same.is_empty() {
         return format!("it is called {} here", same.join(" and "));
     }
+    if sig.generics.iter().any(|g| g.kind == GenericKind::Dim && g.name.name.name() == name) {
+        return format!("a dim is given in brackets: `{}[{name}](..)`", sig.name.name);
+    }
     match ir::diag::nearest(name, names()) {
         Some(n) => format!("did you mean `{n}`?"),
         None if sig.params.is_empty() => "it has no parameters".to_owned(),

@@ -266,6 +266,9 @@ impl Env {
             return said_already(span);
         }
         let d = Diagnostic::error("E0201", span, format!("unknown dim `{name}`"));
+        if matches!(name.name(), "None" | "null") {
+            return d.help("an extent that may be any is a generic: `fn f<n>(x: f32[n, 3])`");
+        }
         if let Some(hint) = ir::diag::elsewhere(name.name()) {
             return d.help(hint);
         }

@@ -319,6 +319,9 @@ impl<'a> Checker<'a> {
                     let text = format!("a tensor of numbers is needed here, and `{what}` is {}", what.kind());
                     return self.fail(Diagnostic::error("E0306", ty.span, text));
                 }
+                if self.defs.is_missing(name.name, name.span) {
+                    return None;
+                }
                 let mut names: Vec<&str> = DType::all().map(DType::name).collect();
                 names.extend(self.types.names());
                 let near = env.dtypes.keys().map(|s| s.name()).chain(names.iter().copied());

@@ -39,6 +39,7 @@ pub(crate) fn habit(tokens: &[Lexeme], index: usize) -> Option<&'static str> {
         None => "",
     };
     let (before, here) = (word(index.checked_sub(1)), word(Some(index)));
+    let (begun, next) = (word(index.checked_sub(2)), word(Some(index + 1)));
     // The word that the statement begins with, if an `=` may have been meant for an `==`.
     let begins = || {
         tokens[..index].iter().rev().take(24).map(|t| t.token).find(|t| {
@@ -52,6 +53,20 @@ pub(crate) fn habit(tokens: &[Lexeme], index: usize) -> Option<&'static str> {
         return Some("equality is written `==`");
     }
     Some(match (before, here) {
+        (_, "where") if next == "(" => "it is written `select(c, a, b)`",
+        (_, ",") if begun == "let" || begun == "var" => {
+            "a pattern of several stands in parentheses: `let (a, b) = ..`"
+        }
+        ("->", "[")
+        | ("f64" | "f32" | "f16" | "bf16" | "i64" | "i32" | "i16" | "i8" | "u8" | "bool", "[")
+            if tokens.iter().any(|t| t.token == Token::Prim) =>
+        {
+            "what a primitive gives has a name: `-> y: f32[n]`"
+        }
+        ("f64" | "f32" | "f16" | "bf16" | "i64" | "i32" | "i16" | "i8" | "u8" | "bool", "(") => {
+            "the extents of a type stand in brackets: `f32[n, 3]`"
+        }
+        (_, "if") => "a choice is written `if c { a } else { b }`",
         ("var", "(") => "`var` declares a variable; the variance is `variance(x)`",
         ("return", _) => "the last expression of a block is its value: leave `return` out",
         ("mut", _) => "what is assigned again is declared with `var`: `var x = ..`",

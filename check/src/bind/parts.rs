@@ -363,6 +363,7 @@ impl Checker<'_> {
     pub(super) fn part_dtype(&mut self, env: &Env, name: Ident, args: &[TypeExpr]) -> Maybe<DType> {
         match env.element(name.name, args) {
             Some(d) => Some(d),
+            None if self.defs.is_missing(name.name, name.span) => None,
             None => self.fail(Diagnostic::error("E0306", name.span, format!("unknown type `{}`", name.name))),
         }
     }

@@ -238,7 +238,18 @@ impl<'a> Checker<'a> {
         let types: Vec<DType> = vals.iter().map(|v| body.func.ty(*v).dtype).collect();
         Some(match op.result(&types) {
             Ok(d) => Some(Value::Val(body.push(Op::Scalar(op), vals, Type::scalar(d), span))),
-            Err(text) => self.fail(Diagnostic::error("E0303", span, text)),
+            Err(text) => {
+                let d = Diagnostic::error("E0303", span, text);
+                let float = types.iter().find(|t| t.is_float());
+                let mixed = types.iter().any(|t| t.is_int()) && float.is_some();
+                self.fail(match float {
+                    Some(t) if mixed => d.help(format!("convert one of them: `{t}(..)`")),
+                    None if types.iter().all(|t| t.is_int()) && op.arity() == 1 => {
+                        d.help("convert it: `f32(..)`")
+                    }
+                    _ => d,
+                })
+            }
         })
     }
 
