@@ -201,7 +201,11 @@ pub fn count_of(n: usize, one: &str, many: &str) -> String {
 
 /// What people who come from elsewhere write, and what it is here.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("None", "there is no value that is nothing; leave the statement out, or return a tuple"),
+    (
+        "None",
+        "there is no value that is nothing: leave the statement out; a new axis of an index is `newaxis`",
+    ),
+    ("assert_eq", "write `assert a == b`, and of tensors `assert same(a, b)` or `assert close(a, b)`"),
     ("null", "there is no value that is nothing; leave the statement out, or return a tuple"),
     ("True", "it is written `true`"),
     ("False", "it is written `false`"),
@@ -286,6 +290,7 @@ const METHODS: &[(&str, &str)] = &[
     ("reshape", "another shape is `reshape[m, _](x)`"),
     ("permute", "axes in another order: `transpose(x, perm=[0, 2, 1])`"),
     ("transpose", "two axes exchanged: `swap_axes(x, a=1, b=2)`; the last two: `x.T`"),
+    ("T", "it stands without parentheses: `x.T`"),
     ("t", "a matrix with its axes exchanged is `x.T`"),
     ("contiguous", "every tensor is: leave it out"),
     ("detach", "there are no gradients to leave: use the value itself"),

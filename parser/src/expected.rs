@@ -93,13 +93,12 @@ pub(crate) fn habit(tokens: &[Lexeme], index: usize) -> Option<&'static str> {
 fn inside_index(tokens: &[Lexeme], index: usize) -> bool {
     let mut open = 0;
     for t in tokens[..index].iter().rev() {
-        match t.token {
-            Token::RBracket | Token::RParen | Token::RBrace => open += 1,
-            Token::LBracket if open == 0 => return true,
-            Token::LParen | Token::LBrace if open == 0 => return false,
-            Token::LBracket | Token::LParen | Token::LBrace => open -= 1,
-            _ => {}
+        let closes = matches!(t.token, Token::RBracket | Token::RParen | Token::RBrace);
+        let opens = matches!(t.token, Token::LBracket | Token::LParen | Token::LBrace);
+        if opens && open == 0 {
+            return t.token == Token::LBracket;
         }
+        open += i32::from(closes) - i32::from(opens);
     }
     false
 }

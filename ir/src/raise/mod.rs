@@ -97,10 +97,8 @@ fn named_results(callees: &Callees, f: &Func, def: &mut FnDef) -> Option<ast::Re
         return None;
     }
     let written: Vec<Sym> = names.iter().map(|n| Sym::new(&names::printable(n.name()))).collect();
-    let types: Vec<ast::TypeExpr> = match &def.ret.as_ref()?.kind {
-        ast::TypeKind::Tuple(types) => types.clone(),
-        _ => vec![def.ret.clone()?],
-    };
+    let ret = def.ret.as_ref()?;
+    let types = if let ast::TypeKind::Tuple(types) = &ret.kind { types.clone() } else { vec![ret.clone()] };
     let mut name = format!("{}_results", def.sig.name.name);
     while callees.has(&name) {
         name.push('_');
@@ -111,10 +109,8 @@ fn named_results(callees: &Callees, f: &Func, def: &mut FnDef) -> Option<ast::Re
     let dims = f.dims.iter().zip(&def.sig.generics).filter(|(d, _)| used.contains(d));
     let generics: Vec<ast::Generic> = dims.map(|(_, g)| g.clone()).collect();
     let ast::StmtKind::Expr(value) = def.body.stmts.pop()?.kind else { return None };
-    let values = match &value.kind {
-        ast::ExprKind::Tuple(values) if names.len() > 1 => values.clone(),
-        _ => vec![value],
-    };
+    let several = if let ast::ExprKind::Tuple(values) = &value.kind { Some(values.clone()) } else { None };
+    let values = several.filter(|_| names.len() > 1).unwrap_or_else(|| vec![value]);
     let args =
         written.iter().zip(values).map(|(n, value)| ast::Arg { name: Some(ident(*n)), value }).collect();
     let dims = generics.iter().map(|g| ast::IndexArg::Expr(term::name(g.name.name))).collect::<Vec<_>>();
