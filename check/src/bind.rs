@@ -15,6 +15,7 @@ mod shapes;
 mod told;
 
 pub(crate) use told::names_in;
+use told::told;
 
 use std::collections::BTreeMap;
 
@@ -189,6 +190,10 @@ impl Checker<'_> {
         let mut b = Binder { callee, sig, env, origins: BTreeMap::new(), later: vec![], holes: vec![], span };
         self.configured(body, &mut b)?;
         self.attributes(body, &mut b, &slots)?;
+        // What attributes alone decide, before extents are solved for with them.
+        for clause in sig.wheres.iter().filter(|e| b.env.decided(e) == Some(false)) {
+            self.clause(sig, clause, &b.env, Some(span))?;
+        }
         self.explicit(body, &mut b, explicit)?;
         let mut parts = self.take_apart(body, &b, &slots)?;
         self.generics(&mut b, &parts)?;
@@ -198,19 +203,12 @@ impl Checker<'_> {
         self.solve_rest(body, &mut b)?;
         self.all_bound(&b)?;
         self.fill_holes(body, &mut b)?;
-        let said = self.diagnostics.len();
-        let clauses = self.clauses(sig, &b.env);
-        if self.diagnostics.len() > said {
-            return None;
-        }
-        for (clause, pred) in
-            clauses.into_iter().flat_map(|(e, preds)| preds.into_iter().map(move |p| (e, p)))
-        {
-            let d =
-                Diagnostic::error("E0308", span, format!("{callee}: the condition `{pred}` does not hold"))
-                    .label(clause.span, b.env.described(clause));
-            let text = format!("{callee}: `{pred}` does not hold");
-            self.require(body, pred, span, &text, d)?;
+        for clause in &sig.wheres {
+            for pred in self.clause(sig, clause, &b.env, Some(span))? {
+                let d = self.broken(sig, clause, &b.env, span);
+                let text = format!("{callee}: `{pred}` does not hold");
+                self.require(body, pred, span, &text, d)?;
+            }
         }
         // The arguments themselves: literals and dims become values, and shapes are stretched.
         let mut args = Vec::new();
@@ -293,14 +291,7 @@ impl Checker<'_> {
                             name.span,
                             format!("{callee} has no parameter `{}`", name.name),
                         );
-                        let near = ir::diag::nearest(
-                            name.name.name(),
-                            sig.params.iter().map(|p| p.name.name.name()),
-                        );
-                        return self.fail(match near {
-                            Some(n) => d.help(format!("did you mean `{n}`?")),
-                            None => d,
-                        });
+                        return self.fail(d.help(other_name(name.name.name(), sig)));
                     }
                 },
                 None => {
@@ -324,7 +315,13 @@ impl Checker<'_> {
                         span,
                         format!("{callee}: takes {}, got {given}", ir::diag::count(want, "argument")),
                     );
-                    return self.fail(d.label(sig.name.span, "defined here"));
+                    let d = d.label(sig.name.span, "defined here");
+                    let in_brackets = |g: &Generic| g.kind != GenericKind::DType && !told(sig, g.name.name);
+                    return self.fail(if sig.generics.iter().any(in_brackets) {
+                        d.help(format!("its extents are given in brackets: `{callee}[2, 3]`"))
+                    } else {
+                        d
+                    });
                 }
             }
         }
@@ -380,4 +377,70 @@ pub(crate) fn refused(callee: &str, d: &str, g: &Generic, span: Span) -> Diagnos
 
 fn is_generic(sig: &Signature, name: Sym) -> bool {
     sig.generics.iter().any(|g| g.name.name == name && g.kind != GenericKind::DType)
+}
+
+/// What torch, numpy and ONNX call a parameter, and what it is called here, where there is one of that name.
+const NAMES_ELSEWHERE: &[(&str, &[&str])] = &[
+    ("dim", &["axis"]),
+    ("dims", &["axis", "perm"]),
+    ("axes", &["axis", "perm"]),
+    ("keepdim", &["keepdims"]),
+    ("keep_dims", &["keepdims"]),
+    ("kernel_size", &["size"]),
+    ("kernel_shape", &["size"]),
+    ("window", &["size"]),
+    ("strides", &["stride"]),
+    ("dilations", &["dilation"]),
+    ("padding", &["low", "high"]),
+    ("pads", &["low", "high"]),
+    ("pad", &["low", "high"]),
+    ("pad_width", &["low", "high"]),
+    ("output_padding", &["more"]),
+    ("count_include_pad", &["padded"]),
+    ("group", &["groups"]),
+    ("num_groups", &["groups"]),
+    ("unbiased", &["correction"]),
+    ("ddof", &["correction"]),
+    ("repeats", &["times", "reps"]),
+    ("shifts", &["shift"]),
+    ("diagonal", &["k"]),
+    ("offset", &["k"]),
+    ("chunks", &["parts"]),
+    ("sections", &["parts"]),
+    ("num_splits", &["parts"]),
+    ("is_causal", &["causal"]),
+    ("attn_mask", &["mask", "bias"]),
+    ("softmax_scale", &["scale"]),
+    ("weight", &["w"]),
+    ("bias", &["b"]),
+    ("min", &["lo"]),
+    ("max", &["hi"]),
+    ("epsilon", &["eps"]),
+    ("negative_slope", &["alpha"]),
+    ("index", &["at"]),
+    ("indices", &["at", "rows"]),
+    ("ignore_index", &["ignore"]),
+];
+
+/// What a parameter may have been meant by a name that there is none of; or which there are.
+fn other_name(name: &str, sig: &Signature) -> String {
+    let names = || sig.params.iter().map(|p| p.name.name.name());
+    let row = NAMES_ELSEWHERE.iter().find(|row| row.0 == name);
+    let same: Vec<String> = row
+        .iter()
+        .flat_map(|r| r.1)
+        .filter(|n| names().any(|p| p == **n))
+        .map(|n| format!("`{n}`"))
+        .collect();
+    if !same.is_empty() {
+        return format!("it is called {} here", same.join(" and "));
+    }
+    if sig.generics.iter().any(|g| g.kind == GenericKind::Dim && g.name.name.name() == name) {
+        return format!("a dim is given in brackets: `{}[{name}](..)`", sig.name.name);
+    }
+    match ir::diag::nearest(name, names()) {
+        Some(n) => format!("did you mean `{n}`?"),
+        None if sig.params.is_empty() => "it has no parameters".to_owned(),
+        None => format!("it has {}", names().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")),
+    }
 }

@@ -3,7 +3,7 @@
 //! A constant that is a number, a bool or a list of integers is known when compiling: it may be a dim, an
 //! attribute, a block's size. Any other is an expression, evaluated in each function that names it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use ir::ast::{Expr, File, Ident, ItemKind, TypeExpr, TypeKind};
@@ -39,6 +39,8 @@ pub(crate) struct Consts<'a> {
     known: Rc<BTreeMap<Sym, Known>>,
     /// Those being evaluated, the innermost last.
     open: Vec<Sym>,
+    /// Those that are wrong, which was said: their uses say nothing more.
+    wrong: Rc<BTreeSet<Sym>>,
 }
 
 impl<'a> Consts<'a> {
@@ -62,7 +64,7 @@ impl<'a> Consts<'a> {
 impl<'a> Checker<'a> {
     /// An environment that knows the program's constants.
     pub(crate) fn env(&self) -> Env {
-        Env { globals: Rc::clone(&self.consts.known), ..Env::default() }
+        Env { globals: Rc::clone(&self.consts.known), wrong: Rc::clone(&self.consts.wrong), ..Env::default() }
     }
 
     /// Finds the constants that are known when compiling. One may use others, in any order.
@@ -71,6 +73,7 @@ impl<'a> Checker<'a> {
         left.sort_by_key(|w| w.name.span);
         loop {
             let before = left.len();
+            let mut wrong = Vec::new();
             let mut known = (*self.consts.known).clone();
             left.retain(|w| {
                 let env = Env { globals: Rc::new(std::mem::take(&mut known)), ..Env::default() };
@@ -90,14 +93,30 @@ impl<'a> Checker<'a> {
                     Ok(Const::Int(i)) => {
                         known.insert(w.name.name, Known { value: Const::float(i as f64), dtype }).is_some()
                     }
+                    // Its numbers are all known, and it has no value.
+                    Err(d) if d.code == "E0310" => {
+                        wrong.push((w.name, *d));
+                        false
+                    }
                     _ => true,
                 }
             });
             self.consts.known = Rc::new(known);
+            for (name, mut d) in wrong {
+                let why =
+                    if d.message.contains("zero") { "it divides by zero" } else { "it overflows 64 bits" };
+                d.message = format!("the constant `{}` has no value: {why}", name.name);
+                self.report(d);
+                self.fault(&[name.name]);
+            }
             if left.is_empty() || left.len() == before {
                 return;
             }
         }
+    }
+
+    fn fault(&mut self, names: &[Sym]) {
+        Rc::make_mut(&mut self.consts.wrong).extend(names);
     }
 
     /// Says what is wrong with a constant, used or not.
@@ -111,7 +130,12 @@ impl<'a> Checker<'a> {
     /// A constant as a value of a function.
     pub(crate) fn const_value(&mut self, body: &mut Body, name: Sym, span: Span) -> Maybe<Value> {
         let w = *self.consts.written.get(&name)?;
-        if self.consts.open.contains(&name) {
+        if self.consts.wrong.contains(&name) {
+            return None;
+        }
+        if let Some(first) = self.consts.open.iter().position(|n| *n == name) {
+            let circle = self.consts.open[first..].to_vec();
+            self.fault(&circle);
             let d =
                 Diagnostic::error("E0315", w.name.span, format!("the constant `{name}` is made of itself"));
             return self.fail(if span == w.name.span { d } else { d.label(span, "used here") });

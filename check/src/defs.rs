@@ -330,6 +330,9 @@ impl<'a> Checker<'a> {
     fn declare_file(&mut self, file: &'a File, scope: usize) {
         self.types.declare(file);
         self.consts.declare(file);
+        for name in &file.unread {
+            self.defs.scopes[scope].used.insert(name.name, (Used::Missing, name.span));
+        }
         for item in &file.items {
             let Some(name) = name_of(item) else { continue };
             if name.name.name().parse::<DType>().is_ok() {

@@ -4,16 +4,15 @@
 //! checked. A pack is a list of dims; functions on lists are in [`crate::lists`]. An attribute is an `int`, a
 //! list of them (`ints`), a `bool`, a `float` or a `text`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use ir::ast::{BinaryOp, Expr, ExprKind, Ident, IndexArg, TypeExpr, TypeKind, UnaryOp};
 use ir::diag::Diagnostic;
 use ir::source::Span;
-use shape::{Expr as Dim, Facts, Pred, Sym};
+use shape::{Expr as Dim, Facts, Sym};
 use tensor::DType;
 
-use crate::bind::names_in;
 use crate::consts::Known;
 use crate::types::{Elem, EncodingId};
 
@@ -40,6 +39,18 @@ impl Const {
             Const::Bool(_) => "true or false",
             Const::Float(_) => "a float",
             Const::Text(_) => "a text",
+        }
+    }
+
+    /// As it is written; a list of one as its item, which is said for all axes.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Const::Int(i) => i.to_string(),
+            Const::Ints(l) if l.len() == 1 => l[0].to_string(),
+            Const::Ints(l) => format!("[{}]", l.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")),
+            Const::Bool(b) => b.to_string(),
+            Const::Float(bits) => f64::from_bits(*bits).to_string(),
+            Const::Text(t) => format!("\"{t}\""),
         }
     }
 
@@ -75,18 +86,16 @@ pub(crate) struct Env {
     pub(crate) blocks: BTreeMap<Sym, i64>,
     /// The program's constants.
     pub(crate) globals: Rc<BTreeMap<Sym, Known>>,
+    /// Constants that are wrong, which was said already.
+    pub(crate) wrong: Rc<BTreeSet<Sym>>,
     pub(crate) facts: Facts,
 }
 
 pub(crate) type Answer<T> = Result<T, Box<Diagnostic>>;
 
-/// What is wrong with a condition that compares nothing.
-fn no_condition(e: &Expr) -> Diagnostic {
-    let d = Diagnostic::error("E0307", e.span, "a condition on dims compares two of them");
-    if let ExprKind::Binary(BinaryOp::Or, ..) = &e.kind {
-        return d.help("only `&&` and commas join conditions; choose between cases with `if` in the body");
-    }
-    d.help("write a comparison: `n % 4 == 0`, `n <= 4096`")
+/// What is wrong because of something that was said: it is not said again.
+fn said_already(span: Span) -> Diagnostic {
+    Diagnostic::error("E0201", span, "")
 }
 
 pub(crate) fn wrong<T>(span: Span, text: impl Into<String>) -> Answer<T> {
@@ -253,7 +262,13 @@ impl Env {
                 "brackets give an element type only where no argument tells it; convert the argument: `{name}(..)`"
             ));
         }
+        if self.wrong.contains(&name) {
+            return said_already(span);
+        }
         let d = Diagnostic::error("E0201", span, format!("unknown dim `{name}`"));
+        if matches!(name.name(), "None" | "null") {
+            return d.help("an extent that may be any is a generic: `fn f<n>(x: f32[n, 3])`");
+        }
         if let Some(hint) = ir::diag::elsewhere(name.name()) {
             return d.help(hint);
         }
@@ -291,58 +306,6 @@ impl Env {
         }
     }
 
-    /// The answer of a condition that speaks of attributes and ranks alone. A branch on one is taken while checking.
-    pub(crate) fn decided(&self, e: &Expr) -> Option<bool> {
-        match &e.kind {
-            ExprKind::Paren(e) => self.decided(e),
-            ExprKind::Name(name) => match self.known(*name) {
-                Some(Const::Bool(b)) => Some(*b),
-                _ => None,
-            },
-            ExprKind::Unary(UnaryOp::Not, a) => Some(!self.decided(a)?),
-            ExprKind::Binary(op, a, b) => match op {
-                BinaryOp::And => Some(self.decided(a)? && self.decided(b)?),
-                BinaryOp::Or => Some(self.decided(a)? || self.decided(b)?),
-                BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => {
-                    if !self.is_of_attributes(a) && !self.is_of_attributes(b) {
-                        return None;
-                    }
-                    let (a, b) = (self.constant(a).ok()?, self.constant(b).ok()?);
-                    let order = match (&a, &b) {
-                        (Const::Int(a), Const::Int(b)) => a.cmp(b),
-                        (Const::Text(a), Const::Text(b)) => a.cmp(b),
-                        _ => return None,
-                    };
-                    Some(match op {
-                        BinaryOp::Eq => order.is_eq(),
-                        BinaryOp::Ne => order.is_ne(),
-                        BinaryOp::Lt => order.is_lt(),
-                        BinaryOp::Le => order.is_le(),
-                        BinaryOp::Gt => order.is_gt(),
-                        _ => order.is_ge(),
-                    })
-                }
-                BinaryOp::Add
-                | BinaryOp::Sub
-                | BinaryOp::Mul
-                | BinaryOp::Div
-                | BinaryOp::Rem
-                | BinaryOp::MatMul => None,
-            },
-            _ => None,
-        }
-    }
-
-    fn is_of_attributes(&self, e: &Expr) -> bool {
-        match &e.kind {
-            ExprKind::Paren(e) | ExprKind::Unary(_, e) => self.is_of_attributes(e),
-            ExprKind::Name(name) => self.known(*name).is_some(),
-            ExprKind::Field(_, f) => f.name.name() == "rank",
-            ExprKind::Binary(_, a, b) => self.is_of_attributes(a) || self.is_of_attributes(b),
-            _ => false,
-        }
-    }
-
     /// A list of dims in brackets.
     pub(crate) fn dims(&self, args: &[IndexArg]) -> Answer<Vec<Dim>> {
         let mut dims = Vec::new();
@@ -359,97 +322,5 @@ impl Env {
             }
         }
         Ok(dims)
-    }
-
-    /// `k is 5, s is [2, 4]`: what the names in a condition stand for.
-    pub(crate) fn described(&self, e: &Expr) -> String {
-        let mut names: Vec<Sym> = Vec::new();
-        for name in names_in(e) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        let list =
-            |items: &mut dyn Iterator<Item = String>| format!("[{}]", items.collect::<Vec<_>>().join(", "));
-        let value = |name: &Sym| match (self.consts.get(name), self.dims.get(name), self.packs.get(name)) {
-            (Some(Const::Int(i)), ..) => Some(i.to_string()),
-            (Some(Const::Ints(l)), ..) => Some(list(&mut l.iter().map(i64::to_string))),
-            (Some(Const::Bool(b)), ..) => Some(b.to_string()),
-            (Some(Const::Float(bits)), ..) => Some(f64::from_bits(*bits).to_string()),
-            (Some(Const::Text(t)), ..) => Some(format!("\"{t}\"")),
-            (None, Some(d), _) => Some(d.to_string()),
-            (None, None, Some(p)) => Some(list(&mut p.iter().map(Dim::to_string))),
-            (None, None, None) => None,
-        };
-        let known =
-            names.iter().filter_map(|n| value(n).filter(|v| v != n.name()).map(|v| format!("{n} is {v}")));
-        let known = known.collect::<Vec<_>>().join(", ");
-        if known.is_empty() { "required here".to_owned() } else { known }
-    }
-
-    /// A condition of a `where`: conjunctions of comparisons of dims.
-    pub(crate) fn preds(&self, e: &Expr, out: &mut Vec<Pred>) -> Answer<()> {
-        match self.decided(e) {
-            Some(true) => return Ok(()),
-            Some(false) => {
-                let why = format!("a condition of the `where` does not hold: {}", self.described(e));
-                return Err(Box::new(Diagnostic::error("E0308", e.span, why)));
-            }
-            None => {}
-        }
-        match &e.kind {
-            ExprKind::Paren(e) => self.preds(e, out),
-            ExprKind::Binary(BinaryOp::And, a, b) => {
-                self.preds(a, out)?;
-                self.preds(b, out)
-            }
-            ExprKind::Binary(op, a, b) => {
-                let make: fn(Dim, Dim) -> Pred = match op {
-                    BinaryOp::Eq => Pred::Eq,
-                    BinaryOp::Ne => Pred::Ne,
-                    BinaryOp::Lt => Pred::Lt,
-                    BinaryOp::Le => Pred::Le,
-                    BinaryOp::Gt => |a, b| Pred::Lt(b, a),
-                    BinaryOp::Ge => |a, b| Pred::Le(b, a),
-                    BinaryOp::Or
-                    | BinaryOp::And
-                    | BinaryOp::Add
-                    | BinaryOp::Sub
-                    | BinaryOp::Mul
-                    | BinaryOp::Div
-                    | BinaryOp::Rem
-                    | BinaryOp::MatMul => return Err(Box::new(no_condition(e))),
-                };
-                if self.is_list(a) || self.is_list(b) {
-                    return self.preds_of_lists(make, a, b, e.span, out);
-                }
-                out.push(make(self.dim(a)?, self.dim(b)?));
-                Ok(())
-            }
-            _ => Err(Box::new(no_condition(e))),
-        }
-    }
-
-    /// `s.without(axis) == t.without(axis)`: a condition for each item.
-    fn preds_of_lists(
-        &self,
-        make: fn(Dim, Dim) -> Pred,
-        a: &Expr,
-        b: &Expr,
-        span: Span,
-        out: &mut Vec<Pred>,
-    ) -> Answer<()> {
-        let rank = self.pack(if self.is_list(a) { a } else { b })?.len();
-        let of = |e: &Expr| if self.is_list(e) { self.pack(e) } else { Ok(vec![self.dim(e)?; rank]) };
-        let (x, y) = (of(a)?, of(b)?);
-        if x.len() != y.len() {
-            return Err(Box::new(Diagnostic::error(
-                "E0302",
-                span,
-                format!("ranks differ: {} axes are compared with {}", x.len(), y.len()),
-            )));
-        }
-        out.extend(x.into_iter().zip(y).map(|(x, y)| make(x, y)));
-        Ok(())
     }
 }

@@ -398,6 +398,9 @@ impl<'a> Checker<'a> {
         let differ = |code, text: String| {
             let d = Diagnostic::error(code, span, text).here(format!("this is `{got}`"));
             match what {
+                "a condition" if !got.shape.is_empty() => d.help(
+                    "an `if` takes one way: choose element by element with `select(c, a, b)`, or ask `all(c)` or `any(c)`",
+                ),
                 "a condition" if got.dtype.is_int() => d.help("compare it: `k != 0`"),
                 "assert" if got.dtype == DType::Bool => {
                     d.help("compare whole tensors with `same(a, b)` or `close(a, b)`")
@@ -495,7 +498,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Refuses a value of which a part was given away.
-    fn alive(&mut self, body: &Body, value: &Value, span: Span) -> Maybe<()> {
+    fn alive(&mut self, body: &mut Body, value: &Value, span: Span) -> Maybe<()> {
         let mut leaves = Vec::new();
         value.holds(&mut leaves);
         let Some((v, &taken)) = leaves.iter().find_map(|v| Some((v, body.consumed.get(v)?))) else {
@@ -503,6 +506,12 @@ impl<'a> Checker<'a> {
         };
         let text = format!("`{}` is used after it was given away", body.func.val(*v).name);
         let d = Diagnostic::error("E0501", span, text);
+        // Said once of a value: the other uses follow from the same consumption.
+        let v = *v;
+        body.consumed.remove(&v);
+        if taken == span {
+            return self.fail(d.here("this runs more than once, and consumes it each time"));
+        }
         self.fail(d.label(taken, "here it was consumed").help("use the value that the call gave back"))
     }
 
@@ -676,13 +685,17 @@ impl<'a> Checker<'a> {
     fn no_callee(&mut self, f: &Expr) -> Maybe<Value> {
         let d = Diagnostic::error("E0307", f.span, "only a name can be called");
         self.fail(match &f.kind {
-            ExprKind::Field(_, m) if self.defs.get(m.name, m.span).is_some() => {
+            ExprKind::Field(_, m)
+                if ir::diag::method(m.name.name()).is_none() && self.defs.get(m.name, m.span).is_some() =>
+            {
                 d.help(format!("an operator takes its values as arguments: `{}(x, ..)`", m.name))
             }
-            ExprKind::Field(_, m) => match ir::diag::elsewhere(m.name.name()) {
-                Some(hint) => d.help(hint),
-                None => d.help("there are no methods; a function takes every value as an argument"),
-            },
+            ExprKind::Field(_, m) => {
+                match ir::diag::method(m.name.name()).or(ir::diag::elsewhere(m.name.name())) {
+                    Some(hint) => d.help(hint),
+                    None => d.help("there are no methods; a function takes every value as an argument"),
+                }
+            }
             _ => d,
         })
     }

@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
-use ir::ast::{Expr, FnDef, GenericKind, Ident, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind};
+use ir::ast::{
+    Expr, FnDef, Generic, GenericKind, Ident, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind,
+};
 use ir::diag::{Diagnostic, Label};
 use ir::graph::{Block, Func, Type};
 use ir::loops::Prim;
@@ -230,30 +232,40 @@ impl<'a> Checker<'a> {
 
     /// The conditions of a `where`, in terms of an environment.
     pub(crate) fn wheres(&mut self, sig: &Signature, env: &Env) -> Vec<Pred> {
-        self.clauses(sig, env).into_iter().flat_map(|(_, preds)| preds).collect()
+        sig.wheres.iter().filter_map(|e| self.clause(sig, e, env, None)).flatten().collect()
     }
 
-    /// As `wheres`, each clause with what it comes to.
-    pub(crate) fn clauses<'s>(&mut self, sig: &'s Signature, env: &Env) -> Vec<(&'s Expr, Vec<Pred>)> {
-        let mut all = Vec::new();
-        for e in &sig.wheres {
-            let mut preds = Vec::new();
-            if let Err(mut d) = env.preds(e, &mut preds) {
-                if let Some(p) =
-                    sig.params.iter().find(|p| d.code == "E0201" && names_in(e).contains(&p.name.name))
-                {
-                    d.message = format!("`{}` is a value, and a `where` speaks of dims", p.name.name);
-                    d.labels.push(Label { span: p.span, text: "the parameter".to_owned() });
-                    d.help = Some("check values while running: `assert` in the body".to_owned());
-                }
-                if d.code == "E0308" {
-                    d.message = format!("{}: {}", sig.name.name, d.message);
-                }
-                self.report(*d);
-            }
-            all.push((e, preds));
+    /// What a clause of a `where` comes to, of a signature or at a call of it.
+    pub(crate) fn clause(
+        &mut self,
+        sig: &Signature,
+        e: &Expr,
+        env: &Env,
+        call: Option<Span>,
+    ) -> Maybe<Vec<Pred>> {
+        let mut preds = Vec::new();
+        let Err(mut d) = env.preds(e, &mut preds) else { return Some(preds) };
+        if let Some(p) = sig.params.iter().find(|p| d.code == "E0201" && names_in(e).contains(&p.name.name)) {
+            d.message = format!("`{}` is a value, and a `where` speaks of dims", p.name.name);
+            d.labels.push(Label { span: p.span, text: "the parameter".to_owned() });
+            d.help = Some("check values while running: `assert` in the body".to_owned());
         }
-        all
+        match d.code {
+            "E0308" => {
+                let said = self.broken(sig, e, env, call.unwrap_or(e.span));
+                (d.message, d.labels) = (said.message, said.labels);
+            }
+            "E0302" => d.message = format!("{}: {}: {}", sig.name.name, d.message, env.described(e)),
+            _ => {}
+        }
+        self.fail(*d)
+    }
+
+    /// A clause of a `where` that does not hold. One of the library is said in full and not shown.
+    pub(crate) fn broken(&self, sig: &Signature, e: &Expr, env: &Env, at: Span) -> Diagnostic {
+        let d = env.broken(sig.name.name.name(), e, at);
+        let shown = at != e.span && !self.defs.in_library(e.span);
+        if shown { d.label(e.span, "required here") } else { d }
     }
 
     /// Says what is wrong with a signature itself: names given twice.
@@ -318,6 +330,9 @@ impl<'a> Checker<'a> {
                     let what = self.ty(env, ty)?;
                     let text = format!("a tensor of numbers is needed here, and `{what}` is {}", what.kind());
                     return self.fail(Diagnostic::error("E0306", ty.span, text));
+                }
+                if self.defs.is_missing(name.name, name.span) {
+                    return None;
                 }
                 let mut names: Vec<&str> = DType::all().map(DType::name).collect();
                 names.extend(self.types.names());
@@ -396,6 +411,39 @@ impl<'a> Checker<'a> {
         id
     }
 
+    /// Says of what is wrong with an instance in the caller's own file which call made it, where it may be right for others:
+    /// with element types, ranks or attributes that it was not tried with.
+    pub(crate) fn made_by(&mut self, said: usize, sig: &Signature, env: &Env, call: Span) {
+        let mut made: Vec<String> = Vec::new();
+        for g in &sig.generics {
+            let name = g.name.name;
+            match (g.kind, env.dtypes.get(&name), env.packs.get(&name)) {
+                (GenericKind::DType, Some(&d), _) if usual_type(g) != Some(d) => {
+                    made.push(format!("`{name}` is {d}"))
+                }
+                (GenericKind::Pack, _, Some(dims)) if dims.len() != USUAL_SHAPE.len() => {
+                    made.push(format!("`{name}` has {}", ir::diag::count_of(dims.len(), "axis", "axes")));
+                }
+                _ => {}
+            }
+        }
+        let attributes = sig.params.iter().filter(|p| p.mode == Mode::Const);
+        made.extend(attributes.filter_map(|p| {
+            let value = env.consts.get(&p.name.name)?;
+            Some(format!("`{}` is {}", p.name.name, value.shown()))
+        }));
+        if made.is_empty() {
+            return;
+        }
+        for d in &mut self.diagnostics[said..] {
+            let elsewhere = d.labels.iter().all(|l| l.span != call);
+            if d.span().file == call.file && elsewhere {
+                let text = format!("in this call {}", made.join(", "));
+                d.labels.push(ir::diag::Label { span: call, text });
+            }
+        }
+    }
+
     /// Enters a primitive under a name that no other has.
     pub(crate) fn add_prim(&mut self, mut prim: Prim) -> PrimId {
         prim.name = self.instances.prim_name(&prim.name);
@@ -461,6 +509,7 @@ impl<'a> Checker<'a> {
     pub(crate) fn bodies(&mut self) {
         while let Some(Pending { id, def, head, env, call }) = self.instances.pending.pop_front() {
             let said = self.diagnostics.len();
+            let env_of = env.clone();
             // A call in the same file is followed no further: the fault is there for all to see.
             self.instances.asked = call.filter(|c| c.file != def.sig.name.span.file);
             if let Some(done) = self.func_body(def, head, env) {
@@ -468,6 +517,8 @@ impl<'a> Checker<'a> {
             }
             if let Some(call) = self.instances.asked.take() {
                 self.blame(said, call);
+            } else if let Some(call) = call {
+                self.made_by(said, &def.sig, &env_of, call);
             }
         }
     }
@@ -556,12 +607,10 @@ impl<'a> Checker<'a> {
                     env.dims.insert(g.name.name, Dim::sym(g.name.name));
                 }
                 GenericKind::Pack => {
-                    env.packs.insert(g.name.name, vec![Dim::int(2), Dim::int(3)]);
+                    env.packs.insert(g.name.name, USUAL_SHAPE.map(Dim::int).to_vec());
                 }
                 GenericKind::DType => {
-                    let order = std::iter::once(DType::F32).chain(DType::all());
-                    let fits = order.into_iter().find(|&d| crate::bind::allows(g, d))?;
-                    env.dtypes.insert(g.name.name, fits);
+                    env.dtypes.insert(g.name.name, usual_type(g)?);
                 }
             }
         }
@@ -590,4 +639,12 @@ impl<'a> Checker<'a> {
             self.prim_instance(def, &env);
         }
     }
+}
+
+/// What a pack stands for in a template that is checked alone.
+const USUAL_SHAPE: [i64; 2] = [2, 3];
+
+/// What a generic element type stands for in a template that is checked alone: `f32`, or the first that it may be.
+fn usual_type(g: &Generic) -> Option<DType> {
+    std::iter::once(DType::F32).chain(DType::all()).find(|&d| crate::bind::allows(g, d))
 }

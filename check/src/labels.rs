@@ -66,7 +66,8 @@ fn parse(text: &str, ranks: &[i64], at: Span) -> Answer<Form> {
     };
     let inputs: Vec<&str> = inputs.split(',').collect();
     if inputs.len() != ranks.len() {
-        let text = format!("\"{text}\" labels {} operands, and {} are given", inputs.len(), ranks.len());
+        let text =
+            format!("\"{text}\" labels {}, got {}", ir::diag::count(inputs.len(), "operand"), ranks.len());
         return wrong(at, text);
     }
     let mut operands = Vec::new();
@@ -80,7 +81,10 @@ fn parse(text: &str, ranks: &[i64], at: Span) -> Answer<Form> {
         if labels.len() != rank {
             return wrong(
                 at,
-                format!("\"{operand}\" labels {} axes of an operand of rank {rank}", labels.len()),
+                format!(
+                    "\"{operand}\" labels {} of an operand of rank {rank}",
+                    ir::diag::count_of(labels.len(), "axis", "axes")
+                ),
             );
         }
         operands.push(labels);

@@ -10,7 +10,7 @@
 //! The files: [`defs`] what names mean, with [`modules`] for types and constants of other files; [`config`] what
 //! definitions take without saying so; [`types`] records, tuples, arrays and encoded tensors as trees of
 //! tensors, with [`generics`] that signatures leave out, [`encoding`] and [`consts`]; [`env`] dims, packs and attributes as values while checking,
-//! with [`lists`] and [`labels`] for what is said about ranks, and [`fit`] for what would make a shape fit;
+//! with [`conditions`] on them, [`lists`] and [`labels`] for what is said about ranks, and [`fit`] for what would make a shape fit;
 //! [`bind`] arguments against parameters; [`instance`] templates made concrete; [`graph`] bodies of
 //! functions; [`prim`] bodies of primitives, with [`access`] for bounds, coverage and independence of
 //! loops; [`rule`] rules and bindings; [`schedule`] schedules; [`marks`] attributes. Start at [`check`].
@@ -24,6 +24,7 @@
 
 mod access;
 mod bind;
+mod conditions;
 mod config;
 mod consts;
 mod defs;
@@ -186,7 +187,8 @@ impl<'a> Checker<'a> {
     }
 
     fn report(&mut self, d: Diagnostic) {
-        if self.said.insert((d.code, d.span(), d.message.clone())) {
+        // What follows from something that was said has no message.
+        if !d.message.is_empty() && self.said.insert((d.code, d.span(), d.message.clone())) {
             self.diagnostics.push(d);
         }
     }

@@ -25,6 +25,7 @@ use ir::ast::{Arg, Expr, ExprKind};
 use ir::diag::Diagnostic;
 use shape::{Expr as Dim, Sym};
 
+use crate::bind::names_in;
 use crate::env::{Answer, Const, Env, wrong};
 use crate::labels;
 
@@ -155,17 +156,31 @@ impl Env {
     }
 
     fn item_by_item<T: Item>(&self, e: &Expr, scope: &Scope<'_, T>) -> Answer<Vec<T>> {
-        let Some((op, a, b)) = item_by_item(e) else { return wrong(e.span, "not a list") };
-        let (a, b) = (self.one_or_list(a, scope)?, self.one_or_list(b, scope)?);
+        let Some((op, left, right)) = item_by_item(e) else { return wrong(e.span, "not a list") };
+        let (a, b) = (self.one_or_list(left, scope)?, self.one_or_list(right, scope)?);
         let rank = a.1.max(b.1).unwrap_or(1);
-        // An attribute that is said once for all axes is a list of one.
-        let full = |(list, known): (Vec<T>, Option<usize>)| match known {
-            Some(1) | None => vec![list[0].clone(); rank],
+        // An attribute that is said once for all axes is a list of one; a pack has the axes that it has.
+        let is_pack =
+            |e| names_in(e).into_iter().any(|n| self.packs.contains_key(&n) || (scope.named)(n).is_some());
+        let full = |e, (list, known): (Vec<T>, Option<usize>)| match known {
+            None => vec![list[0].clone(); rank],
+            Some(1) if !is_pack(e) => vec![list[0].clone(); rank],
             Some(_) => list,
         };
-        let (a, b) = (full(a), full(b));
+        let (a, b) = (full(left, a), full(right, b));
         if a.len() != b.len() {
-            return wrong(e.span, format!("the lists differ in length: {} vs {}", a.len(), b.len()));
+            let text = |e| crate::conditions::condition_text(e);
+            let items = |n| ir::diag::count(n, "item");
+            return wrong(
+                e.span,
+                format!(
+                    "`{}` has {}, and `{}` has {}",
+                    text(left),
+                    items(a.len()),
+                    text(right),
+                    items(b.len())
+                ),
+            );
         }
         let one = |(x, y)| {
             T::operate(op, x, y).map_or_else(|| wrong(e.span, format!("`{}` gives no dim", op.name())), Ok)
@@ -203,7 +218,7 @@ impl Env {
     ) -> Answer<Vec<T>> {
         let arg = |i: usize| match args.get(i) {
             Some(a) => Ok(&a.value),
-            None => wrong(e.span, format!("`{method}` needs {} arguments", i + 1)),
+            None => wrong(e.span, format!("`{method}` needs {}", ir::diag::count(i + 1, "argument"))),
         };
         if method == "unravel" {
             let mut at = (scope.item)(base)?;
@@ -241,7 +256,11 @@ impl Env {
                 if many.is_some_and(|n| n != axes.len()) {
                     return wrong(
                         e.span,
-                        format!("`{method}` has {} axes and {} items", axes.len(), items.len()),
+                        format!(
+                            "`{method}` has {} and {}",
+                            ir::diag::count_of(axes.len(), "axis", "axes"),
+                            ir::diag::count(items.len(), "item")
+                        ),
                     );
                 }
                 let new = |k: usize| {
@@ -317,15 +336,20 @@ impl Env {
     }
 
     fn axes_of(&self, axes: &[i64], rank: usize, e: &Expr) -> Answer<Vec<usize>> {
+        // Where the attribute is called otherwise, its name tells which one is meant.
+        let named = match &e.kind {
+            ExprKind::Name(n) if n.name() != "axis" => format!("`{n}`: "),
+            _ => String::new(),
+        };
         let mut out: Vec<usize> = Vec::new();
         for &k in axes {
             let at = if k < 0 { k + rank as i64 } else { k };
             match usize::try_from(at) {
                 Ok(at) if at < rank && out.contains(&at) => {
-                    return wrong(e.span, format!("axis {k} is given twice"));
+                    return wrong(e.span, format!("{named}axis {k} is given twice"));
                 }
                 Ok(at) if at < rank => out.push(at),
-                _ => return wrong(e.span, format!("axis {k} is out of range for rank {rank}")),
+                _ => return wrong(e.span, format!("{named}axis {k} is out of range for rank {rank}")),
             }
         }
         Ok(out)

@@ -503,6 +503,19 @@ impl<'a> Checker<'a> {
             }
             return self.fail(Diagnostic::error("E0404", place.span, "only buffers and `var`s are assigned"));
         };
+        if index.is_empty() && b.find(name).is_none() {
+            self.scalar(b, e, None);
+            let said = self.diagnostics.len();
+            let _ = self.unknown_scalar::<()>(b, name, place.span);
+            if let Some(d) = self.diagnostics.get_mut(said).filter(|d| d.help.is_none()) {
+                d.help = Some(format!(
+                    "declare it: `let {name} = ..`, or `var {name} = ..` where it is assigned again"
+                ));
+            }
+            // What reads it later says nothing more.
+            b.define(name, Local::Broken);
+            return None;
+        }
         match b.find(name) {
             Some(Local::Var(var)) if index.is_empty() && b.mutable.contains(&b.prim.var(var).name) => {
                 let dtype = b.prim.var(var).dtype;
@@ -578,6 +591,9 @@ impl<'a> Checker<'a> {
     }
 
     fn unknown_scalar<T>(&mut self, b: &Body, name: Sym, span: Span) -> Maybe<T> {
+        if self.defs.is_missing(name, span) {
+            return None;
+        }
         let mut near: Vec<&str> = b.scopes.iter().flat_map(|s| s.keys()).map(|s| s.name()).collect();
         near.extend(b.env.dims.keys().map(|s| s.name()));
         let d = Diagnostic::error("E0201", span, format!("unknown name `{name}`"));

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use driver::{Options, pipeline, stage};
+
 fn texts(folder: &Path) -> Vec<PathBuf> {
     let paths = std::fs::read_dir(folder).expect("the folder is there");
     let paths = paths.map(|entry| entry.expect("it is readable").path());
@@ -24,4 +26,29 @@ fn the_plan_of_every_example_is_a_program_of_the_same_meaning() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// What a primitive calls its results, and a record its fields, is said by the plan's text too.
+#[test]
+fn results_keep_their_names_in_the_text_of_a_plan() {
+    let program = "prim stats<n>(x: f32[n]) -> (total: f32, scaled: f32[n]) {\n    total = sum(i in n) x[i]\n    \
+                   for i in n { scaled[i] = 2.0 * x[i] }\n}\nrecord Pair<n, m> { left: f32[n], both: f32[n * m] }\n\
+                   fn pair<n, m>(x: f32[n], y: f32[m]) -> Pair<n, m> {\n    \
+                   Pair[n, m](left=x + 1.0, both=reshape[n * m](outer(x, y)))\n}\n";
+    let read = |text: &str| {
+        let mut sources = pipeline::sources();
+        let id = sources.add("test.tn", text);
+        pipeline::front(sources, &[id]).unwrap_or_else(|(s, f)| panic!("{}\n{text}", f.render(&s, false)))
+    };
+    for (name, results) in [("stats", ["total", "scaled"]), ("pair", ["left", "both"])] {
+        let mut front = read(program);
+        assert!(pipeline::entry(&mut front, Some(name)).is_ok(), "{name}");
+        let (plan, _) = pipeline::plan(&front.module, &Options::default());
+        let text = stage::plan_text(&plan, &front.files);
+        let mut again = read(&text);
+        let Ok(entry) = pipeline::entry(&mut again, Some(name)) else { panic!("{name} is not in\n{text}") };
+        let names: Vec<&str> =
+            again.module.func(entry).results.iter().map(|r| r.map_or("", |s| s.name())).collect();
+        assert_eq!(names, results, "{text}");
+    }
 }

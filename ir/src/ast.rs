@@ -19,6 +19,8 @@ pub struct File {
     pub items: Vec<Item>,
     /// Every `//` comment that is not documentation, in order, for the formatter.
     pub comments: Vec<Comment>,
+    /// What definitions that could not be read define, which has been said: uses of these are not reported.
+    pub unread: Vec<Ident>,
 }
 
 /// A comment, kept for the formatter.

@@ -39,7 +39,35 @@ pub(crate) fn habit(tokens: &[Lexeme], index: usize) -> Option<&'static str> {
         None => "",
     };
     let (before, here) = (word(index.checked_sub(1)), word(Some(index)));
+    let (begun, next) = (word(index.checked_sub(2)), word(Some(index + 1)));
+    // The word that the statement begins with, if an `=` may have been meant for an `==`.
+    let begins = || {
+        tokens[..index].iter().rev().take(24).map(|t| t.token).find(|t| {
+            matches!(
+                t,
+                Token::Assert | Token::If | Token::While | Token::Semi(_) | Token::LBrace | Token::RBrace
+            )
+        })
+    };
+    if here == "=" && matches!(begins(), Some(Token::Assert | Token::If | Token::While)) {
+        return Some("equality is written `==`");
+    }
     Some(match (before, here) {
+        (_, "where") if next == "(" => "it is written `select(c, a, b)`",
+        (_, ",") if begun == "let" || begun == "var" => {
+            "a pattern of several stands in parentheses: `let (a, b) = ..`"
+        }
+        ("->", "[")
+        | ("f64" | "f32" | "f16" | "bf16" | "i64" | "i32" | "i16" | "i8" | "u8" | "bool", "[")
+            if tokens.iter().any(|t| t.token == Token::Prim) =>
+        {
+            "what a primitive gives has a name: `-> y: f32[n]`"
+        }
+        ("f64" | "f32" | "f16" | "bf16" | "i64" | "i32" | "i16" | "i8" | "u8" | "bool", "(") => {
+            "the extents of a type stand in brackets: `f32[n, 3]`"
+        }
+        (_, "if") => "a choice is written `if c { a } else { b }`",
+        ("var", "(") => "`var` declares a variable; the variance is `variance(x)`",
         ("return", _) => "the last expression of a block is its value: leave `return` out",
         ("mut", _) => "what is assigned again is declared with `var`: `var x = ..`",
         ("+", "+") => "there is no `++`: write `i += 1`",
@@ -50,12 +78,29 @@ pub(crate) fn habit(tokens: &[Lexeme], index: usize) -> Option<&'static str> {
         ("lambda", _) => "a closure is written `|v| v + 1`",
         (_, "elif" | "elsif" | "elseif") => "it is written `else if`",
         ("#", _) => "a comment begins with `//`; `#[..]` is an attribute",
+        (_, ":") if inside_index(tokens, index) => {
+            "a range of positions is written `a..b`, with a step `a..b by s`"
+        }
         (")" | "]" | "}", ":") => "a body stands in braces: `{ .. }`",
         (")", "f64" | "f32" | "f16" | "bf16" | "i64" | "i32" | "i16" | "i8" | "u8" | "bool") => {
             "the type of a result follows an arrow: `-> f32[n]`"
         }
         _ => return None,
     })
+}
+
+/// True behind an open `[`.
+fn inside_index(tokens: &[Lexeme], index: usize) -> bool {
+    let mut open = 0;
+    for t in tokens[..index].iter().rev() {
+        let closes = matches!(t.token, Token::RBracket | Token::RParen | Token::RBrace);
+        let opens = matches!(t.token, Token::LBracket | Token::LParen | Token::LBrace);
+        if opens && open == 0 {
+            return t.token == Token::LBracket;
+        }
+        open += i32::from(closes) - i32::from(opens);
+    }
+    false
 }
 
 /// The token as a reader sees it.

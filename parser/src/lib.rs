@@ -63,10 +63,17 @@ pub fn parse(source: SourceId, text: &str) -> (File, Vec<Diagnostic>) {
     let mut lexed = lexer::lex(source, text);
     let structure = structure::structure(text, &mut lexed.tokens, false);
     let mut session = Session::new(source, &lexed.tokens, &structure, context(source, text, &lexed));
-    let items = structure.chunks.iter().filter_map(|chunk| session.item(chunk)).map(|item| *item).collect();
+    let mut items = Vec::new();
+    for chunk in &structure.chunks {
+        match session.item(chunk) {
+            Some(item) => items.push(*item),
+            None => session.no_definition(chunk),
+        }
+    }
+    let unread = std::mem::take(&mut session.unread);
     let cx = session.cx;
     let (comments, faults) = finish(cx, &mut lexed);
-    (File { source, doc: lexed.doc, items, comments }, faults)
+    (File { source, doc: lexed.doc, items, comments, unread }, faults)
 }
 
 /// Reads one expression.

@@ -16,10 +16,11 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "there are 70 tokens, and a rule is about a few of them")]
 
-use ir::ast::{Expr, Item, Stmt};
+use ir::ast::{Expr, Ident, Item, Stmt};
 use ir::diag::{Diagnostic, nearest};
 use ir::source::{SourceId, Span};
 use lalrpop_util::ParseError;
+use shape::Sym;
 
 use crate::builders::{Context, Loc, Parsed};
 use crate::expected;
@@ -45,6 +46,8 @@ pub(crate) struct Session<'s, 'a> {
     /// What the builders know and report to; faults of the grammar are added here too.
     pub(crate) cx: Context,
     parser: StartParser,
+    /// The names that statements and definitions would have had which could not be read.
+    pub(crate) unread: Vec<Ident>,
 }
 
 /// The fault of one round: a token of the chunk, and the diagnostic.
@@ -62,7 +65,7 @@ impl<'s, 'a> Session<'s, 'a> {
         structure: &'s Structure,
         cx: Context,
     ) -> Self {
-        Session { source, tokens, structure, cx, parser: StartParser::new() }
+        Session { source, tokens, structure, cx, parser: StartParser::new(), unread: Vec::new() }
     }
 
     /// The definition of a chunk, if it can be read.
@@ -90,6 +93,16 @@ impl<'s, 'a> Session<'s, 'a> {
         match self.parse(chunk, Token::WantExpr) {
             Some(Parsed::Expr(expr)) => Some(expr),
             _ => None,
+        }
+    }
+
+    /// Keeps the name that a definition which could not be read would have had: the one behind its first word.
+    pub(crate) fn no_definition(&mut self, chunk: &Chunk) {
+        let tokens = &self.tokens[chunk.first..chunk.end];
+        let words = [Token::Fn, Token::Prim, Token::Record, Token::Encoding, Token::Config, Token::Const];
+        let word = tokens.iter().position(|t| !chunk.is_item || words.contains(&t.token));
+        if let Some(Lexeme { token: Token::Ident(name), lo, hi, .. }) = word.and_then(|w| tokens.get(w + 1)) {
+            self.unread.push(Ident { name: Sym::new(name), span: self.span(*lo, *hi) });
         }
     }
 
@@ -196,10 +209,24 @@ impl<'s, 'a> Session<'s, 'a> {
                 self.report(fault.diagnostic);
             }
             let (lo, hi) = region(tokens, &pairs(tokens), fault.index, want).ok_or(fault.index)?;
+            self.given_up(&tokens[lo..hi]);
             let bad = Lexeme { token: Token::Bad, lo: tokens[lo].lo, hi: tokens[hi - 1].hi, first: false };
             tokens.splice(lo..hi, [bad]);
         }
         Err(tokens.len())
+    }
+
+    /// Keeps the names that a statement which is given up would have bound.
+    fn given_up(&mut self, tokens: &[Lexeme<'a>]) {
+        let Some((Lexeme { token: Token::Let | Token::Var | Token::Dim, .. }, rest)) = tokens.split_first()
+        else {
+            return;
+        };
+        for t in rest.iter().take_while(|t| !matches!(t.token, Token::Assign | Token::Colon)) {
+            if let Token::Ident(name) = t.token {
+                self.unread.push(Ident { name: Sym::new(name), span: self.span(t.lo, t.hi) });
+            }
+        }
     }
 
     /// One parse of laid-out tokens.
@@ -280,6 +307,24 @@ impl<'s, 'a> Session<'s, 'a> {
             && let Some(hint) = expected::habit(tokens, index)
         {
             diagnostic = diagnostic.help(hint);
+        }
+        if expected == ["\"str\""] && token == Some(&Token::Colon) {
+            diagnostic = diagnostic.help("is a comma missing between two fields?");
+        }
+        if expected == ["\":\""] && matches!(token, Some(Token::RParen | Token::Comma)) {
+            diagnostic = diagnostic.help("a parameter has a type: `x: f32[n]`");
+        }
+        let comma = expected.iter().any(|e| e == "\",\"");
+        if diagnostic.help.is_none()
+            && comma
+            && index > 0
+            && ends_operand(&tokens[index - 1].token)
+            && matches!(
+                token,
+                Some(Token::Ident(_) | Token::Int(_) | Token::Float(_) | Token::Str(_) | Token::LBracket)
+            )
+        {
+            diagnostic = diagnostic.help("is a comma missing before it?");
         }
         Fault { index, diagnostic }
     }

@@ -151,6 +151,10 @@ impl Checker<'_> {
             body.env.dims.remove(hole);
         }
         let dims = dims?;
+        if let Some(d) = dims.iter().find(|d| d.as_int().is_some_and(|d| d < 0)) {
+            let text = format!("{}: a dim is given as {d}, and no dim is negative", b.callee);
+            return self.fail(Diagnostic::error("E0310", b.span, text));
+        }
         let all = || b.sig.generics.iter().filter(|g| g.kind != GenericKind::DType && !is_config(g));
         let mut free: Vec<&Generic> = all().filter(|g| !told(b.sig, g.name.name)).collect();
         // As many as there are dims are all of them: an extent `m * n` tells each, but not both.
@@ -160,12 +164,12 @@ impl Checker<'_> {
         let singles = free.iter().filter(|g| g.kind == GenericKind::Dim).count();
         let spread = dims.len().checked_sub(singles);
         if spread.is_none_or(|s| s > 0 && singles == free.len()) {
-            let text = format!("{}: {} dims are given in brackets", b.callee, dims.len());
+            let text = format!("{}: brackets give {}", b.callee, ir::diag::count(dims.len(), "dim"));
             let names: Vec<&str> = free.iter().map(|g| g.name.name.name()).collect();
             let d = Diagnostic::error("E0304", b.span, text);
             return self.fail(match names.as_slice() {
                 [] => d.help("its dims are told by its arguments"),
-                names => d.help(format!("brackets give: {}", names.join(", "))),
+                names => d.help(format!("they give: {}", names.join(", "))),
             });
         }
         let mut dims = dims.into_iter();

@@ -309,7 +309,13 @@ impl Checker<'_> {
             if let Elem::Plain(d) = got
                 && !allows(g, d)
             {
-                return self.fail(refused(b.callee, d.name(), g, part.span));
+                let said = refused(b.callee, d.name(), g, part.span)
+                    .here(format!("the elements of `{}` are {d}", part.what));
+                let fits = [DType::F32, DType::I64].into_iter().find(|&d| allows(g, d));
+                return self.fail(match fits {
+                    Some(d) => said.help(format!("convert it: `{d}(..)`")),
+                    None => said,
+                });
             }
             b.env.bind_elem(g.name.name, got);
             b.origins.insert(g.name.name, Origin { span: part.span, what: String::new(), shown: None });
@@ -357,6 +363,7 @@ impl Checker<'_> {
     pub(super) fn part_dtype(&mut self, env: &Env, name: Ident, args: &[TypeExpr]) -> Maybe<DType> {
         match env.element(name.name, args) {
             Some(d) => Some(d),
+            None if self.defs.is_missing(name.name, name.span) => None,
             None => self.fail(Diagnostic::error("E0306", name.span, format!("unknown type `{}`", name.name))),
         }
     }

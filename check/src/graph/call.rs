@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use ir::Intrinsic;
-use ir::ast::{self, Arg, Expr, ExprKind, IndexArg};
+use ir::ast::{self, Arg, Expr, ExprKind, IndexArg, TypeKind, UnaryOp};
 use ir::diag::Diagnostic;
 use ir::graph::{Op, Type, ValId};
 use ir::loops::{Buf, BufId};
@@ -73,6 +73,7 @@ impl<'a> Checker<'a> {
         if self.defs.is_variadic(def)
             && let Some((Arg { name: None, value: Expr { kind: ExprKind::Array(items), .. } }, rest)) =
                 args.split_first()
+            && !(items.iter().all(is_literal) && self.operand_follows(body, def, rest))
         {
             return self.call_variadic(body, def, dims, (items, rest), span);
         }
@@ -108,6 +109,16 @@ impl<'a> Checker<'a> {
             };
         }
         self.call_def(body, def, dims, actuals?, span)
+    }
+
+    /// True if what comes behind an array is an operand, `concat([1.0, 2.0], y)`, and not an attribute, `concat([a, b], 1)`.
+    fn operand_follows(&self, body: &Body, def: Def<'a>, rest: &[Arg]) -> bool {
+        let [Arg { name: None, value }, ..] = rest else { return false };
+        let attribute = def.sig().params.get(2).and_then(|p| p.ty.as_ref()).map(|t| &t.kind);
+        match (attribute, body.env.constant(value)) {
+            (Some(TypeKind::Named { name, .. }), Ok(c)) => c.fit(name.name.name()).is_none(),
+            _ => true,
+        }
     }
 
     /// `concat([a, b, c], axis=0)`: operands of types of their own, two at a time from the left.
@@ -232,7 +243,18 @@ impl<'a> Checker<'a> {
         let types: Vec<DType> = vals.iter().map(|v| body.func.ty(*v).dtype).collect();
         Some(match op.result(&types) {
             Ok(d) => Some(Value::Val(body.push(Op::Scalar(op), vals, Type::scalar(d), span))),
-            Err(text) => self.fail(Diagnostic::error("E0303", span, text)),
+            Err(text) => {
+                let d = Diagnostic::error("E0303", span, text);
+                let float = types.iter().find(|t| t.is_float());
+                let mixed = types.iter().any(|t| t.is_int()) && float.is_some();
+                self.fail(match float {
+                    Some(t) if mixed => d.help(format!("convert one of them: `{t}(..)`")),
+                    None if types.iter().all(|t| t.is_int()) && op.arity() == 1 => {
+                        d.help("convert it: `f32(..)`")
+                    }
+                    _ => d,
+                })
+            }
         })
     }
 
@@ -325,7 +347,11 @@ impl<'a> Checker<'a> {
         let dims = dims_of(sig, &bound.env);
         match def {
             Def::Prim(def) => {
-                let id = self.prim_instance(def, &bound.env)?;
+                let said = self.diagnostics.len();
+                let Some(id) = self.prim_instance(def, &bound.env) else {
+                    self.made_by(said, sig, &bound.env, span);
+                    return None;
+                };
                 let prim = self.module.prim(id);
                 let types = output_types(&prim.dims, &dims, &prim.bufs, &prim.outs);
                 let map: BTreeMap<Sym, Dim> = prim.dims.iter().copied().zip(dims.iter().cloned()).collect();
@@ -426,5 +452,15 @@ fn tuple(vals: Vec<ValId>) -> Value {
     match vals.as_slice() {
         [v] => Value::Val(*v),
         _ => Value::Tuple(vals.into_iter().map(Value::Val).collect()),
+    }
+}
+
+/// True for a number as it is written, and an array of them.
+fn is_literal(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Int(_) | ExprKind::Float(..) | ExprKind::Bool(_) => true,
+        ExprKind::Paren(e) | ExprKind::Unary(UnaryOp::Neg, e) => is_literal(e),
+        ExprKind::Array(items) => items.iter().all(is_literal),
+        _ => false,
     }
 }

@@ -85,7 +85,10 @@ impl<'a> Checker<'a> {
             args.iter().filter(|a| !is_new(body, a) && !is_rest(a)).map(|a| width(self, a)).sum();
         if named > shape.len() || args.iter().filter(|a| is_rest(a)).count() > 1 {
             let what = if named > shape.len() {
-                format!("the tensor has {} axes, and {named} are indexed", shape.len())
+                format!(
+                    "the tensor has {}, and {named} are indexed",
+                    ir::diag::count_of(shape.len(), "axis", "axes")
+                )
             } else {
                 "`..` stands once in an index".to_owned()
             };
@@ -277,7 +280,8 @@ impl<'a> Checker<'a> {
                 }
                 if !ty.dtype.is_int() {
                     let text = format!("a position is an integer, and this is `{ty}`");
-                    return self.fail(Diagnostic::error("E0303", span, text));
+                    let d = Diagnostic::error("E0303", span, text);
+                    return self.fail(d.help("convert it, which rounds to zero: `i64(..)`"));
                 }
                 let dim = if ty.shape.is_empty() { self.known_dim(body, *v, span) } else { None };
                 match dim {

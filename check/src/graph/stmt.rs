@@ -332,8 +332,15 @@ impl<'a> Checker<'a> {
         let ExprKind::Name(name) = &place.kind else {
             return self.assign_place(body, place, op, e);
         };
+        if body.find(*name).is_none() {
+            self.expr(body, e);
+            return self.undeclared(body, Ident { name: *name, span: place.span });
+        }
         let old = self.variable(body, *name, place.span)?;
         let new = self.expr(body, e)?;
+        if matches!(old, Value::Unit) {
+            return None;
+        }
         let value = self.combined(body, op, || given(old.clone(), place.span), given(new, e.span), e.span)?;
         let value = self.settled(body, &old, value, e.span)?;
         self.same_kind(body, &old, &value, e.span, name.name())?;
@@ -343,6 +350,20 @@ impl<'a> Checker<'a> {
         }
         body.set(*name, value);
         Some(())
+    }
+
+    /// An assignment to a name that was never declared. What reads it later says nothing more.
+    fn undeclared(&mut self, body: &mut Body, name: Ident) -> Maybe<()> {
+        let said = self.diagnostics.len();
+        let _ = self.unknown::<()>(body, name.name, name.span);
+        if let Some(d) = self.diagnostics.get_mut(said).filter(|d| d.help.is_none()) {
+            d.help = Some(format!(
+                "declare it: `let {0} = ..`, or `var {0} = ..` where it is assigned again",
+                name.name
+            ));
+        }
+        self.poison(body, &Pattern::Name(name));
+        None
     }
 
     /// What a variable holds.

@@ -157,12 +157,21 @@ impl<'a> Checker<'a> {
             return self.call_named(body, Sym::new("transpose"), span, &[], vec![given(value, at)], span);
         }
         let text = match &value {
-            Value::Tuple(parts) => format!("a tuple of {} parts has no `{name}`", parts.len()),
+            Value::Tuple(parts) => {
+                format!("a tuple of {} has no `{name}`", ir::diag::count(parts.len(), "part"))
+            }
             Value::Tree(t) => format!("`{}` has no field `{name}`", t.ty),
             Value::Record(r, _) => format!("`{}` has no field `{name}`", r.name),
             v => format!("{} has no field `{name}`", v.kind()),
         };
         let d = Diagnostic::error("E0201", field.span, text);
+        if let Value::Tuple(parts) = &value {
+            return self.fail(match parts.len() {
+                0 => d,
+                2 => d.help("its parts are `.0` and `.1`"),
+                n => d.help(format!("its parts are `.0` to `.{}`", n - 1)),
+            });
+        }
         let names = match &value {
             Value::Tree(t) => Some(t.ty.field_names()),
             Value::Record(r, _) => Some(r.fields.iter().map(|f| f.name.to_string()).collect()),

@@ -120,7 +120,11 @@ impl Checker<'_> {
         p.index.extend(args.iter().cloned());
         let given = self.whole(b, &mut p)?;
         if given != rank {
-            let text = format!("a block of `{}` has {rank} indices, and {given} are given", p.ty);
+            let text = format!(
+                "a block of `{}` has {}, got {given}",
+                p.ty,
+                ir::diag::count_of(rank, "index", "indices")
+            );
             return self.fail(Diagnostic::error("E0403", span, text));
         }
         Some(Place { block: true, ..p })
@@ -182,7 +186,12 @@ impl Checker<'_> {
             let (id, rank) = (e.id, e.shape.len());
             let given = self.whole(b, &mut p)?;
             if given != rank {
-                let text = format!("`{}` has {rank} axes, and {given} indices are given", p.ty);
+                let text = format!(
+                    "`{}` has {}, got {}",
+                    p.ty,
+                    ir::diag::count_of(rank, "axis", "axes"),
+                    ir::diag::count_of(given, "index", "indices")
+                );
                 return self.fail(Diagnostic::error("E0403", span, text));
             }
             let said = self.diagnostics.len();

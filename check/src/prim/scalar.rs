@@ -96,6 +96,15 @@ impl<'a> Checker<'a> {
                     None if b.env.packs.contains_key(name) => self.scalar_dim(b, e),
                     None => self.unknown_scalar(b, *name, base.span),
                 },
+                ExprKind::Index(inner, _) if matches!(&inner.kind, ExprKind::Name(n) if matches!(b.find(*n), Some(Local::Buf(_)))) =>
+                {
+                    let d = Diagnostic::error(
+                        "E0403",
+                        e.span,
+                        "an element has all its indices in one pair of brackets",
+                    );
+                    self.fail(d.help("write `x[i, j]`"))
+                }
                 _ => self.scalar_dim(b, e),
             },
             ExprKind::Field(..) => self.scalar_dim(b, e),
@@ -241,7 +250,13 @@ impl<'a> Checker<'a> {
             for a in args {
                 self.scalar(b, &a.value, want);
             }
+            if self.defs.is_missing(*name, f.span) {
+                return None;
+            }
             let d = Diagnostic::error("E0406", f.span, format!("unknown scalar function `{name}`"));
+            if let Some(hint) = ir::diag::elsewhere(name.name()) {
+                return self.fail(d.help(hint));
+            }
             let near = ir::diag::nearest(name.name(), Intrinsic::ALL.iter().map(|i| i.name()));
             return self.fail(match near {
                 Some(n) => d.help(format!("did you mean `{n}`?")),
@@ -249,7 +264,8 @@ impl<'a> Checker<'a> {
             });
         };
         if args.len() != op.arity() {
-            let text = format!("{name}: takes {} arguments, got {}", op.arity(), args.len());
+            let text =
+                format!("{name}: takes {}, got {}", ir::diag::count(op.arity(), "argument"), args.len());
             return self.fail(Diagnostic::error("E0304", e.span, text));
         }
         let first = usize::from(op.class() == Class::Select);

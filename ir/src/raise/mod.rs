@@ -47,7 +47,13 @@ pub fn module(m: &Module, meaning: Meaning<'_>) -> File {
     let prims = m.prims.iter().enumerate().filter(|(i, p)| kept(*i, p));
     let prims = prims.map(|(i, p)| stmts::prim(p, callees.prims[i]));
     let funcs = m.funcs.iter().enumerate().filter(|(i, _)| !is_test(*i));
-    let funcs = funcs.map(|(i, f)| item(ItemKind::Fn(fn_def(m, &callees, f, callees.funcs[i])), plan(f)));
+    let inner = called_funcs(m);
+    let funcs = funcs.flat_map(|(i, f)| {
+        let mut def = fn_def(m, &callees, f, callees.funcs[i]);
+        let record = if inner.contains(&i) { None } else { named_results(&callees, f, &mut def) };
+        let record = record.map(|r| item(ItemKind::Record(r), vec![]));
+        record.into_iter().chain([item(ItemKind::Fn(def), plan(f))])
+    });
     let rules = m.rules.iter().map(|r| rule(m, &callees, r));
     let tests = m.tests.iter().map(|t| {
         let (_, body) = graph::body(m, &callees, m.func(t.func));
@@ -67,6 +73,65 @@ fn called(m: &Module) -> BTreeSet<PrimId> {
         });
     }
     called
+}
+
+/// The functions that others call.
+fn called_funcs(m: &Module) -> BTreeSet<usize> {
+    let mut called = BTreeSet::new();
+    for f in &m.funcs {
+        f.body.walk(&mut |node| {
+            if let crate::graph::Op::Call(callee, _) = &node.op {
+                called.insert(callee.0 as usize);
+            }
+        });
+    }
+    called
+}
+
+/// Lets a function give its results by the names they have, as a record of its own; nothing where they have none.
+/// Callers would have to take it apart, so it is for what no other function calls.
+fn named_results(callees: &Callees, f: &Func, def: &mut FnDef) -> Option<ast::RecordDef> {
+    let names: Vec<Sym> = f.results.iter().copied().collect::<Option<_>>()?;
+    let unique: BTreeSet<&str> = names.iter().map(|n| n.name()).collect();
+    if names.is_empty() || unique.len() < names.len() || !f.exists.is_empty() {
+        return None;
+    }
+    let written: Vec<Sym> = names.iter().map(|n| Sym::new(&names::printable(n.name()))).collect();
+    let ret = def.ret.as_ref()?;
+    let types = if let ast::TypeKind::Tuple(types) = &ret.kind { types.clone() } else { vec![ret.clone()] };
+    let mut name = format!("{}_results", def.sig.name.name);
+    while callees.has(&name) {
+        name.push('_');
+    }
+    let name = Sym::new(&name);
+    // The dims of the signature in its order, as many as the results speak of.
+    let used: BTreeSet<Sym> = f.result_types.iter().flat_map(|t| &t.shape).flat_map(|d| d.syms()).collect();
+    let dims = f.dims.iter().zip(&def.sig.generics).filter(|(d, _)| used.contains(d));
+    let generics: Vec<ast::Generic> = dims.map(|(_, g)| g.clone()).collect();
+    let ast::StmtKind::Expr(value) = def.body.stmts.pop()?.kind else { return None };
+    let several = if let ast::ExprKind::Tuple(values) = &value.kind { Some(values.clone()) } else { None };
+    let values = several.filter(|_| names.len() > 1).unwrap_or_else(|| vec![value]);
+    let args =
+        written.iter().zip(values).map(|(n, value)| ast::Arg { name: Some(ident(*n)), value }).collect();
+    let dims = generics.iter().map(|g| ast::IndexArg::Expr(term::name(g.name.name))).collect::<Vec<_>>();
+    let maker = term::name(name);
+    let maker = if dims.is_empty() { maker } else { term::expr(ast::ExprKind::Index(Box::new(maker), dims)) };
+    let made = term::expr(ast::ExprKind::Call(Box::new(maker), args));
+    def.body.stmts.push(term::stmt(ast::StmtKind::Expr(made)));
+    let generic =
+        |g: &ast::Generic| term::ty(ast::TypeKind::Named { name: g.name, args: vec![], dims: None });
+    def.ret = Some(term::ty(ast::TypeKind::Named {
+        name: ident(name),
+        args: generics.iter().map(generic).collect(),
+        dims: None,
+    }));
+    let field =
+        |(n, ty): (&Sym, ast::TypeExpr)| ast::RecordField { doc: vec![], name: ident(*n), ty, from: None };
+    Some(ast::RecordDef {
+        name: ident(name),
+        generics,
+        fields: written.iter().zip(types).map(field).collect(),
+    })
 }
 
 /// A function.

@@ -138,6 +138,11 @@ pub(super) struct Callees {
 }
 
 impl Callees {
+    /// True if a definition has the name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.funcs.iter().chain(&self.prims).chain(&self.externs).any(|s| s.name() == name)
+    }
+
     pub(super) fn new(m: &Module, meaning: Meaning<'_>) -> Callees {
         let mut names = Names::default();
         // Those of bindings are written in the text and come first.

@@ -113,8 +113,18 @@ impl Printer<'_> {
                     |()| false,
                     |p, ()| {
                         let arrow = if def.both_ways { "<=> " } else { "=> " };
-                        let lhs = p.expr(&def.lhs);
-                        group(docs![lhs, nest(docs![Doc::Line, arrow, p.expr(&def.rhs)])])
+                        let mut lhs = vec![p.expr(&def.lhs)];
+                        let mut rhs = Vec::new();
+                        for comment in p.take(def.rhs.span.lo) {
+                            if comment.own_line {
+                                rhs.extend([Doc::Hard, Doc::Text(comment.text.clone())]);
+                            } else {
+                                lhs.push(Doc::Suffix(comment.text.clone()));
+                            }
+                        }
+                        rhs.extend([Doc::Line, Doc::Static(arrow), p.expr(&def.rhs)]);
+                        lhs.push(nest(Doc::Concat(rhs)));
+                        group(Doc::Concat(lhs))
                     },
                 );
                 docs![head, before_body, group(body)]
