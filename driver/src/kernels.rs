@@ -114,11 +114,23 @@ fn work(plan: &Module, of: KernelOf) -> Option<vm::Work> {
 
 /// The code of each kernel of a program, mapped and ready to be called.
 pub fn link(program: &Program, kernels: &[Arc<Compiled>]) -> Result<Vec<KernelCode>, Failure> {
+    let objects: Vec<&[u8]> = distinct(kernels).map(|k| k.object.as_slice()).collect();
+    attach(program, &objects, kernels.iter().map(|k| k.kernel.symbol.as_str()))
+}
+
+/// Kernels that are alike share one object.
+fn distinct(kernels: &[Arc<Compiled>]) -> impl Iterator<Item = &Arc<Compiled>> {
     let mut seen = std::collections::BTreeSet::new();
-    // Kernels that are alike share one object.
-    let objects =
-        kernels.iter().filter(|k| seen.insert(k.kernel.symbol.as_str())).map(|k| k.object.as_slice());
-    attach(program, &objects.collect::<Vec<_>>(), kernels.iter().map(|k| k.kernel.symbol.as_str()))
+    kernels.iter().filter(move |k| seen.insert(k.kernel.symbol.as_str()))
+}
+
+/// The code of a program's kernels as a file keeps it.
+pub(crate) fn native(kernels: &[Arc<Compiled>], target: &Target) -> Native {
+    Native {
+        target: native_target(target),
+        symbols: kernels.iter().map(|k| k.kernel.symbol.clone()).collect(),
+        objects: distinct(kernels).map(|k| k.object.clone()).collect(),
+    }
 }
 
 /// Maps objects, and takes from them the functions of a program's kernels.
@@ -201,29 +213,31 @@ pub fn wanted(entry: &Entry) -> Result<Vec<Wanted>, Failure> {
 /// A program file, ready to run. Native code in it is used only if it is trusted and fits this CPU; otherwise
 /// its kernels are compiled again from their loops.
 pub fn load(package: Package, trust: bool, threads: Arc<Pool>) -> Result<Arc<Executable>, Failure> {
-    vm::verify::verify(&package.program)
-        .map_err(|e| Failure::data(format!("the program is refused: {e}")))?;
+    vm::verify::verify(&package.program).map_err(|e| rejected(&e))?;
     let host = native_target(&Target::host());
     let fits = |n: &&Native| n.target.cpu == host.cpu && n.target.runs_on(&host.arch, &host.features);
     let native = package.natives.iter().find(fits).filter(|_| trust);
     let code = match native {
         Some(n) => {
             let objects: Vec<&[u8]> = n.objects.iter().map(Vec::as_slice).collect();
-            attach(&package.program, &objects, package.program.kernels.iter().map(|k| k.abi.symbol.as_str()))?
+            attach(&package.program, &objects, n.symbols.iter().map(String::as_str))?
         }
-        None => link(&package.program, &recompile(&package)?)?,
+        None => link(&package.program, &recompile(&package, &Target::host())?)?,
     };
-    Executable::new(package.program, code, threads)
-        .map_err(|e| Failure::data(format!("the program is refused: {e}")))
+    Executable::new(package.program, code, threads).map_err(|e| rejected(&e))
+}
+
+fn rejected(e: &dyn std::fmt::Display) -> Failure {
+    Failure::Message { code: "E0607", text: format!("the program is refused: {e}") }
 }
 
 /// The kernels of a file from their loop text. The text is checked like any program, and what it gives must be
 /// called as the bytecode calls it.
-fn recompile(package: &Package) -> Result<Vec<Arc<Compiled>>, Failure> {
+pub(crate) fn recompile(package: &Package, target: &Target) -> Result<Vec<Arc<Compiled>>, Failure> {
     let mut sources = pipeline::sources();
     let id = sources.add("<loops>", package.loops.as_str());
     let front = pipeline::front(sources, &[id]).map_err(|(s, f)| Failure::data(f.render(&s, false)))?;
-    let compiler = Compiler::new(Target::host());
+    let compiler = Compiler::new(target.clone());
     let mut out = Vec::new();
     for k in &package.program.kernels {
         let prim = front.module.prims.iter().position(|p| p.name == k.name);
@@ -269,7 +283,7 @@ fn recompile(package: &Package) -> Result<Vec<Arc<Compiled>>, Failure> {
 /// What can be shown of a program file.
 pub fn show(package: &Package, stage: Stage) -> Result<String, Failure> {
     match stage {
-        Stage::Bytecode => Ok(vm::asm::listing(&package.program)),
+        Stage::Bytecode => Ok(vm::asm::listing(package)),
         Stage::Loops => Ok(package.loops.clone()),
         Stage::Ast | Stage::Ir | Stage::Plan | Stage::Llvm | Stage::Asm => {
             Err(Failure::data("a compiled program holds the stages loops and bytecode"))

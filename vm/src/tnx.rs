@@ -81,6 +81,8 @@ pub struct Package {
 pub struct Native {
     /// Which CPUs can run it.
     pub target: Target,
+    /// What each kernel of the program is called in the objects.
+    pub symbols: Vec<String>,
     /// Relocatable objects.
     pub objects: Vec<Vec<u8>>,
 }
@@ -237,6 +239,9 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
             return Err(damaged("not every kernel has its work"));
         }
         package.program.kernels.iter_mut().zip(work).for_each(|(k, w)| k.work = w);
+    }
+    if package.natives.iter().any(|n| n.symbols.len() != package.program.kernels.len()) {
+        return Err(damaged("not every kernel has a symbol in section `native`"));
     }
     let range = constants.unwrap_or(0..0);
     for (constant, place) in package.program.constants.iter_mut().zip(places) {

@@ -31,7 +31,7 @@ pub(crate) fn function(
     regs: (u16, u16, &[TensorType]),
     text: &str,
 ) -> Function {
-    let (code, pool) = asm::parse(text).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let (code, pool) = asm::code(text).unwrap_or_else(|e| panic!("{name}: {e}"));
     Function {
         name: name.to_owned(),
         params: params.iter().enumerate().map(|(i, &ty)| Param { ty, own: own.contains(&i) }).collect(),

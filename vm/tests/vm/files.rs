@@ -21,7 +21,11 @@ fn package() -> Package {
     Package {
         program,
         loops: "prim add_one<n>(x: f32[n]) -> y: f32[n] {}".to_owned(),
-        natives: vec![Native { target, objects: vec![vec![1, 2, 3], vec![]] }],
+        natives: vec![Native {
+            target,
+            symbols: vec!["a".into(), "b".into()],
+            objects: vec![vec![1, 2, 3], vec![]],
+        }],
     }
 }
 
