@@ -98,11 +98,12 @@ pub(crate) fn limits(call: &Call) -> Limits {
     }
 }
 
-/// The interpreter reads no clock: at its deadline the process ends.
+/// A kernel of a single block cannot be stopped: some time after the deadline the process ends.
 fn watch(deadline: Option<f64>) {
+    const GRACE: f64 = 1.0;
     if let Some(seconds) = deadline.filter(|s| s.is_finite() && *s >= 0.0) {
         std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_secs_f64(seconds.min(1e9)));
+            std::thread::sleep(Duration::from_secs_f64(seconds.min(1e9) + GRACE));
             eprintln!("error[E0602]: the deadline of {seconds} s has passed");
             std::process::exit(1);
         });
@@ -258,16 +259,16 @@ fn run_file(
             &front.module.settings,
             &call.input,
         )?;
+        watch(call.deadline);
         if compare {
-            watch(call.deadline);
             let pool = pool(compile.threads);
             let found = compare::compare(&front, entry, &args, &options, &pool, &|| limits(call))?;
             return crate::compare::deliver(&name, &found, call);
         }
         let results = match engine {
             EngineArg::Interp => {
-                watch(call.deadline);
-                engine::interpret(&front, &front.module, entry, args)?
+                let limits = limits(call);
+                engine::interpret_within(&front, &front.module, entry, args, &limits)?
             }
             EngineArg::Vm => {
                 let compilation = pipeline::compile(&front, &[entry], &options)?;
@@ -443,8 +444,10 @@ fn exec(file: &Path, call: &Call, trust: bool, threads: Option<u16>) -> Done {
     let go = || -> Result<ExitCode, Failure> {
         let package = vm::tnx::open(file).map_err(|e| Failure::data(format!("{}: {e}", file.display())))?;
         let entry = kernels::entry(&package.program, call.entry.as_deref())?;
-        let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &[], &call.input)?;
+        let settings = kernels::settings(&package.program)?;
+        let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &settings, &call.input)?;
         let exe = kernels::load(package, trust, pool(threads))?;
+        watch(call.deadline);
         let results = engine::execute(&exe, &entry.name, &args, &limits(call), &SourceMap::default())?;
         deliver(&entry.name, &results, call)
     };

@@ -26,7 +26,8 @@ pub(crate) fn profile(
                 vm::tnx::open(file).map_err(|e| Failure::data(format!("{}: {e}", file.display())))?;
             let options = options(compile)?;
             let entry = kernels::entry(&package.program, call.entry.as_deref())?;
-            let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &[], &call.input)?;
+            let settings = kernels::settings(&package.program)?;
+            let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &settings, &call.input)?;
             let exe = kernels::load(package, trust, pool(compile.threads))?;
             let sources = SourceMap::default();
             let machine = &options.machine;

@@ -119,7 +119,7 @@ pub fn compare(
     limits: &dyn Fn() -> Limits,
 ) -> Result<Comparison, Failure> {
     let name = &front.module.func(entry).name;
-    let oracle = engine::interpret(front, &front.module, entry, args.to_vec());
+    let oracle = engine::interpret_within(front, &front.module, entry, args.to_vec(), &limits());
     let mut list = Vec::new();
     for (label, rewrites) in [("vm", true), ("vm --no-rewrites", false)] {
         let options = Options { rewrites, ..options.clone() };

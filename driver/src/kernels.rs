@@ -7,8 +7,9 @@ use codegen::{Compiled, Compiler, Target};
 use ir::ast::ItemKind;
 use ir::graph::Type;
 use ir::source::SourceMap;
-use ir::{Extern, ExternId, FuncId, Module, PrimId};
+use ir::{Extern, ExternId, FuncId, Module, PrimId, Setting};
 use lower::{KernelOf, Lowered};
+use shape::Sym;
 use vm::threads::Pool;
 use vm::tnx::{Native, Package};
 use vm::{Entry, Executable, KernelCode, Program};
@@ -195,17 +196,26 @@ pub fn entry(program: &Program, name: Option<&str>) -> Result<Entry, Failure> {
     })
 }
 
+/// An expression in a program file.
+fn dim(text: &str) -> Result<shape::Expr, Failure> {
+    text.parse().map_err(|_| Failure::data(format!("the program's expression `{text}` is not one")))
+}
+
+/// What a program file's configs declare.
+pub fn settings(program: &Program) -> Result<Vec<Setting>, Failure> {
+    let setting = |s: &vm::Setting| {
+        let is = s.is.as_deref().map(dim).transpose()?;
+        Ok(Setting { name: Sym::new(&s.name), dtype: s.dtype, from: s.from.clone(), is })
+    };
+    program.settings.iter().map(setting).collect()
+}
+
 /// What an entry of a program file asks.
 pub fn wanted(entry: &Entry) -> Result<Vec<Wanted>, Failure> {
     let mut out = Vec::new();
     for p in &entry.params {
-        let extent = |e: &vm::EntryExtent| {
-            e.text
-                .parse::<shape::Expr>()
-                .map_err(|_| Failure::data(format!("the program's extent `{}` is not one", e.text)))
-        };
-        let shape = p.shape.iter().map(extent).collect::<Result<_, _>>()?;
-        out.push(Wanted { name: p.name.clone(), ty: Type { dtype: p.dtype, shape }, from: None });
+        let shape = p.shape.iter().map(|e| dim(&e.text)).collect::<Result<_, _>>()?;
+        out.push(Wanted { name: p.name.clone(), ty: Type { dtype: p.dtype, shape }, from: p.from.clone() });
     }
     Ok(out)
 }
@@ -283,7 +293,10 @@ pub(crate) fn recompile(package: &Package, target: &Target) -> Result<Vec<Arc<Co
 /// What can be shown of a program file.
 pub fn show(package: &Package, stage: Stage) -> Result<String, Failure> {
     match stage {
-        Stage::Bytecode => Ok(vm::asm::listing(package)),
+        Stage::Bytecode => {
+            package.check_constants().map_err(|e| Failure::data(e.to_string()))?;
+            Ok(vm::asm::listing(package))
+        }
         Stage::Loops => Ok(package.loops.clone()),
         Stage::Ast | Stage::Ir | Stage::Plan | Stage::Llvm | Stage::Asm => {
             Err(Failure::data("a compiled program holds the stages loops and bytecode"))

@@ -287,7 +287,7 @@ impl Run<'_, '_> {
                 return Ok(());
             }
             if !self.budget.tick() {
-                return Err(Error::Steps(self.budget.limit));
+                return Err(self.budget.spent());
             }
             self.block(s, body, carried, span)?;
         }

@@ -33,6 +33,7 @@ fn program(body: &str, rounds: i64) -> Program {
                 dtype: DType::F32,
                 shape: vec![EntryExtent { text: "n".to_owned(), steps: vec![Step::Int(0)] }],
                 own: false,
+                from: None,
             }],
             results: vec![EntryResult { name: None, dtype: DType::I64, shape: Vec::new() }],
         }],

@@ -6,13 +6,14 @@
 //! ([`Instr::TABLE`]), labels may have any name, places may be left out, `;` begins a remark.
 //!
 //! ```text
-//! tenon bytecode 1
+//! tenon bytecode 2
 //! file 0 "f.tn"                                     messages, files and constants, counted from 0
 //! message m0 "f: `1 <= n` does not hold (n = {})"
 //! const c0 f32[2] { 0x0000803f00000040 }            the elements as bytes, in as many pieces as one likes
+//! setting heads from "num_heads"                    of a config: a dim, or `setting eps: f32`; `= "a/b"` what it is
 //! entry f = fn0 {                                   what can be called from outside
 //!     dim n = #0                                    over the extents of all parameters, then the dims before
-//!     param own x: f32["2*n" = (2 * #0)]            an extent as it is written, and over the dims
+//!     param own x: f32["2*n" = (2 * #0)]            an extent as it is written, and over the dims; `from "w.{i}"`
 //!     result y: f32["n"]
 //! }
 //! kernel k0 double(1 ints, in f32[#0], out f32[#0]) {

@@ -33,6 +33,16 @@ pub fn listing(package: &Package) -> String {
     for (i, c) in program.constants.iter().enumerate() {
         constant(&mut out, i, c);
     }
+    for s in &program.settings {
+        let _ = write!(out, "setting {}", quoted(&s.name));
+        if let Some(d) = s.dtype {
+            let _ = write!(out, ": {d}");
+        }
+        if let Some(e) = &s.is {
+            let _ = write!(out, " = {e:?}");
+        }
+        let _ = writeln!(out, "{}", from(s.from.as_ref()));
+    }
     for e in &program.entries {
         entry(&mut out, program, e);
     }
@@ -97,7 +107,8 @@ fn entry(out: &mut String, program: &Program, e: &Entry) {
         let own = if p.own { "own " } else { "" };
         let shape: Vec<String> =
             p.shape.iter().map(|x| format!("{:?} = {}", x.text, steps::print(&x.steps, "#"))).collect();
-        let _ = writeln!(out, "    param {own}{}: {}{}", quoted(&p.name), p.dtype, bracketed(&shape));
+        let (name, shape, from) = (quoted(&p.name), bracketed(&shape), from(p.from.as_ref()));
+        let _ = writeln!(out, "    param {own}{name}: {}{shape}{from}", p.dtype);
     }
     for r in &e.results {
         let name = r.name.as_ref().map_or(String::new(), |n| format!("{}: ", quoted(n)));
@@ -105,6 +116,10 @@ fn entry(out: &mut String, program: &Program, e: &Entry) {
         let _ = writeln!(out, "    result {name}{}{}", r.dtype, bracketed(&shape));
     }
     out.push_str("}\n");
+}
+
+fn from(name: Option<&String>) -> String {
+    name.map_or(String::new(), |n| format!(" from {n:?}"))
 }
 
 /// `[a, b]`; nothing for none.

@@ -8,7 +8,7 @@ use super::token::{Cursor, Lexed, Result, Token};
 use super::{Error, code, in_order, steps};
 use crate::program::{
     Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kernel, Param,
-    Region, TensorType, Type, Work,
+    Region, Setting, TensorType, Type, Work,
 };
 use crate::tnx::{Package, VERSION};
 
@@ -36,7 +36,7 @@ pub struct Places {
     pub loops: Range<usize>,
 }
 
-const ITEMS: &[&str] = &["file", "message", "const", "entry", "kernel", "function", "loops"];
+const ITEMS: &[&str] = &["file", "message", "const", "setting", "entry", "kernel", "function", "loops"];
 
 /// Reads a listing; every fault of it.
 pub fn read(text: &str) -> std::result::Result<Read, Vec<Error>> {
@@ -81,7 +81,7 @@ struct Reader<'a, 't> {
 
 impl<'t> Reader<'_, 't> {
     fn header(&mut self) -> Result {
-        let first = "the first line says what this is: `tenon bytecode 1`";
+        let first = "the first line says what this is: `tenon bytecode 2`";
         let start = self.c.here();
         if !(self.c.eat("tenon") && self.c.eat("bytecode")) {
             return Err(Error::new(start, "not a listing of bytecode").help(first));
@@ -139,6 +139,11 @@ impl<'t> Reader<'_, 't> {
                 let constant = constant(self.c)?;
                 program.constants.push(constant);
                 self.out.places.constants.push(word.span.start..self.c.before().end);
+                self.c.line_end()
+            }
+            "setting" => {
+                let setting = setting(self.c)?;
+                program.settings.push(setting);
                 self.c.line_end()
             }
             "entry" => self.entry(word.span.start),
@@ -201,7 +206,7 @@ impl<'t> Reader<'_, 't> {
                         c.expect("=")?;
                         Ok(EntryExtent { text, steps: steps::read(c, "#")? })
                     })?;
-                    entry.params.push(EntryParam { name, dtype, shape, own });
+                    entry.params.push(EntryParam { name, dtype, shape, own, from: from(c)? });
                 }
                 _ => {
                     let named = c.ahead(1).is_some_and(|t| t.text == ":");
@@ -372,6 +377,19 @@ fn ty(c: &mut Cursor<'_>) -> Result<Type> {
     } else {
         tensor_type(c).map(Type::Tensor)
     }
+}
+
+/// `from "a.b"`, if it stands there.
+fn from(c: &mut Cursor<'_>) -> Result<Option<String>> {
+    if c.eat("from") { c.text("a name in quotes").map(Some) } else { Ok(None) }
+}
+
+/// `heads from "num_heads"`, `eps: f32`, `head = "hidden/heads"`
+fn setting(c: &mut Cursor<'_>) -> Result<Setting> {
+    let name = c.name("the name of a setting")?;
+    let dtype = if c.eat(":") { Some(code::dtype(c)?) } else { None };
+    let is = if c.eat("=") { Some(c.text("an expression in quotes")?) } else { None };
+    Ok(Setting { name, dtype, is, from: from(c)? })
 }
 
 /// `f32/2`

@@ -48,6 +48,18 @@ fn full() -> Package {
     program.entries[0].params[0].name = "own".to_owned();
     program.entries[0].params[0].own = true;
     program.entries[0].name = String::new();
+    program.entries[0].params[0].from = Some("model.layers.{i}.q".to_owned());
+    let setting = |name: &str, dtype, from: Option<&str>, is: Option<&str>| vm::Setting {
+        name: name.to_owned(),
+        dtype,
+        from: from.map(str::to_owned),
+        is: is.map(str::to_owned),
+    };
+    program.settings = vec![
+        setting("heads", None, Some("num_heads"), None),
+        setting("eps", Some(DType::F32), None, None),
+        setting("head", None, None, Some("hidden/heads")),
+    ];
     Package { program, loops: "prim x<n>() {}\n\nloops\n".to_owned(), natives: vec![] }
 }
 
@@ -127,7 +139,7 @@ fn every_step_program_reads_back() {
 /// What is said of a text whose function has this line.
 fn said(line: &str) -> Vec<(String, String)> {
     let text = format!(
-        "tenon bytecode 1\nfunction fn0 f(int) -> (int) {{\nregisters ints 1, floats 0, tensors\na:\n{line}\nret [i0]\n}}\n"
+        "tenon bytecode 2\nfunction fn0 f(int) -> (int) {{\nregisters ints 1, floats 0, tensors\na:\n{line}\nret [i0]\n}}\n"
     );
     let faults = asm::read(&text).err().unwrap_or_default();
     faults.iter().map(|f| (f.to_string(), text[f.span.clone()].to_owned())).collect()
@@ -176,14 +188,14 @@ fn a_wrong_line_is_told_what_is_wrong_and_where() {
 #[test]
 fn a_wrong_item_is_told_what_is_wrong() {
     let first = |text: &str| -> Error {
-        let text = format!("tenon bytecode 1\n{text}");
+        let text = format!("tenon bytecode 2\n{text}");
         asm::read(&text).err().and_then(|f| f.into_iter().next()).unwrap_or_else(|| panic!("{text}"))
     };
     let table = [
         ("message m1 \"x\"\n", "expected `m0`, found `m1`"),
         (
             "mesage m0 \"x\"\n",
-            "expected `file`, `message`, `const`, `entry`, `kernel`, `function`, `loops`, found `mesage`",
+            "expected `file`, `message`, `const`, `setting`, `entry`, `kernel`, `function`, `loops`, found `mesage`",
         ),
         ("const c0 f32[2] { 0x123 }\n", "a byte is two digits; there is an odd number of them"),
         ("const c0 f32[2] {\n", "expected bytes (`0x0000803f`) or `}`, found the end of the line"),
@@ -200,7 +212,7 @@ fn a_wrong_item_is_told_what_is_wrong() {
     assert_eq!(asm::read("fn f() {}").unwrap_err()[0].to_string(), "not a listing of bytecode");
     assert_eq!(
         asm::read("tenon bytecode 99\n").unwrap_err()[0].to_string(),
-        "the listing has version 99, this program reads version 1"
+        "the listing has version 99, this program reads version 2"
     );
     let deep = format!("entry f = fn0 {{\n    dim n = {}\n}}\n", "(".repeat(100_000));
     assert_eq!(first(&deep).to_string(), "the expression nests too deeply");

@@ -192,6 +192,7 @@ fn seeds() -> Vec<(Program, Vec<KernelCode>, Vec<Tensor>)> {
         constants: vec![Constant::new(&Tensor::zeros(F32, &[3]).unwrap())],
         messages: vec!["n is {}, v is {}".to_owned()],
         files: Vec::new(),
+        settings: Vec::new(),
     };
     all.push((program, vec![c0, c1], vec![x(3)]));
     all
@@ -206,12 +207,16 @@ fn the_second_seed_runs() {
     assert_eq!(out[1].get_i64(0), 3);
 }
 
+/// Mutants of tier 1; `MUTANTS=100000 cargo test --release -p vm mutants` goes on.
+const MUTANTS: usize = 10_000;
+
 #[test]
-fn ten_thousand_mutants_are_refused_or_run_safely() {
+fn mutants_are_refused_or_run_safely() {
+    let wanted = std::env::var("MUTANTS").ok().and_then(|n| n.parse().ok()).unwrap_or(MUTANTS);
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let pool = Pool::new(1);
     let (mut refused, mut ended, mut failed) = (0, 0, 0);
-    for round in 0..10_000 {
+    for round in 0..wanted {
         let all = seeds();
         let (mut program, code, args) = all.into_iter().nth(round % 2).unwrap();
         for _ in 0..1 + random.below(2) {
@@ -233,5 +238,6 @@ fn ten_thousand_mutants_are_refused_or_run_safely() {
         }
     }
     println!("{refused} refused, {ended} ran, {failed} ended with an error");
-    assert!(refused > 1000 && ended > 500 && failed > 200, "{refused} refused, {ended} ran, {failed} failed");
+    let enough = refused > wanted / 10 && ended > wanted / 20 && failed > wanted / 50;
+    assert!(enough, "{refused} refused, {ended} ran, {failed} failed");
 }
