@@ -446,7 +446,7 @@ fn exec(file: &Path, call: &Call, trust: bool, threads: Option<u16>) -> Done {
         let entry = kernels::entry(&package.program, call.entry.as_deref())?;
         let settings = kernels::settings(&package.program)?;
         let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &settings, &call.input)?;
-        let exe = kernels::load(package, trust, pool(threads))?;
+        let exe = kernels::load(package, trust, pool(threads), driver::cache::user())?;
         watch(call.deadline);
         let results = engine::execute(&exe, &entry.name, &args, &limits(call), &SourceMap::default())?;
         deliver(&entry.name, &results, call)

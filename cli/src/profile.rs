@@ -28,7 +28,7 @@ pub(crate) fn profile(
             let entry = kernels::entry(&package.program, call.entry.as_deref())?;
             let settings = kernels::settings(&package.program)?;
             let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &settings, &call.input)?;
-            let exe = kernels::load(package, trust, pool(compile.threads))?;
+            let exe = kernels::load(package, trust, pool(compile.threads), options.store.clone())?;
             let sources = SourceMap::default();
             let machine = &options.machine;
             let seen = profile::measure(&exe, &entry.name, &args, &limits(call), runs, machine, &sources)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use codegen::{Compiled, Compiler, Target};
+use codegen::{Compiled, Compiler, Store, Target};
 use ir::ast::ItemKind;
 use ir::graph::Type;
 use ir::source::SourceMap;
@@ -221,8 +221,13 @@ pub fn wanted(entry: &Entry) -> Result<Vec<Wanted>, Failure> {
 }
 
 /// A program file, ready to run. Native code in it is used only if it is trusted and fits this CPU; otherwise
-/// its kernels are compiled again from their loops.
-pub fn load(package: Package, trust: bool, threads: Arc<Pool>) -> Result<Arc<Executable>, Failure> {
+/// its kernels are compiled again from their loops, or found in the store.
+pub fn load(
+    package: Package,
+    trust: bool,
+    threads: Arc<Pool>,
+    store: Option<Store>,
+) -> Result<Arc<Executable>, Failure> {
     vm::verify::verify(&package.program).map_err(|e| rejected(&e))?;
     let host = native_target(&Target::host());
     let fits = |n: &&Native| n.target.cpu == host.cpu && n.target.runs_on(&host.arch, &host.features);
@@ -232,7 +237,10 @@ pub fn load(package: Package, trust: bool, threads: Arc<Pool>) -> Result<Arc<Exe
             let objects: Vec<&[u8]> = n.objects.iter().map(Vec::as_slice).collect();
             attach(&package.program, &objects, n.symbols.iter().map(String::as_str))?
         }
-        None => link(&package.program, &recompile(&package, &Target::host())?)?,
+        None => {
+            let compiler = Compiler::new(Target::host()).storing(store);
+            link(&package.program, &recompile(&package, &compiler)?)?
+        }
     };
     Executable::new(package.program, code, threads).map_err(|e| rejected(&e))
 }
@@ -243,11 +251,10 @@ fn rejected(e: &dyn std::fmt::Display) -> Failure {
 
 /// The kernels of a file from their loop text. The text is checked like any program, and what it gives must be
 /// called as the bytecode calls it.
-pub(crate) fn recompile(package: &Package, target: &Target) -> Result<Vec<Arc<Compiled>>, Failure> {
+pub(crate) fn recompile(package: &Package, compiler: &Compiler) -> Result<Vec<Arc<Compiled>>, Failure> {
     let mut sources = pipeline::sources();
     let id = sources.add("<loops>", package.loops.as_str());
     let front = pipeline::front(sources, &[id]).map_err(|(s, f)| Failure::data(f.render(&s, false)))?;
-    let compiler = Compiler::new(target.clone());
     let mut out = Vec::new();
     for k in &package.program.kernels {
         let prim = front.module.prims.iter().position(|p| p.name == k.name);

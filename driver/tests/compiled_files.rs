@@ -37,7 +37,7 @@ fn run(bytes: &[u8], trust: bool) -> Result<Vec<f32>, String> {
     let package = tnx::decode(&Arc::new(Blob::copy(bytes))).map_err(|e| e.to_string())?;
     let said = |f: driver::Failure| f.render(&SourceMap::default(), false);
     package.check_constants().map_err(|e| e.to_string())?;
-    let exe = kernels::load(package, trust, Pool::new(1)).map_err(said)?;
+    let exe = kernels::load(package, trust, Pool::new(1), None).map_err(said)?;
     let x = Tensor::from_f32(&[4], &[1.0, 2.0, 3.0, 4.0]).expect("four");
     let deadline = Some(Instant::now() + Duration::from_secs(5));
     let limits = Limits { fuel: Some(10_000), memory: Some(1 << 24), deadline, ..Limits::default() };
