@@ -210,7 +210,8 @@ fn engines_are_compared() {
 #[test]
 fn a_deadline_ends_a_run_in_every_engine() {
     // 10^12 sines in one kernel of a million blocks.
-    let text = "prim slow<n>(x: f32[n]) -> y: f32[n] {\n    for i in n { y[i] = sum(k in n) sin(x[k] * x[i]) }\n}\n";
+    let text =
+        "prim slow<n>(x: f32[n]) -> y: f32[n] {\n    for i in n { y[i] = sum(k in n) sin(x[k] * x[i]) }\n}\n";
     for engine in ["vm", "interp"] {
         for threads in ["1", "2"] {
             let started = Instant::now();

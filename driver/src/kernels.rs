@@ -64,6 +64,8 @@ pub fn lower(
         })?;
     for (kernel, of) in lowered.program.kernels.iter_mut().zip(&lowered.kernels) {
         kernel.work = work(plan, *of);
+        // What it is called belongs to its code: a program is the same for every CPU.
+        kernel.abi.symbol.clear();
     }
     let code = compile(&lowered.kernels, |of| match of {
         KernelOf::Prim(id) => compiler.compile_prim(plan.prim(id)),
@@ -278,8 +280,8 @@ pub(crate) fn recompile(package: &Package, compiler: &Compiler) -> Result<Vec<Ar
         };
         let wrong = |e: &dyn std::fmt::Display| Failure::data(format!("kernel {}: {e}", k.name));
         let code = code.map_err(|e| wrong(&e))?;
-        // Extents and all: bytecode that was made for other loops must not reach these. Only the symbol, the
-        // words of the messages and what the profiler says come from how the text was written.
+        // Extents and all: bytecode that was made for other loops must not reach these. Only the words
+        // of the messages and what the profiler says come from how the text was written.
         let mut described = lower::kernel(&front.module, of, code.kernel.clone()).map_err(|e| wrong(&e))?;
         described.abi.symbol.clone_from(&k.abi.symbol);
         described.work.clone_from(&k.work);

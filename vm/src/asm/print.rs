@@ -143,7 +143,10 @@ fn kernel(out: &mut String, i: usize, k: &Kernel) {
         let shape: Vec<String> = shape.iter().map(extent).collect();
         let _ = write!(out, ", {access} {}{}", b.dtype, bracketed(&shape));
     }
-    let _ = writeln!(out, ") {{\n    symbol {:?}", k.abi.symbol);
+    out.push_str(") {\n");
+    if !k.abi.symbol.is_empty() {
+        let _ = writeln!(out, "    symbol {:?}", k.abi.symbol);
+    }
     for (word, program) in [("grid", &k.abi.grid), ("scratch", &k.abi.scratch)] {
         if !program.is_empty() {
             let _ = writeln!(out, "    {word} {}", steps::print(program, "#"));
