@@ -230,7 +230,6 @@ pub fn load(
     threads: Arc<Pool>,
     store: Option<Store>,
 ) -> Result<Arc<Executable>, Failure> {
-    vm::verify::verify(&package.program).map_err(|e| rejected(&e))?;
     let host = native_target(&Target::host());
     let fits = |n: &&Native| n.target.cpu == host.cpu && n.target.runs_on(&host.arch, &host.features);
     let native = package.natives.iter().find(fits).filter(|_| trust);
@@ -240,6 +239,8 @@ pub fn load(
             attach(&package.program, &objects, n.symbols.iter().map(String::as_str))?
         }
         None => {
+            // Before any work is done for it; `Executable::new` verifies whatever it is given.
+            vm::verify::verify(&package.program).map_err(|e| rejected(&e))?;
             let compiler = Compiler::new(Target::host()).storing(store);
             link(&package.program, &recompile(&package, &compiler)?)?
         }
