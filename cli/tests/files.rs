@@ -107,7 +107,7 @@ fn f<t>(x: f32[t, hidden], w: Weights) -> f32[t, heads, head] {
     let folder = std::env::temp_dir().join(format!("tenon-config-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let scale = tensor::Tensor::from_f32(&[6], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("six");
-    let weights = tensor::safetensors::write([("model.scale", &scale)].into_iter()).expect("it fits");
+    let weights = tensor::safetensors::write([("model.scale", &scale)]).expect("it fits");
     for (name, bytes) in
         [("f.tn", text.as_bytes()), ("c.json", config.as_bytes()), ("w.safetensors", &weights)]
     {

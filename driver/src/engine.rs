@@ -68,11 +68,12 @@ pub fn interpret_within(
     });
     let results =
         results.map_err(|e: std::io::Error| Failure::data(format!("cannot start a thread: {e}")))?;
-    let results = results.map_err(|e| match e {
-        interp::Error::Cancelled if limits.deadline.is_some_and(|d| Instant::now() >= d) => {
-            Failure::Message { code: "E0602", text: "the deadline passed".to_owned() }
+    let results = results.map_err(|e| {
+        let late = limits.deadline.is_some_and(|d| Instant::now() >= d);
+        if matches!(e, interp::Error::Cancelled) && late {
+            return Failure::Message { code: "E0602", text: "the deadline passed".to_owned() };
         }
-        e => interp_failure(&e, &front.sources),
+        interp_failure(&e, &front.sources)
     })?;
     let names = module.func(entry).results.iter().map(|n| n.map(|s| s.name().to_owned()));
     Ok(named(names, results))

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use tensor::abi::Access;
+use tensor::abi::{Access, Step};
 
 use super::steps;
 use super::token::quoted;
@@ -91,8 +91,8 @@ fn entry(out: &mut String, program: &Program, e: &Entry) {
     for d in &e.dims {
         let line = format!("    dim {} = {}", quoted(&d.name), steps::print(&d.steps, "#"));
         let first = d.steps.iter().find_map(|s| match s {
-            tensor::abi::Step::Int(n) => extents.get(*n as usize),
-            _ => None,
+            Step::Int(n) => extents.get(*n as usize),
+            Step::Const(_) | Step::Bin(..) => None,
         });
         match first {
             Some(x) => {
