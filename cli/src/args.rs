@@ -68,6 +68,9 @@ pub(crate) enum Command {
         /// Show the plan as well
         #[arg(long)]
         plan: bool,
+        /// Run the interpreter and compiled code, with rewrites and without; exit 1 if they differ beyond rounding
+        #[arg(long, conflicts_with = "engine")]
+        compare: bool,
     },
     /// Time a function
     #[command(
@@ -180,6 +183,15 @@ pub(crate) enum Command {
         entry: Option<String>,
         #[command(flatten)]
         compile: Compile,
+    },
+    /// Compile a listing, as `dis` writes it, to a program file
+    #[command(after_help = "Example: tenon dis mlp.tnx > mlp.tnasm && tenon asm mlp.tnasm -o mlp.tnx")]
+    Asm {
+        /// A listing of bytecode
+        file: PathBuf,
+        /// The compiled program
+        #[arg(short, value_name = "OUT.tnx")]
+        output: PathBuf,
     },
     /// Evaluate, explore alternatives and plans
     #[command(after_help = "Example: tenon repl examples/01_mlp.tn")]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driver::engine::{self, Engine, Named};
-use driver::{Failure, Options, data, kernels, names, pipeline, stage};
+use driver::{Failure, Options, compare, data, kernels, names, pipeline, stage};
 use ir::source::SourceMap;
 use serde_json::json;
 use vm::Limits;
@@ -31,6 +31,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         | Command::Fmt { .. }
         | Command::Build { .. }
         | Command::Dis { .. }
+        | Command::Asm { .. }
         | Command::Repl { .. }
         | Command::Explain { .. } => false,
     };
@@ -38,7 +39,9 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Check { files, json, verbose } => check(&files, json, verbose),
         Command::Fmt { files, check } => fmt(&files, check),
         Command::Test { files, engine, json } => test(&files, engine, json),
-        Command::Run { file, call, compile, engine, plan } => run_file(&file, &call, &compile, engine, plan),
+        Command::Run { file, call, compile, engine, plan, compare } => {
+            run_file(&file, &call, &compile, engine, plan, compare)
+        }
         Command::Bench { file, call, compile, runs } => bench(&file, &call, &compile, runs),
         Command::Profile { file, call, compile, runs, trace, trust_native } => {
             crate::profile::profile(&file, &call, &compile, runs, trace.as_deref(), trust_native)
@@ -50,6 +53,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Build { file, output, entry, compile } => build(&file, &output, entry.as_deref(), &compile),
         Command::Exec { file, call, trust_native, threads } => exec(&file, &call, trust_native, threads),
         Command::Dis { file, stage, entry, compile } => dis(&file, stage, entry.as_deref(), &compile),
+        Command::Asm { file, output } => asm(&file, &output),
         Command::Repl { file } => crate::repl::start(file.as_deref()),
         Command::Explain { code } => explain(&code),
     };
@@ -94,11 +98,12 @@ pub(crate) fn limits(call: &Call) -> Limits {
     }
 }
 
-/// The interpreter reads no clock: at its deadline the process ends.
+/// A kernel of a single block cannot be stopped: some time after the deadline the process ends.
 fn watch(deadline: Option<f64>) {
+    const GRACE: f64 = 1.0;
     if let Some(seconds) = deadline.filter(|s| s.is_finite() && *s >= 0.0) {
         std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_secs_f64(seconds.min(1e9)));
+            std::thread::sleep(Duration::from_secs_f64(seconds.min(1e9) + GRACE));
             eprintln!("error[E0602]: the deadline of {seconds} s has passed");
             std::process::exit(1);
         });
@@ -251,7 +256,14 @@ fn deliver(entry: &str, results: &Named, call: &Call) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_file(file: &Path, call: &Call, compile: &Compile, engine: EngineArg, plan: bool) -> Done {
+fn run_file(
+    file: &Path,
+    call: &Call,
+    compile: &Compile,
+    engine: EngineArg,
+    plan: bool,
+    compare: bool,
+) -> Done {
     let mut front = driver::open(file)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
@@ -264,10 +276,16 @@ fn run_file(file: &Path, call: &Call, compile: &Compile, engine: EngineArg, plan
             &front.module.settings,
             &call.input,
         )?;
+        watch(call.deadline);
+        if compare {
+            let pool = pool(compile.threads);
+            let found = compare::compare(&front, entry, &args, &options, &pool, &|| limits(call))?;
+            return crate::compare::deliver(&name, &found, call);
+        }
         let results = match engine {
             EngineArg::Interp => {
-                watch(call.deadline);
-                engine::interpret(&front, &front.module, entry, args)?
+                let limits = limits(call);
+                engine::interpret_within(&front, &front.module, entry, args, &limits)?
             }
             EngineArg::Vm => {
                 let compilation = pipeline::compile(&front, &[entry], &options)?;
@@ -420,22 +438,35 @@ fn build(file: &Path, out: &Path, entry: Option<&str>, compile: &Compile) -> Don
         };
         note(&driver::chosen::notes(&front, if name_chosen(entry) { &[] } else { &entries }));
         let compilation = pipeline::compile(&front, &entries, &options)?;
-        let package = pipeline::package(compilation, &options.target);
-        let bytes = vm::tnx::encode(&package).map_err(|e| Failure::data(e.to_string()))?;
-        vm::tnx::write(out, &bytes).map_err(|e| Failure::data(format!("{}: {e}", out.display())))?;
-        let (k, n) = (package.program.kernels.len(), package.program.entries.len());
-        output::print(&format!("{}: {} bytes, {n} entries, {k} kernels\n", out.display(), bytes.len()));
-        Ok(ExitCode::SUCCESS)
+        keep(&pipeline::package(compilation, &options.target), out)
     };
     go().map_err(|f| (sources, f))
+}
+
+/// Writes a compiled program.
+fn keep(package: &vm::tnx::Package, out: &Path) -> Result<ExitCode, Failure> {
+    let bytes = vm::tnx::encode(package).map_err(|e| Failure::data(e.to_string()))?;
+    vm::tnx::write(out, &bytes).map_err(|e| Failure::data(format!("{}: {e}", out.display())))?;
+    let (k, n) = (package.program.kernels.len(), package.program.entries.len());
+    output::print(&format!("{}: {} bytes, {n} entries, {k} kernels\n", out.display(), bytes.len()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn asm(file: &Path, out: &Path) -> Done {
+    let name = file.display().to_string();
+    let text = data::text(&name).map_err(|f| (SourceMap::default(), f))?;
+    let package = driver::assemble::assemble(&name, &text, &codegen::Target::host())?;
+    keep(&package, out).map_err(|f| (SourceMap::default(), f))
 }
 
 fn exec(file: &Path, call: &Call, trust: bool, threads: Option<u16>) -> Done {
     let go = || -> Result<ExitCode, Failure> {
         let package = vm::tnx::open(file).map_err(|e| Failure::data(format!("{}: {e}", file.display())))?;
         let entry = kernels::entry(&package.program, call.entry.as_deref())?;
-        let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &[], &call.input)?;
-        let exe = kernels::load(package, trust, pool(threads))?;
+        let settings = kernels::settings(&package.program)?;
+        let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &settings, &call.input)?;
+        let exe = kernels::load(package, trust, pool(threads), driver::cache::user())?;
+        watch(call.deadline);
         let results = engine::execute(&exe, &entry.name, &args, &limits(call), &SourceMap::default())?;
         deliver(&entry.name, &results, call)
     };

@@ -6,6 +6,7 @@
 
 mod args;
 mod commands;
+mod compare;
 mod output;
 mod profile;
 mod repl;

@@ -26,8 +26,9 @@ pub(crate) fn profile(
                 vm::tnx::open(file).map_err(|e| Failure::data(format!("{}: {e}", file.display())))?;
             let options = options(compile)?;
             let entry = kernels::entry(&package.program, call.entry.as_deref())?;
-            let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &[], &call.input)?;
-            let exe = kernels::load(package, trust, pool(compile.threads))?;
+            let settings = kernels::settings(&package.program)?;
+            let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &settings, &call.input)?;
+            let exe = kernels::load(package, trust, pool(compile.threads), options.store.clone())?;
             let sources = SourceMap::default();
             let machine = &options.machine;
             let seen = profile::measure(&exe, &entry.name, &args, &limits(call), runs, machine, &sources)?;

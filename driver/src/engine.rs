@@ -1,6 +1,8 @@
 //! Running: the interpreter on the module, or the machine on the compiled program.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use ir::diag::Diagnostic;
 use ir::source::{SourceId, SourceMap, Span};
@@ -31,19 +33,66 @@ fn named(names: impl Iterator<Item = Option<String>>, tensors: Vec<Tensor>) -> N
 
 /// Runs a function of a module in the interpreter.
 pub fn interpret(front: &Front, module: &Module, entry: FuncId, args: Vec<Tensor>) -> Result<Named, Failure> {
+    interpret_within(front, module, entry, args, &Limits::default())
+}
+
+/// As [`interpret`], up to the deadline or until the flag is set. The other limits are the machine's.
+pub fn interpret_within(
+    front: &Front,
+    module: &Module,
+    entry: FuncId,
+    args: Vec<Tensor>,
+    limits: &Limits,
+) -> Result<Named, Failure> {
     // The oracle recurses over calls and blocks: its depth is bounded by a limit, and the stack is made for it.
     const DEPTH: u32 = 20_000;
     const STACK: usize = 1 << 30;
-    let limits = interp::Limits { depth: DEPTH, ..interp::Limits::default() };
-    let run = || interp::Interp::with_limits(module, limits).run(entry, args);
+    // It reads no clock: this thread, which waits for it anyway, sets its flag.
+    let cancel = Arc::new(AtomicBool::new(false));
+    let watched = limits.deadline.is_some() || limits.cancel.is_some();
+    let own =
+        interp::Limits { depth: DEPTH, cancel: watched.then(|| cancel.clone()), ..interp::Limits::default() };
+    let (done, ended) = mpsc::channel::<()>();
+    let run = move || {
+        // Dropped when the run is over, even by a panic.
+        let _done = done;
+        interp::Interp::with_limits(module, own).run(entry, args)
+    };
     let results = std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run);
-        thread.map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run)?;
+        if watched {
+            wait(&ended, limits);
+            cancel.store(true, Ordering::Relaxed);
+        }
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
-    let results = results.map_err(|e| Failure::data(format!("cannot start a thread: {e}")))?;
-    let results = results.map_err(|e| interp_failure(&e, &front.sources))?;
+    let results =
+        results.map_err(|e: std::io::Error| Failure::data(format!("cannot start a thread: {e}")))?;
+    let results = results.map_err(|e| {
+        let late = limits.deadline.is_some_and(|d| Instant::now() >= d);
+        if matches!(e, interp::Error::Cancelled) && late {
+            return Failure::Message { code: "E0602", text: "the deadline passed".to_owned() };
+        }
+        interp_failure(&e, &front.sources)
+    })?;
     let names = module.func(entry).results.iter().map(|n| n.map(|s| s.name().to_owned()));
     Ok(named(names, results))
+}
+
+/// Waits until a run is over, its deadline has passed or its flag is set.
+fn wait(ended: &mpsc::Receiver<()>, limits: &Limits) {
+    const LOOK: Duration = Duration::from_millis(10);
+    loop {
+        let left = limits.deadline.map_or(LOOK, |d| d.saturating_duration_since(Instant::now()));
+        let cancelled = limits.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed));
+        if left.is_zero() || cancelled {
+            return;
+        }
+        let pause = if limits.cancel.is_some() { left.min(LOOK) } else { left };
+        if ended.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Disconnected) {
+            return;
+        }
+    }
 }
 
 fn interp_failure(e: &interp::Error, sources: &SourceMap) -> Failure {
@@ -74,6 +123,9 @@ pub fn execute(
 pub fn vm_failure(e: &vm::Error, sources: &SourceMap) -> Failure {
     if matches!(e, vm::Error::BadArgument(_)) {
         return Failure::Message { code: "E0601", text: e.to_string() };
+    }
+    if matches!(e, vm::Error::Damaged { .. }) {
+        return Failure::data(e.to_string());
     }
     if let Some(site) = e.site().filter(|s| s.line > 0)
         && let Some(file) =

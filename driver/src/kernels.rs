@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use codegen::{Compiled, Compiler, Target};
+use codegen::{Compiled, Compiler, Store, Target};
 use ir::ast::ItemKind;
 use ir::graph::Type;
 use ir::source::SourceMap;
-use ir::{Extern, ExternId, FuncId, Module, PrimId};
+use ir::{Extern, ExternId, FuncId, Module, PrimId, Setting};
 use lower::{KernelOf, Lowered};
+use shape::Sym;
 use vm::threads::Pool;
 use vm::tnx::{Native, Package};
 use vm::{Entry, Executable, KernelCode, Program};
@@ -63,6 +64,8 @@ pub fn lower(
         })?;
     for (kernel, of) in lowered.program.kernels.iter_mut().zip(&lowered.kernels) {
         kernel.work = work(plan, *of);
+        // What it is called belongs to its code: a program is the same for every CPU.
+        kernel.abi.symbol.clear();
     }
     let code = compile(&lowered.kernels, |of| match of {
         KernelOf::Prim(id) => compiler.compile_prim(plan.prim(id)),
@@ -114,11 +117,23 @@ fn work(plan: &Module, of: KernelOf) -> Option<vm::Work> {
 
 /// The code of each kernel of a program, mapped and ready to be called.
 pub fn link(program: &Program, kernels: &[Arc<Compiled>]) -> Result<Vec<KernelCode>, Failure> {
+    let objects: Vec<&[u8]> = distinct(kernels).map(|k| k.object.as_slice()).collect();
+    attach(program, &objects, kernels.iter().map(|k| k.kernel.symbol.as_str()))
+}
+
+/// Kernels that are alike share one object.
+fn distinct(kernels: &[Arc<Compiled>]) -> impl Iterator<Item = &Arc<Compiled>> {
     let mut seen = std::collections::BTreeSet::new();
-    // Kernels that are alike share one object.
-    let objects =
-        kernels.iter().filter(|k| seen.insert(k.kernel.symbol.as_str())).map(|k| k.object.as_slice());
-    attach(program, &objects.collect::<Vec<_>>(), kernels.iter().map(|k| k.kernel.symbol.as_str()))
+    kernels.iter().filter(move |k| seen.insert(k.kernel.symbol.as_str()))
+}
+
+/// The code of a program's kernels as a file keeps it.
+pub(crate) fn native(kernels: &[Arc<Compiled>], target: &Target) -> Native {
+    Native {
+        target: native_target(target),
+        symbols: kernels.iter().map(|k| k.kernel.symbol.clone()).collect(),
+        objects: distinct(kernels).map(|k| k.object.clone()).collect(),
+    }
 }
 
 /// Maps objects, and takes from them the functions of a program's kernels.
@@ -183,47 +198,66 @@ pub fn entry(program: &Program, name: Option<&str>) -> Result<Entry, Failure> {
     })
 }
 
+/// An expression in a program file.
+fn dim(text: &str) -> Result<shape::Expr, Failure> {
+    text.parse().map_err(|_| Failure::data(format!("the program's expression `{text}` is not one")))
+}
+
+/// What a program file's configs declare.
+pub fn settings(program: &Program) -> Result<Vec<Setting>, Failure> {
+    let setting = |s: &vm::Setting| {
+        let is = s.is.as_deref().map(dim).transpose()?;
+        Ok(Setting { name: Sym::new(&s.name), dtype: s.dtype, from: s.from.clone(), is })
+    };
+    program.settings.iter().map(setting).collect()
+}
+
 /// What an entry of a program file asks.
 pub fn wanted(entry: &Entry) -> Result<Vec<Wanted>, Failure> {
     let mut out = Vec::new();
     for p in &entry.params {
-        let extent = |e: &vm::EntryExtent| {
-            e.text
-                .parse::<shape::Expr>()
-                .map_err(|_| Failure::data(format!("the program's extent `{}` is not one", e.text)))
-        };
-        let shape = p.shape.iter().map(extent).collect::<Result<_, _>>()?;
-        out.push(Wanted { name: p.name.clone(), ty: Type { dtype: p.dtype, shape }, from: None });
+        let shape = p.shape.iter().map(|e| dim(&e.text)).collect::<Result<_, _>>()?;
+        out.push(Wanted { name: p.name.clone(), ty: Type { dtype: p.dtype, shape }, from: p.from.clone() });
     }
     Ok(out)
 }
 
 /// A program file, ready to run. Native code in it is used only if it is trusted and fits this CPU; otherwise
-/// its kernels are compiled again from their loops.
-pub fn load(package: Package, trust: bool, threads: Arc<Pool>) -> Result<Arc<Executable>, Failure> {
-    vm::verify::verify(&package.program)
-        .map_err(|e| Failure::data(format!("the program is refused: {e}")))?;
+/// its kernels are compiled again from their loops, or found in the store.
+pub fn load(
+    package: Package,
+    trust: bool,
+    threads: Arc<Pool>,
+    store: Option<Store>,
+) -> Result<Arc<Executable>, Failure> {
     let host = native_target(&Target::host());
     let fits = |n: &&Native| n.target.cpu == host.cpu && n.target.runs_on(&host.arch, &host.features);
     let native = package.natives.iter().find(fits).filter(|_| trust);
     let code = match native {
         Some(n) => {
             let objects: Vec<&[u8]> = n.objects.iter().map(Vec::as_slice).collect();
-            attach(&package.program, &objects, package.program.kernels.iter().map(|k| k.abi.symbol.as_str()))?
+            attach(&package.program, &objects, n.symbols.iter().map(String::as_str))?
         }
-        None => link(&package.program, &recompile(&package)?)?,
+        None => {
+            // Before any work is done for it; `Executable::new` verifies whatever it is given.
+            vm::verify::verify(&package.program).map_err(|e| rejected(&e))?;
+            let compiler = Compiler::new(Target::host()).storing(store);
+            link(&package.program, &recompile(&package, &compiler)?)?
+        }
     };
-    Executable::new(package.program, code, threads)
-        .map_err(|e| Failure::data(format!("the program is refused: {e}")))
+    Executable::new(package.program, code, threads).map_err(|e| rejected(&e))
+}
+
+fn rejected(e: &dyn std::fmt::Display) -> Failure {
+    Failure::Message { code: "E0607", text: format!("the program is refused: {e}") }
 }
 
 /// The kernels of a file from their loop text. The text is checked like any program, and what it gives must be
 /// called as the bytecode calls it.
-fn recompile(package: &Package) -> Result<Vec<Arc<Compiled>>, Failure> {
+pub(crate) fn recompile(package: &Package, compiler: &Compiler) -> Result<Vec<Arc<Compiled>>, Failure> {
     let mut sources = pipeline::sources();
     let id = sources.add("<loops>", package.loops.as_str());
     let front = pipeline::front(sources, &[id]).map_err(|(s, f)| Failure::data(f.render(&s, false)))?;
-    let compiler = Compiler::new(Target::host());
     let mut out = Vec::new();
     for k in &package.program.kernels {
         let prim = front.module.prims.iter().position(|p| p.name == k.name);
@@ -247,8 +281,8 @@ fn recompile(package: &Package) -> Result<Vec<Arc<Compiled>>, Failure> {
         };
         let wrong = |e: &dyn std::fmt::Display| Failure::data(format!("kernel {}: {e}", k.name));
         let code = code.map_err(|e| wrong(&e))?;
-        // Extents and all: bytecode that was made for other loops must not reach these. Only the symbol, the
-        // words of the messages and what the profiler says come from how the text was written.
+        // Extents and all: bytecode that was made for other loops must not reach these. Only the words
+        // of the messages and what the profiler says come from how the text was written.
         let mut described = lower::kernel(&front.module, of, code.kernel.clone()).map_err(|e| wrong(&e))?;
         described.abi.symbol.clone_from(&k.abi.symbol);
         described.work.clone_from(&k.work);
@@ -269,7 +303,10 @@ fn recompile(package: &Package) -> Result<Vec<Arc<Compiled>>, Failure> {
 /// What can be shown of a program file.
 pub fn show(package: &Package, stage: Stage) -> Result<String, Failure> {
     match stage {
-        Stage::Bytecode => Ok(vm::asm::listing(&package.program)),
+        Stage::Bytecode => {
+            package.check_constants().map_err(|e| Failure::data(e.to_string()))?;
+            Ok(vm::asm::listing(package))
+        }
         Stage::Loops => Ok(package.loops.clone()),
         Stage::Ast | Stage::Ir | Stage::Plan | Stage::Llvm | Stage::Asm => {
             Err(Failure::data("a compiled program holds the stages loops and bytecode"))

@@ -11,7 +11,7 @@ use ir::source::{SourceId, SourceMap};
 use ir::{FuncId, Module};
 use rewrites::{Machine, Report};
 use vm::Program;
-use vm::tnx::{Native, Package};
+use vm::tnx::Package;
 
 use crate::library::Library;
 use crate::modules::{self, Reader};
@@ -143,8 +143,7 @@ pub fn compile(front: &Front, entries: &[FuncId], options: &Options) -> Result<C
 
 /// The file of a compiled program.
 pub fn package(compilation: Compilation, target: &Target) -> Package {
-    let objects = compilation.kernels.iter().map(|k| k.object.clone()).collect();
-    let native = Native { target: kernels::native_target(target), objects };
+    let native = kernels::native(&compilation.kernels, target);
     Package { program: compilation.program, loops: compilation.loops, natives: vec![native] }
 }
 

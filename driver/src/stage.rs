@@ -47,7 +47,7 @@ pub fn show(
         let entries: Vec<FuncId> =
             entries.into_iter().map(|id| crate::entry::callable(&mut front.module, id)).collect();
         let compilation = pipeline::compile(front, &entries, options)?;
-        return Ok(vm::asm::listing(&compilation.program));
+        return Ok(vm::asm::listing(&pipeline::package(compilation, &options.target)));
     }
     let (plan, _) = pipeline::plan(&front.module, options);
     if stage == Stage::Plan {

@@ -21,7 +21,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "the runner reads and blesses files")]
 
-mod agree;
 pub mod fuzz;
 mod plans;
 pub mod random;

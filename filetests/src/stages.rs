@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
+use driver::compare::{Difference, difference};
 use driver::engine::{self, Engine, Named};
 use driver::modules::Found;
 use driver::stage::Stage;
-use driver::{Failure, Front, Options, data, pipeline, stage};
+use driver::{Compilation, Failure, Front, Options, data, pipeline, stage};
 use ir::FuncId;
 use ir::source::SourceMap;
 use tensor::Tensor;
 use vm::Limits;
 use vm::threads::Pool;
 
-use crate::agree::differ;
 use crate::reference::{self, Bound};
 use crate::{Case, Directive};
 
@@ -173,7 +173,8 @@ impl<'f> Engines<'f> {
             let options = Options { rewrites, ..Options::default() };
             let compilation = pipeline::compile(front, entries, &options).map_err(shown)?;
             machines.push((label, engine::load(&compilation, Pool::from_env()).map_err(shown)?));
-            plan.get_or_insert(compilation.plan);
+            plan.get_or_insert_with(|| compilation.plan.clone());
+            listing_reads_back(compilation)?;
         }
         let plan = plan.unwrap_or_default();
         let mut again = crate::plans::again(&plan, front)?;
@@ -229,6 +230,29 @@ impl<'f> Engines<'f> {
             }
         }
         Ok(first.unwrap_or_default())
+    }
+}
+
+/// Says how two results differ by more than is allowed, if they do.
+fn differ(want: &Tensor, got: &Tensor, exact: bool) -> Option<String> {
+    let found = difference(want, got, exact).filter(Difference::matters)?;
+    Some(match found {
+        Difference::Type(text) => text,
+        Difference::Element { at, want, got, .. } => format!("element {at}: {want} vs {got}"),
+    })
+}
+
+/// A compiled program as text is the same program.
+fn listing_reads_back(compilation: Compilation) -> Result<(), String> {
+    let mut package = pipeline::package(compilation, &Options::default().target);
+    package.natives.clear();
+    let text = vm::asm::listing(&package);
+    match vm::asm::read(&text) {
+        Ok(read) if read.package == package => Ok(()),
+        Ok(read) => {
+            Err(format!("the listing reads as another:\n{text}\n{}", vm::asm::listing(&read.package)))
+        }
+        Err(faults) => Err(format!("the listing does not read: {faults:?}\n{text}")),
     }
 }
 

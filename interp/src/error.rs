@@ -76,6 +76,9 @@ pub enum Error {
     /// The limit on steps is used up.
     #[error("the limit of {0} steps is used up")]
     Steps(u64),
+    /// Someone ended the run.
+    #[error("the run was cancelled")]
+    Cancelled,
     /// Calls and blocks are nested too deeply.
     #[error("calls are nested deeper than {0} levels")]
     Depth(u32),
@@ -106,6 +109,7 @@ impl Error {
             Error::ArgumentCount { .. }
             | Error::Argument { .. }
             | Error::Steps(_)
+            | Error::Cancelled
             | Error::Depth(_)
             | Error::Tensor(_) => None,
         }
@@ -127,6 +131,7 @@ impl Error {
             Error::Check { .. }
             | Error::Bounds { .. }
             | Error::Steps(_)
+            | Error::Cancelled
             | Error::Depth(_)
             | Error::Tensor(_)
             | Error::Internal { .. } => "E0602",

@@ -161,7 +161,7 @@ impl Run<'_, '_> {
             values.clear();
             for (at, node) in b.nodes.iter().enumerate() {
                 if !run.budget.tick() {
-                    return Err(Error::Steps(run.budget.limit));
+                    return Err(run.budget.spent());
                 }
                 match node.results.as_slice() {
                     [to] if s.scalar(node, *to)? => {}
@@ -287,7 +287,7 @@ impl Run<'_, '_> {
                 return Ok(());
             }
             if !self.budget.tick() {
-                return Err(Error::Steps(self.budget.limit));
+                return Err(self.budget.spent());
             }
             self.block(s, body, carried, span)?;
         }

@@ -44,7 +44,8 @@ mod scope;
 mod value;
 
 use std::rc::Rc;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use ir::loops::Prim;
 use ir::{FuncId, Module, PrimId};
@@ -61,12 +62,14 @@ pub struct Limits {
     pub tensor_bytes: usize,
     /// Calls, blocks and loops around each other, in graph functions.
     pub depth: u32,
+    /// Set by anyone to end the run: seen within some ten thousand steps.
+    pub cancel: Option<Arc<AtomicBool>>,
 }
 
 impl Default for Limits {
     /// No limit on steps; 4 GiB a tensor; a depth that fits the stack of a test thread.
     fn default() -> Limits {
-        Limits { steps: None, tensor_bytes: 1 << 32, depth: 300 }
+        Limits { steps: None, tensor_bytes: 1 << 32, depth: 300, cancel: None }
     }
 }
 
@@ -89,14 +92,22 @@ impl Limits {
 
 /// Steps left.
 struct Budget {
+    /// Of this helping.
     left: u64,
+    /// Of the helpings to come. Where nothing can end the run but its steps, the first helping is all.
+    later: u64,
     limit: u64,
+    cancel: Option<Arc<AtomicBool>>,
 }
+
+/// Steps from one look at the flag to the next.
+const HELPING: u64 = 1 << 14;
 
 impl Budget {
     fn new(limits: &Limits) -> Budget {
         let limit = limits.steps.unwrap_or(u64::MAX);
-        Budget { left: limit, limit }
+        let left = if limits.cancel.is_some() { 0 } else { limit };
+        Budget { left, later: limit - left, limit, cancel: limits.cancel.clone() }
     }
 
     /// Takes a step; false if there is none left.
@@ -104,7 +115,28 @@ impl Budget {
     fn tick(&mut self) -> bool {
         let some = self.left > 0;
         self.left -= u64::from(some);
-        some
+        some || self.another()
+    }
+
+    /// Takes a step of the next helping, if there is one and no one ended the run.
+    #[cold]
+    fn another(&mut self) -> bool {
+        if self.later == 0 || self.is_cancelled() {
+            return false;
+        }
+        let helping = HELPING.min(self.later);
+        self.later -= helping;
+        self.left = helping - 1;
+        true
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed))
+    }
+
+    /// Why there is no step left.
+    fn spent(&self) -> Error {
+        if self.is_cancelled() { Error::Cancelled } else { Error::Steps(self.limit) }
     }
 }
 

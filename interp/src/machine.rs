@@ -189,7 +189,7 @@ impl Frame<'_> {
     fn tick(&mut self) -> Eval<()> {
         match self.budget.tick() {
             true => Ok(()),
-            false => self.stop(Error::Steps(self.budget.limit)),
+            false => self.stop(self.budget.spent()),
         }
     }
 

@@ -420,6 +420,66 @@ fn f<n>(x: f32[n]) -> f32[n] { x }"#,
 fn f<n>(x: f32[n]) -> f32[n] { x }"#,
     },
     Code {
+        code: "E0606",
+        title: "a wrong listing",
+        cause: r#"A listing of bytecode, as `tenon dis` writes it and `tenon asm` reads it, has a line that says nothing: an unknown instruction, an operand of another kind, a label that stands nowhere."#,
+        wrong: r#"$ tenon asm f.tn -o f.tnx
+tenon bytecode 2
+entry f = fn0 {
+    result i64
+}
+function fn0 f() -> (int) {
+    registers ints 1, floats 0, tensors
+    int.cosnt i0, 5
+    ret [i0]
+}"#,
+        right: r#"$ tenon asm f.tn -o f.tnx
+tenon bytecode 2
+entry f = fn0 {
+    result i64
+}
+function fn0 f() -> (int) {
+    registers ints 1, floats 0, tensors
+    int.const i0, 5
+    ret [i0]
+}"#,
+    },
+    Code {
+        code: "E0607",
+        title: "a compiled program that is refused",
+        cause: r#"Bytecode is verified before it runs: registers are of the right kind and written before they are read, jumps lead to instructions, calls and kernels get what they ask for."#,
+        wrong: r#"$ tenon asm f.tn -o f.tnx
+tenon bytecode 2
+entry f = fn0 {
+    result i64
+}
+function fn0 f() -> (int) {
+    registers ints 1, floats 0, tensors
+    ret [i0]
+}"#,
+        right: r#"$ tenon asm f.tn -o f.tnx
+tenon bytecode 2
+entry f = fn0 {
+    result i64
+}
+function fn0 f() -> (int) {
+    registers ints 1, floats 0, tensors
+    int.const i0, 5
+    ret [i0]
+}"#,
+    },
+    Code {
+        code: "E0608",
+        title: "engines that disagree",
+        cause: r#"`--compare` runs the interpreter, which computes in double, and the compiled program with and without rewrites. They give other results than rounding explains. A sum of large numbers that cancel does so in any program of finite precision; everything else is a bug of tenon's."#,
+        wrong: r#"$ tenon run f.tn --compare -i x=ones[1000]
+const large = [1e8]
+
+fn f<n>(x: f32[n]) -> f32 { sum(concat(large, x)) - 1e8 }"#,
+        right: r#"$ tenon run f.tn --compare -i x=ones[1000]
+fn f<n>(x: f32[n]) -> f32 { sum(x) }"#,
+    },
+    Code {
         code: "E0701",
         title: "not supported by this engine",
         cause: r#"The program is right, and the engine asked for cannot run it: a library function that no rule gives a meaning to has none for the interpreter, and the machine has operations that it does not compile yet."#,

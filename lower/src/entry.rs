@@ -76,7 +76,8 @@ pub(crate) fn entry(func: &Func, number: u32) -> Result<Entry, Error> {
             shape.push(EntryExtent { text: e.to_string(), steps });
         }
         let own = param.own && !shape.is_empty();
-        params.push(EntryParam { name: param.name.name().to_owned(), dtype: ty.dtype, shape, own });
+        let (name, from) = (param.name.name().to_owned(), param.from.clone());
+        params.push(EntryParam { name, dtype: ty.dtype, shape, own, from });
     }
     let results = func
         .result_types

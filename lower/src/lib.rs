@@ -73,6 +73,13 @@ pub fn lower<E: From<Error>>(
     }
     let mut program = emit::program(&rt, sources)?;
     program.kernels = described;
+    let setting = |s: &ir::Setting| vm::Setting {
+        name: s.name.name().to_owned(),
+        dtype: s.dtype,
+        from: s.from.clone(),
+        is: s.is.as_ref().map(ToString::to_string),
+    };
+    program.settings = module.settings.iter().map(setting).collect();
     for &id in entries {
         program.entries.push(entry::entry(module.func(id), rt.entries[&id])?);
     }

@@ -74,7 +74,9 @@ impl Module {
         let exe = deep(|| {
             let wrong = |e: vm::tnx::Error| Failure::data(format!("{}: {e}", path.display()));
             let package = vm::tnx::open(path).map_err(wrong);
-            let exe = package.and_then(|p| kernels::load(p, options.trust_native, Arc::clone(&threads)));
+            let exe = package.and_then(|p| {
+                kernels::load(p, options.trust_native, Arc::clone(&threads), options.compile.store.clone())
+            });
             exe.map_err(|f| (SourceMap::default(), f))
         })?;
         Ok(Module { form: Form::Compiled(exe), options, threads })

@@ -21,7 +21,7 @@ fn program(body: &str, rounds: i64) -> Program {
         "int.const i1, {rounds}\nint.const i2, 0\nint.const i3, 1\nround:\nfuel\njump.cmp le, i1, i2, done\n\
          {body}\ndim.sub i1, i1, i3\njump round\ndone:\nret [i1]"
     );
-    let (code, pool) = asm::parse(&text).unwrap_or_else(|e| panic!("{e}"));
+    let (code, pool) = asm::code(&text).unwrap_or_else(|e| panic!("{e}"));
     let t = TensorType { dtype: DType::F32, rank: 1 };
     Program {
         entries: vec![Entry {
@@ -33,6 +33,7 @@ fn program(body: &str, rounds: i64) -> Program {
                 dtype: DType::F32,
                 shape: vec![EntryExtent { text: "n".to_owned(), steps: vec![Step::Int(0)] }],
                 own: false,
+                from: None,
             }],
             results: vec![EntryResult { name: None, dtype: DType::I64, shape: Vec::new() }],
         }],
@@ -53,7 +54,7 @@ fn program(body: &str, rounds: i64) -> Program {
                 params: vec![Param { ty: Type::Int, own: false }],
                 results: vec![Type::Int],
                 ints: 1,
-                code: asm::parse("ret [i0]").map(|p| p.0).unwrap_or_default(),
+                code: asm::code("ret [i0]").map(|p| p.0).unwrap_or_default(),
                 pool: vec![vm::isa::Reg::I(0)],
                 ..Function::default()
             },

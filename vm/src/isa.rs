@@ -100,29 +100,46 @@ field!(FloatUnary FloatUnary);
 field!(FloatBinary FloatBinary);
 field!(Compare Compare);
 
-/// What an operand is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "each is the type of the same name")]
-pub enum Kind {
-    I,
-    F,
-    T,
-    Int,
-    Float,
-    Label,
-    Message,
-    Const,
-    Kernel,
-    Func,
-    Region,
-    Axis,
-    List,
-    DType,
-    IntUnary,
-    IntBinary,
-    FloatUnary,
-    FloatBinary,
-    Compare,
+macro_rules! kinds {
+    ($($kind:ident $short:literal $long:literal;)*) => {
+        /// What an operand is.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Kind { $(#[doc = $long] $kind,)* }
+
+        impl Kind {
+            /// How it is named beside an operand's name.
+            pub fn short(self) -> &'static str {
+                match self { $(Kind::$kind => $short,)* }
+            }
+
+            /// What is written for it.
+            pub fn long(self) -> &'static str {
+                match self { $(Kind::$kind => $long,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    I           "i"        "an integer register (`i0`)";
+    F           "f"        "a float register (`f0`)";
+    T           "t"        "a tensor register (`t0`)";
+    Int         "int"      "an integer";
+    Float       "number"   "a number, or its bits (`0x7ff8000000000000`)";
+    Label       "label"    "a label";
+    Message     "m"        "a message (`m0`)";
+    Const       "c"        "a constant (`c0`)";
+    Kernel      "k"        "a kernel (`k0`)";
+    Func        "fn"       "a function (`fn0`)";
+    Region      "r"        "a region (`r0`)";
+    Axis        "axis"     "the number of an axis";
+    List        "[..]"     "registers in brackets (`[i0 t1]`)";
+    DType       "dtype"    "an element type";
+    IntUnary    "op"       "an operation on an integer";
+    IntBinary   "op"       "an operation on two integers";
+    FloatUnary  "op"       "an operation on a float";
+    FloatBinary "op"       "an operation on two floats";
+    Compare     "op"       "a comparison";
 }
 
 /// An operand of an instruction.

@@ -11,6 +11,7 @@
 
 pub mod asm;
 pub mod blob;
+mod chunks;
 pub mod isa;
 pub mod loader;
 mod machine;
@@ -23,5 +24,5 @@ pub mod verify;
 pub use machine::{Arg, Context, Error, Executable, KernelCode, Limits, Profile, Site, profile};
 pub use program::{
     Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kernel,
-    MAX_RANK, Param, Place, Program, Region, TensorType, Type, Work,
+    MAX_RANK, Param, Place, Program, Region, Setting, TensorType, Type, Work,
 };

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tensor::{DType, abi};
 
 use crate::blob::Blob;
+use crate::chunks::Part;
 use crate::isa::{Instr, Reg};
 
 /// A program.
@@ -27,6 +28,21 @@ pub struct Program {
     pub messages: Vec<String>,
     /// The source files that [`Place`]s speak of.
     pub files: Vec<String>,
+    /// What a checkpoint's config gives, for who makes the arguments.
+    pub settings: Vec<Setting>,
+}
+
+/// A dim or number that a checkpoint's config gives. An entry asks for it under its name, if it needs it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Setting {
+    /// Its name.
+    pub name: String,
+    /// The type of a number; none: a dim.
+    pub dtype: Option<DType>,
+    /// Its name in the config, where it is another.
+    pub from: Option<String>,
+    /// What it is over those before it, as an expression: `hidden/heads`. It is asked of nobody.
+    pub is: Option<String>,
 }
 
 /// A function.
@@ -174,6 +190,8 @@ pub struct Bytes {
     pub(crate) blob: Option<Arc<Blob>>,
     pub(crate) start: usize,
     pub(crate) len: usize,
+    /// Of a file's: how it is checked.
+    part: Option<Arc<Part>>,
 }
 
 /// A function that can be called from outside, with all that is said of it there.
@@ -211,6 +229,8 @@ pub struct EntryParam {
     pub shape: Vec<EntryExtent>,
     /// True if the function consumes it.
     pub own: bool,
+    /// The tensor of a checkpoint that it is read from, with a `{..}` for each axis that arrays put at its front.
+    pub from: Option<String>,
 }
 
 /// An extent of an argument.
@@ -287,16 +307,20 @@ impl Constant {
 impl Bytes {
     /// A copy of bytes.
     pub fn copy(bytes: &[u8]) -> Bytes {
-        Bytes { blob: Some(Arc::new(Blob::copy(bytes))), start: 0, len: bytes.len() }
+        Bytes { blob: Some(Arc::new(Blob::copy(bytes))), start: 0, len: bytes.len(), part: None }
     }
 
-    /// A range of a block, if it lies inside.
-    pub fn range(blob: &Arc<Blob>, start: usize, len: usize) -> Option<Bytes> {
-        (start.checked_add(len)? <= blob.bytes().len()).then(|| Bytes {
-            blob: Some(blob.clone()),
-            start,
-            len,
-        })
+    /// A range of a file, if it lies inside.
+    pub(crate) fn mapped(blob: &Arc<Blob>, start: usize, len: usize, part: Part) -> Option<Bytes> {
+        let part = Some(Arc::new(part));
+        let inside = start.checked_add(len)? <= blob.bytes().len();
+        inside.then(|| Bytes { blob: Some(blob.clone()), start, len, part })
+    }
+
+    /// Whether they are what was written, if they lie in a file. The first answer takes as long as reading them.
+    #[inline]
+    pub fn intact(&self) -> bool {
+        self.part.as_ref().is_none_or(|p| p.intact())
     }
 
     /// The bytes.

@@ -5,18 +5,22 @@
 //! table row: kind u32 | crc32 of the bytes u32 | start u64 | length u64
 //! ```
 //!
-//! All numbers are little endian; every section starts at a multiple of 64. Sections of a kind that a
-//! reader does not know are skipped, so that later versions can add to the file; a new version number means
-//! that it must not be read by older readers.
+//! All numbers are little endian; every section starts at a multiple of 64. A section of a kind that a
+//! reader does not know is skipped, so that later versions can add to the file; if the highest bit of its kind is set, what it
+//! says is needed, and who does not know it refuses the file. A new version number means that nothing of the file can be
+//! read by older readers.
 //!
 //! - *program* (1): bytecode and metadata, by postcard; needed, always verified by checksum and then by
 //!   [`verify`](crate::verify).
-//! - *constants* (2): the elements of the program's constants, each at a multiple of 64; used in place.
+//! - *constants* (2): the elements of the program's constants, each at a multiple of 64; used in place. Its row has no
+//!   checksum (0): each MiB has its own, in the section *sums*, and is checked when a constant in it is first used, so
+//!   that opening a file takes no longer for its weights.
 //! - *loops* (3): the text of the kernels as primitives, from which a compiler makes their code again.
 //! - *native* (4, any number): objects for one kind of CPU. A cache: who reads the file decides whether they
 //!   are trusted, and they are of no use on another CPU.
 //! - *work* (5): what a call of each kernel does, for the profiler. A file without it runs as well, and its profile
 //!   says less.
+//! - *sums* (6): the crc32 of each MiB of the section *constants*, u32.
 //!
 //! Reading believes nothing: sizes are compared with the file before anything is allocated.
 
@@ -28,11 +32,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::blob::Blob;
+use crate::chunks::{self, Chunks, Part};
 use crate::program::{Bytes, Program, Work};
 
 const MAGIC: &[u8; 8] = b"TENONX\r\n";
 /// The version this crate writes, and the only one it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const ALIGN: usize = 64;
 const HEADER: usize = 16;
 const ROW: usize = 24;
@@ -44,6 +49,9 @@ const CONSTANTS: u32 = 2;
 const LOOPS: u32 = 3;
 const NATIVE: u32 = 4;
 const WORK: u32 = 5;
+const SUMS: u32 = 6;
+/// Of the kind of a section without which the others do not mean what they meant.
+const REQUIRED: u32 = 1 << 31;
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -55,11 +63,15 @@ pub enum Error {
     #[error("not a compiled program: {0}")]
     NotTnx(&'static str),
     /// It is of another version.
-    #[error("the file has version {found}, this program reads version {VERSION}")]
+    #[error("the file has version {found}, which is {} than the {VERSION} that this program reads{}",
+        if *found > VERSION { "newer" } else { "older" }, if *found > VERSION { "" } else { ": build it again" })]
     Version {
         /// Its version.
         found: u32,
     },
+    /// It has a section that it cannot be read without.
+    #[error("the file needs a newer program: it has a section of the kind {0}, which this one does not know")]
+    Unknown(u32),
     /// It is damaged.
     #[error("the file is damaged: {0}")]
     Damaged(String),
@@ -81,6 +93,8 @@ pub struct Package {
 pub struct Native {
     /// Which CPUs can run it.
     pub target: Target,
+    /// What each kernel of the program is called in the objects.
+    pub symbols: Vec<String>,
     /// Relocatable objects.
     pub objects: Vec<Vec<u8>>,
 }
@@ -128,6 +142,7 @@ pub fn encode(package: &Package) -> Result<Vec<u8>, Error> {
     }
     let mut sections: Vec<(u32, Vec<u8>)> = vec![
         (PROGRAM, postcard::to_stdvec(&HeadRef(&package.program, &places)).map_err(fail)?),
+        (SUMS, chunks::sums(&constants).iter().flat_map(|s| s.to_le_bytes()).collect()),
         (CONSTANTS, constants),
         (LOOPS, package.loops.clone().into_bytes()),
     ];
@@ -146,7 +161,8 @@ pub fn encode(package: &Package) -> Result<Vec<u8>, Error> {
     let mut at = (HEADER + sections.len() * ROW + 4).next_multiple_of(ALIGN);
     for (kind, bytes) in &sections {
         out.extend_from_slice(&kind.to_le_bytes());
-        out.extend_from_slice(&crc32fast::hash(bytes).to_le_bytes());
+        let sum = if *kind == CONSTANTS { 0 } else { crc32fast::hash(bytes) };
+        out.extend_from_slice(&sum.to_le_bytes());
         out.extend_from_slice(&(at as u64).to_le_bytes());
         out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
         at = (at + bytes.len()).next_multiple_of(ALIGN);
@@ -191,6 +207,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
     let mut head = None;
     let mut constants = None;
     let mut work: Option<Vec<Option<Work>>> = None;
+    let mut sums = Vec::new();
     for row in 0..count {
         let at = HEADER + row * ROW;
         let (Some(kind), Some(sum), Some(start), Some(len)) =
@@ -204,6 +221,8 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
             LOOPS => "loops",
             NATIVE => "native",
             WORK => "work",
+            SUMS => "sums",
+            _ if kind & REQUIRED != 0 => return Err(Error::Unknown(kind & !REQUIRED)),
             _ => continue,
         };
         let range = usize::try_from(start).ok().zip(usize::try_from(len).ok());
@@ -212,7 +231,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
         let (Some(content), Some(range)) = (content, range) else {
             return Err(Error::Damaged(format!("it is cut off in section `{name}`")));
         };
-        if crc32fast::hash(content) != sum {
+        if kind != CONSTANTS && crc32fast::hash(content) != sum {
             return Err(Error::Damaged(format!("section `{name}` has another checksum")));
         }
         let fail = |e: postcard::Error| Error::Damaged(format!("section `{name}`: {e}"));
@@ -223,6 +242,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
                 let text = std::str::from_utf8(content).map_err(|_| damaged("section `loops` is no text"))?;
                 package.loops = text.to_owned();
             }
+            SUMS => sums = content.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b)).collect(),
             WORK => work = Some(postcard::from_bytes(content).map_err(fail)?),
             _ => package.natives.push(postcard::from_bytes(content).map_err(fail)?),
         }
@@ -238,19 +258,36 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
         }
         package.program.kernels.iter_mut().zip(work).for_each(|(k, w)| k.work = w);
     }
+    if package.natives.iter().any(|n| n.symbols.len() != package.program.kernels.len()) {
+        return Err(damaged("not every kernel has a symbol in section `native`"));
+    }
     let range = constants.unwrap_or(0..0);
+    let chunks =
+        Chunks::new(file, range.clone(), sums).ok_or_else(|| damaged("not every chunk has a sum"))?;
+    let chunks = Arc::new(chunks);
     for (constant, place) in package.program.constants.iter_mut().zip(places) {
         let inside = usize::try_from(place.start).ok().zip(usize::try_from(place.len).ok()).and_then(
             |(start, len)| {
                 let end = start.checked_add(len)?;
-                (end <= range.len() && start.is_multiple_of(ALIGN)).then_some((range.start + start, len))
+                (end <= range.len() && start.is_multiple_of(ALIGN)).then_some((start, len))
             },
         );
         let (start, len) = inside.ok_or_else(|| damaged("a constant is outside of its section"))?;
-        constant.bytes =
-            Bytes::range(file, start, len).ok_or_else(|| damaged("a constant is outside of the file"))?;
+        let part = Part::new(&chunks, start..start + len);
+        constant.bytes = Bytes::mapped(file, range.start + start, len, part)
+            .ok_or_else(|| damaged("a constant is outside of the file"))?;
     }
     Ok(package)
+}
+
+impl Package {
+    /// Reads all constants; who shows or copies them asks first, runs find out by themselves.
+    pub fn check_constants(&self) -> Result<(), Error> {
+        match self.program.constants.iter().position(|c| !c.bytes.intact()) {
+            Some(i) => Err(Error::Damaged(format!("constant {i} has another checksum"))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Maps a file and reads it.

@@ -16,6 +16,7 @@
 //! - a jump backwards leads to `fuel`, so that every loop can be ended from outside (calls count by themselves);
 //! - registers are read only where every path from the start has written them and none has taken them since;
 //! - integer operations have an integer dtype or bool, roundings a float dtype;
+//! - places are those of instructions and of files that exist, in order;
 //! - a region's size reads ints that the function is given, its life ends after it begins, its twin exists;
 //! - `alloc`, `place`, `view`, `slice` give as many extents as their register has axes, all in `i` registers; `view`, `slice`,
 //!   `move`, `own`, `const` keep the dtype; `move`, `own`, `const` keep the rank; `dim` names an axis that exists;
@@ -37,45 +38,66 @@ use tensor::abi::{Access, Step};
 
 use crate::isa::{FuncId, Instr, KernelId, Label, List, Operand, Reg, T};
 use crate::machine::signature;
-use crate::program::{Entry, Extent, Function, Kernel, MAX_RANK, Program, TensorType, Type};
+use crate::program::{Entry, Extent, Function, Kernel, MAX_RANK, Place, Program, TensorType, Type};
 
 /// Why a program is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {what}")]
 pub struct Fault {
-    /// The function and instruction, entry, kernel or constant.
+    /// What is at fault.
+    pub part: Part,
+    /// The same in words.
     pub place: String,
     /// What is wrong.
     pub what: String,
+}
+
+/// A part of a program, by its numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// A constant.
+    Constant(usize),
+    /// A kernel.
+    Kernel(usize),
+    /// A function as a whole.
+    Function(usize),
+    /// An instruction of a function.
+    Instr(usize, usize),
+    /// An entry.
+    Entry(usize),
 }
 
 type Result<T = ()> = std::result::Result<T, String>;
 
 /// Checks every invariant; the first that does not hold is the answer.
 pub fn verify(program: &Program) -> std::result::Result<(), Fault> {
-    let at = |place: String| move |what: String| Fault { place, what };
+    let at = |part: Part, place: String| move |what: String| Fault { part, place, what };
     for (i, c) in program.constants.iter().enumerate() {
-        constant(c).map_err(at(format!("constant {i}")))?;
+        constant(c).map_err(at(Part::Constant(i), format!("constant {i}")))?;
     }
-    for k in &program.kernels {
-        kernel(k).map_err(at(format!("kernel {}", k.name)))?;
+    for (i, k) in program.kernels.iter().enumerate() {
+        kernel(k).map_err(at(Part::Kernel(i), format!("kernel {}", k.name)))?;
     }
-    for f in &program.functions {
-        header(f).map_err(at(f.name.clone()))?;
+    for (i, f) in program.functions.iter().enumerate() {
+        header(program, f).map_err(at(Part::Function(i), f.name.clone()))?;
     }
-    for f in &program.functions {
+    for (i, f) in program.functions.iter().enumerate() {
         for (pc, instr) in f.code.iter().enumerate() {
             let check = Check { program, f, pc };
             check.instr(instr).map_err(|what| Fault {
+                part: Part::Instr(i, pc),
                 place: format!("{} at {pc}", f.name),
                 what: format!("{}: {what}", instr.mnemonic()),
             })?;
         }
-        flow::assigned(program, f)
-            .map_err(|(pc, what)| Fault { place: format!("{} at {pc}", f.name), what })?;
+        flow::assigned(program, f).map_err(|(pc, what)| Fault {
+            part: Part::Instr(i, pc),
+            place: format!("{} at {pc}", f.name),
+            what,
+        })?;
     }
-    for e in &program.entries {
-        entry(program, e).map_err(at(format!("entry {}", e.name)))?;
+    for (i, e) in program.entries.iter().enumerate() {
+        entry(program, e).map_err(at(Part::Entry(i), format!("entry {}", e.name)))?;
     }
     Ok(())
 }
@@ -137,7 +159,7 @@ fn kernel(k: &Kernel) -> Result {
     work.into_iter().try_for_each(|w| steps(w, ints))
 }
 
-fn header(f: &Function) -> Result {
+fn header(program: &Program, f: &Function) -> Result {
     ensure(!f.code.is_empty(), || "no code".to_owned())?;
     ensure(f.code.len() < u32::MAX as usize, || "too much code".to_owned())?;
     ensure(f.tensors.len() <= usize::from(u16::MAX), || "too many tensor registers".to_owned())?;
@@ -167,7 +189,9 @@ fn header(f: &Function) -> Result {
         ensure(r.from <= r.to, || format!("region {i} ends before it begins"))?;
         ensure(!r.twin || i + 1 < f.regions.len(), || format!("region {i} has no twin"))?;
     }
-    ensure(f.places.is_sorted_by_key(|p| p.pc), || "places are not sorted".to_owned())
+    ensure(f.places.is_sorted_by(|a, b| a.pc < b.pc), || "places are not sorted".to_owned())?;
+    let known = |p: &Place| (p.pc as usize) < f.code.len() && (p.file as usize) < program.files.len().max(1);
+    ensure(f.places.iter().all(known), || "a place is of no file or no instruction".to_owned())
 }
 
 fn entry(program: &Program, e: &Entry) -> Result {

@@ -237,7 +237,8 @@ pub(crate) fn context(funcs: Vec<Func>) -> Context {
         unsafe { KernelCode::new(entry, Arc::new(())) }
     });
     let code = code.collect();
-    let listing = vm::asm::listing(&lowered.program);
+    let package = vm::tnx::Package { program: lowered.program.clone(), ..vm::tnx::Package::default() };
+    let listing = vm::asm::listing(&package);
     let exe = Executable::new(lowered.program, code, Pool::new(1));
     Context::new(exe.unwrap_or_else(|e| panic!("{e}\n{}\n{listing}", lowered.rt)))
 }

@@ -73,6 +73,12 @@ pub enum Error {
         /// Where.
         site: Site,
     },
+    /// A constant in the program's file is not what was written.
+    #[error("the file is damaged: a constant has another checksum{site}")]
+    Damaged {
+        /// Where it is used.
+        site: Site,
+    },
     /// An argument does not fit the entry.
     #[error("{0}")]
     BadArgument(String),
@@ -134,6 +140,7 @@ impl Error {
             | Error::Fuel { site }
             | Error::Deadline { site }
             | Error::Cancelled { site }
+            | Error::Damaged { site }
             | Error::Program { site, .. } => Some(site),
             Error::BadArgument(_)
             | Error::NoEntry(_)
@@ -155,6 +162,7 @@ pub(crate) enum Trap {
     Fuel,
     Deadline,
     Cancelled,
+    Damaged,
     Program(String),
 }
 
@@ -185,6 +193,7 @@ impl Trap {
             Trap::Fuel => Error::Fuel { site },
             Trap::Deadline => Error::Deadline { site },
             Trap::Cancelled => Error::Cancelled { site },
+            Trap::Damaged => Error::Damaged { site },
             Trap::Program(message) => Error::Program { message, site },
         }
     }

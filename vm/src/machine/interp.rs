@@ -319,7 +319,7 @@ fn execute<O: Observe>(
             }
 
             Instr::Const { dst, constant } => {
-                let value = tensors::constant(&program.constants[constant.0 as usize], memory);
+                let value = attempt!(tensors::constant(&program.constants[constant.0 as usize], memory));
                 set(&mut t!(dst), value, memory);
             }
             Instr::Move { dst, src } => {

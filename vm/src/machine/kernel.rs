@@ -212,7 +212,8 @@ pub(crate) fn call(
         (Some(slot), memory.address(slot).0.expose_provenance())
     };
 
-    let answer = if workers == 1 && (grid == 1 || exe.threads.workers() == 1) {
+    let watched = meter.is_watched();
+    let answer = if workers == 1 && (grid == 1 || exe.threads.workers() == 1) && !watched {
         // SAFETY: see `invoke`.
         unsafe { invoke(entry, bufs, ints, base, 0, grid) }
     } else {
@@ -220,8 +221,11 @@ pub(crate) fn call(
         let started = Instant::now();
         let answer = exe.threads.run(workers, grid, &|worker, lo, hi| {
             let call = &call;
-            // SAFETY: see `invoke`; the scratch of each worker is its own.
-            unsafe { invoke(entry, call.bufs, call.ints, base + worker * bytes, lo, hi) }
+            let blocks = |lo, hi| {
+                // SAFETY: see `invoke`; the scratch of each worker is its own.
+                unsafe { invoke(entry, call.bufs, call.ints, base + worker * bytes, lo, hi) }
+            };
+            if watched { in_pieces(meter, lo, hi, &blocks) } else { blocks(lo, hi) }
         });
         let spent = started.elapsed().as_nanos() as u64 * 1000 * workers as u64 / grid as u64;
         prepared.cost.store(if cost == 0 { spent } else { (3 * cost + spent) / 4 }.max(1), Ordering::Relaxed);
@@ -230,10 +234,40 @@ pub(crate) fn call(
     if let Some(slot) = working {
         memory.release(slot);
     }
+    if answer == STOPPED {
+        // Who stopped it saw the reason, which does not go away.
+        return meter.watch();
+    }
     if answer != 0 {
         return Err(failed(kernel, answer));
     }
-    meter.watch_if_limited()
+    if watched { meter.watch() } else { Ok(()) }
+}
+
+/// What a call answers that was stopped between blocks.
+const STOPPED: i64 = i64::MIN + 1;
+
+/// Between two looks at the clock, blocks are done for about so long.
+const PIECE: Duration = Duration::from_micros(500);
+
+/// Does blocks a few at a time, and looks between them whether the run may go on.
+fn in_pieces(meter: &Meter, lo: i64, hi: i64, blocks: &dyn Fn(i64, i64) -> i64) -> i64 {
+    let (mut at, mut piece) = (lo, 1);
+    while at < hi {
+        if meter.watch().is_err() {
+            return STOPPED;
+        }
+        let to = at.saturating_add(piece).min(hi);
+        let started = Instant::now();
+        let answer = blocks(at, to);
+        if answer != 0 {
+            return answer;
+        }
+        // Blocks may differ; a piece that took long is followed by a smaller one.
+        piece = if started.elapsed() < PIECE { piece.saturating_mul(2) } else { (piece / 2).max(1) };
+        at = to;
+    }
+    0
 }
 
 /// What all workers of one call read.

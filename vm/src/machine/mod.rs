@@ -81,9 +81,9 @@ impl Executable {
 pub struct Limits {
     /// Steps: rounds of loops, calls, kernels. None: no end.
     pub fuel: Option<u64>,
-    /// When it must have ended; looked at between instructions, not inside kernels.
+    /// When it must have ended; looked at between instructions and between the blocks of a kernel's grid.
     pub deadline: Option<Instant>,
-    /// Set by anyone to end the run.
+    /// Set by anyone to end the run; looked at where the deadline is.
     pub cancel: Option<Arc<AtomicBool>>,
     /// Bytes of memory held at once. None: what the system gives.
     pub memory: Option<usize>,
@@ -242,9 +242,9 @@ impl Meter {
         if self.left.is_multiple_of(64) || self.cancel.is_some() { self.watch() } else { Ok(()) }
     }
 
-    /// Looks where there is something to look at; after a kernel, which may have taken long.
-    fn watch_if_limited(&self) -> Result<(), Trap> {
-        if self.deadline.is_some() || self.cancel.is_some() { self.watch() } else { Ok(()) }
+    /// Whether there is a clock or a flag to look at.
+    fn is_watched(&self) -> bool {
+        self.deadline.is_some() || self.cancel.is_some()
     }
 
     /// Looks at the clock and at the flag.

@@ -23,11 +23,14 @@ fn extents<'a>(regs: &[Reg], ints: &[i64], dims: &'a mut [i64; MAX_RANK]) -> &'a
 }
 
 #[expect(unsafe_code, reason = "constants are borrowed, not counted")]
-pub(crate) fn constant(c: &Constant, memory: &mut Memory) -> Value {
+pub(crate) fn constant(c: &Constant, memory: &mut Memory) -> Result<Value, Trap> {
+    if !c.bytes.intact() {
+        return Err(Trap::Damaged);
+    }
     // SAFETY: the program is shared and never changes; the context keeps it alive, and empties its slots
     // at the end of each run.
     let slot = unsafe { memory.borrow(c.bytes.bytes()) };
-    Value::new(slot, 0, &c.shape)
+    Ok(Value::new(slot, 0, &c.shape))
 }
 
 pub(crate) fn alloc(dtype: DType, regs: &[Reg], ints: &[i64], memory: &mut Memory) -> Result<Value, Trap> {

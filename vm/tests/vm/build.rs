@@ -31,7 +31,7 @@ pub(crate) fn function(
     regs: (u16, u16, &[TensorType]),
     text: &str,
 ) -> Function {
-    let (code, pool) = asm::parse(text).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let (code, pool) = asm::code(text).unwrap_or_else(|e| panic!("{name}: {e}"));
     Function {
         name: name.to_owned(),
         params: params.iter().enumerate().map(|(i, &ty)| Param { ty, own: own.contains(&i) }).collect(),
@@ -68,7 +68,7 @@ pub(crate) fn entry(params: &[(&str, DType, &[&str])], results: &[(DType, usize)
             shape.push(EntryExtent { text: (*text).to_owned(), steps: vec![step] });
             at += 1;
         }
-        out.push(EntryParam { name: (*name).to_owned(), dtype: *dtype, shape, own: false });
+        out.push(EntryParam { name: (*name).to_owned(), dtype: *dtype, shape, own: false, from: None });
     }
     Entry {
         name: "main".to_owned(),
@@ -143,6 +143,18 @@ pub(crate) fn failing() -> (Kernel, KernelCode) {
     }
     // SAFETY: it touches nothing.
     (kernel("failing", 1, &[Access::In], vec![Step::Const(1)]), unsafe {
+        KernelCode::new(code, Arc::new(()))
+    })
+}
+
+/// Blocks of a millisecond.
+pub(crate) fn slow() -> (Kernel, KernelCode) {
+    unsafe extern "C" fn code(_: *const *mut u8, _: *const i64, _: *mut u8, lo: i64, hi: i64) -> i64 {
+        std::thread::sleep(std::time::Duration::from_millis((hi - lo) as u64));
+        0
+    }
+    // SAFETY: it touches nothing.
+    (kernel("slow", 1, &[Access::In], vec![Step::Const(100_000)]), unsafe {
         KernelCode::new(code, Arc::new(()))
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tensor::Tensor;
 use vm::blob::Blob;
 use vm::tnx::{self, Error, Native, Package, Target};
-use vm::{Constant, Context, Limits};
+use vm::{Constant, Context, Limits, Type};
 
 use crate::build::*;
 use crate::programs::{chain, x};
@@ -21,7 +21,11 @@ fn package() -> Package {
     Package {
         program,
         loops: "prim add_one<n>(x: f32[n]) -> y: f32[n] {}".to_owned(),
-        natives: vec![Native { target, objects: vec![vec![1, 2, 3], vec![]] }],
+        natives: vec![Native {
+            target,
+            symbols: vec!["a".into(), "b".into()],
+            objects: vec![vec![1, 2, 3], vec![]],
+        }],
     }
 }
 
@@ -70,18 +74,59 @@ fn every_truncation_and_every_flipped_bit_is_an_error() {
         for bit in 0..8 {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1 << bit;
-            // Bytes between sections are filling: nothing reads them.
-            if let Ok(read) = decode(&damaged) {
+            // Bytes between sections are filling: nothing reads them. Those of constants are found when they are read.
+            if let Ok(read) = decode(&damaged)
+                && read.check_constants().is_ok()
+            {
                 assert_eq!(read, package(), "byte {at}");
             }
         }
     }
-    let mut newer = bytes.clone();
-    newer[8] = 9;
+    let version = |n: u8| {
+        let mut other = bytes.clone();
+        other[8] = n;
+        decode(&other).unwrap_err().to_string()
+    };
+    assert_eq!(version(9), "the file has version 9, which is newer than the 2 that this program reads");
     assert_eq!(
-        decode(&newer).unwrap_err().to_string(),
-        "the file has version 9, this program reads version 1"
+        version(1),
+        "the file has version 1, which is older than the 2 that this program reads: build it again"
     );
+}
+
+#[test]
+fn a_damaged_constant_ends_the_run_that_uses_it() {
+    let text = "const t1, c0\nret [t1]";
+    let mut program = chain().0;
+    program.functions[0] = function(
+        "main",
+        &[Type::Int, tensor(F32, 1)],
+        &[],
+        &[tensor(F32, 1)],
+        (1, 0, &[t(F32, 1), t(F32, 1)]),
+        text,
+    );
+    // Three chunks, the second of which is damaged; and a small one behind them.
+    let large = Tensor::zeros(F32, &[3 << 18]).unwrap();
+    program.constants = vec![Constant::new(&large), Constant::new(&Tensor::from_f32(&[1], &[5.0]).unwrap())];
+    let mut bytes = tnx::encode(&Package { program, ..Package::default() }).unwrap();
+    let run = |bytes: &[u8], constant: &str| {
+        let mut program = decode(bytes).unwrap().program;
+        program.functions[0].code = vm::asm::code(&text.replace("c0", constant)).unwrap().0;
+        let mut context = Context::new(executable(program, chain().1));
+        let mut once = || context.run("main", &[&x(2)], &Limits::default());
+        let first = once();
+        assert_eq!(first.is_ok(), once().is_ok(), "what was found stays");
+        first
+    };
+    assert!(run(&bytes, "c0").is_ok());
+    let start = bytes.len() - (3 << 20) - 4;
+    bytes[start + (3 << 19)] ^= 1;
+    let said = run(&bytes, "c0").unwrap_err();
+    assert!(matches!(said, vm::Error::Damaged { .. }), "{said}");
+    assert_eq!(run(&bytes, "c1").unwrap()[0].as_f32().unwrap(), [5.0]);
+    let said = decode(&bytes).unwrap().check_constants().unwrap_err().to_string();
+    assert_eq!(said, "the file is damaged: constant 0 has another checksum");
 }
 
 #[test]
@@ -107,6 +152,14 @@ fn a_forged_table_with_right_checksums_is_refused() {
     let sum = crc32(&unknown[..table]);
     unknown[table..table + 4].copy_from_slice(&sum.to_le_bytes());
     assert!(decode(&unknown).unwrap().natives.is_empty());
+    // Unless it says that it is needed.
+    unknown[last + 3] |= 0x80;
+    let sum = crc32(&unknown[..table]);
+    unknown[table..table + 4].copy_from_slice(&sum.to_le_bytes());
+    assert_eq!(
+        decode(&unknown).unwrap_err().to_string(),
+        "the file needs a newer program: it has a section of the kind 99, which this one does not know"
+    );
 }
 
 /// CRC-32 (IEEE), bit by bit.

@@ -3,7 +3,9 @@
 
 mod build;
 mod files;
+mod listings;
 mod natives;
 mod profiles;
 mod programs;
+mod random;
 mod verifier;

@@ -1,7 +1,7 @@
 //! Each group of instructions, by small programs written by hand.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::build::*;
@@ -429,4 +429,37 @@ fn memory_has_a_budget_and_extents_are_checked() {
     assert!(alloc(-1).starts_with("negative extent -1"));
     assert!(alloc(1 << 40).contains("too large"));
     assert!(alloc(1 << 29).starts_with("out of memory"));
+}
+
+#[test]
+fn a_run_ends_within_a_large_grid() {
+    let ((k, c), (mut program, _)) = (slow(), chain());
+    program.kernels = vec![k];
+    (program.functions[0].code, program.functions[0].pool) =
+        vm::asm::code("kernel k0, [i0 t0]\nret [t0]").unwrap();
+    for workers in [1, 2] {
+        let pool = vm::threads::Pool::new(workers);
+        let exe = vm::Executable::new(program.clone(), vec![c.clone()], pool).unwrap();
+        let mut context = Context::new(exe);
+        let started = Instant::now();
+        let deadline = Some(started + Duration::from_millis(50));
+        let limits = Limits { deadline, ..Limits::default() };
+        assert!(matches!(context.run("main", &[&x(2)], &limits), Err(Error::Deadline { .. })));
+        let cancel = Arc::new(AtomicBool::new(false));
+        let limits = Limits { cancel: Some(cancel.clone()), ..Limits::default() };
+        let result = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                cancel.store(true, Ordering::Relaxed);
+            });
+            context.run("main", &[&x(2)], &limits)
+        });
+        assert!(matches!(result, Err(Error::Cancelled { .. })), "{result:?}");
+        // The whole grid takes 100 s.
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+        // Nothing of it is left behind.
+        let (program, code) = chain();
+        let mut context = Context::new(executable(program, code));
+        assert!(context.run("main", &[&x(2)], &Limits::default()).is_ok());
+    }
 }

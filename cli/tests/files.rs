@@ -1,0 +1,235 @@
+//! Compiled programs as files: writers that are killed, files that are cut off or changed, configs and weights for them,
+//! listings of them.
+
+#![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
+
+mod program;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use program::run;
+
+const PROGRAM: &str = "\
+const weights = [1.0, -2.0, 0.5, 4.0]
+
+fn f<n>(x: f32[n]) -> f32[n] where 4 <= n { softmax(x) * sum(weights) + x }
+
+fn g<n, m>(x: f32[n, m]) -> f32[m, n] { transpose(x + x) }
+";
+
+fn build(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenon"));
+    command.current_dir(folder).args(["build", "f.tn", "-o", "f.tnx"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+#[test]
+fn a_writer_that_is_killed_leaves_the_old_file_or_the_new_one() {
+    let folder = std::env::temp_dir().join(format!("tenon-killed-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("f.tnx");
+    std::fs::write(folder.join("f.tn"), PROGRAM).expect("a file");
+    let started = Instant::now();
+    assert!(build(&folder).status().expect("it runs").success());
+    let takes = started.elapsed();
+    let new = std::fs::read(&path).expect("the program");
+    // What stands there before: nothing, or an older program.
+    const ROUNDS: u32 = 30;
+    let (mut none, mut old, mut whole) = (0, 0, 0);
+    for round in 0..ROUNDS {
+        let before: Option<&[u8]> = if round % 2 == 0 { None } else { Some(b"an older program") };
+        let _ = std::fs::remove_file(&path);
+        if let Some(bytes) = before {
+            std::fs::write(&path, bytes).expect("a file");
+        }
+        let mut child = build(&folder).spawn().expect("it starts");
+        let writing = || {
+            let all = std::fs::read_dir(&folder).expect("the folder");
+            all.map(|e| e.expect("a file").file_name()).any(|n| n.to_string_lossy().ends_with(".tmp"))
+        };
+        let until = Instant::now() + takes * 2 * round / ROUNDS;
+        // A third of them as soon as the writing begins, the others at any moment.
+        while Instant::now() < until || round % 3 == 0 {
+            if (round % 3 == 0 && writing()) || child.try_wait().expect("a child").is_some() {
+                break;
+            }
+            if round % 3 != 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        // SIGKILL.
+        let _ = child.kill();
+        child.wait().expect("it ends");
+        match (std::fs::read(&path).ok(), before) {
+            (None, None) => none += 1,
+            (Some(found), Some(before)) if found == before => old += 1,
+            (Some(found), _) if found == new => whole += 1,
+            (found, _) => panic!("round {round}: {:?} bytes of {}", found.map(|f| f.len()), new.len()),
+        }
+        for entry in std::fs::read_dir(&folder).expect("the folder") {
+            let path = entry.expect("a file").path();
+            if path.extension().is_some_and(|e| e == "tmp") {
+                std::fs::remove_file(path).expect("it is left over");
+            }
+        }
+    }
+    assert!(
+        none + old > 0 && whole > 0,
+        "{none} without a file, {old} with the old one, {whole} with the new one"
+    );
+    std::fs::remove_dir_all(&folder).expect("it was made above");
+}
+
+#[test]
+fn a_config_and_weights_bind_to_a_compiled_program() {
+    let text = "\
+config {
+    hidden: dim from \"hidden_size\"
+    heads: dim
+    head = hidden / heads
+    assert heads >= 1
+    eps: f32 from \"norm.eps\"
+    assert hidden % heads == 0
+}
+
+record Weights {
+    scale: f32[hidden] from \"model.scale\"
+}
+
+fn f<t>(x: f32[t, hidden], w: Weights) -> f32[t, heads, head] {
+    reshape[t, heads, head](x * w.scale + eps)
+}
+";
+    let config = r#"{ "hidden_size": 6, "heads": 2, "norm": { "eps": 0.5 }, "vocab": 10 }"#;
+    let folder = std::env::temp_dir().join(format!("tenon-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let scale = tensor::Tensor::from_f32(&[6], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("six");
+    let weights = tensor::safetensors::write([("model.scale", &scale)]).expect("it fits");
+    for (name, bytes) in
+        [("f.tn", text.as_bytes()), ("c.json", config.as_bytes()), ("w.safetensors", &weights)]
+    {
+        std::fs::write(folder.join(name), bytes).expect("a file");
+    }
+    let call = ["-i", "x=ones[1,6]", "-i", "config=c.json", "-i", "w=w.safetensors"];
+    let tenon = |args: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_tenon"))
+            .current_dir(&folder)
+            .args(args)
+            .output()
+            .expect("it runs");
+        (
+            out.status.code(),
+            String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr),
+        )
+    };
+    let want = tenon(&[&["run", "f.tn"][..], &call].concat());
+    assert_eq!(want.0, Some(0), "{}", want.1);
+    assert!(want.1.contains("[1, 2, 3]") && want.1.contains("1.5"), "{}", want.1);
+    assert_eq!(tenon(&["build", "f.tn", "-o", "f.tnx"]).0, Some(0));
+    assert_eq!(tenon(&[&["exec", "f.tnx"][..], &call].concat()), want);
+    assert_eq!(tenon(&[&["exec", "f.tnx", "--trust-native"][..], &call].concat()), want);
+    // By name as well, and what is asked for and not given is named.
+    let (exit, said) = tenon(&[
+        "exec",
+        "f.tnx",
+        "-i",
+        "x=ones[1,6]",
+        "-i",
+        "w=ones",
+        "-i",
+        "heads=4",
+        "-i",
+        "config=c.json",
+    ]);
+    assert!(exit == Some(1) && said.contains("error["), "{said}");
+    let (exit, said) = tenon(&["exec", "f.tnx", "-i", "x=ones[1,6]", "-i", "w=ones", "-i", "heads=2"]);
+    assert!(exit == Some(1) && said.contains("E0603") && said.contains("eps"), "{said}");
+    std::fs::remove_dir_all(&folder).expect("it was made above");
+}
+
+#[test]
+fn a_listing_of_the_binary_assembles_to_a_program_that_runs_alike() {
+    let folder = std::env::temp_dir().join(format!("tenon-asm-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("f.tn"), PROGRAM).expect("a file");
+    let tenon = |args: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_tenon"))
+            .current_dir(&folder)
+            .args(args)
+            .output()
+            .expect("it runs");
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        (out.status.code(), text, String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    assert_eq!(tenon(&["build", "f.tn", "-o", "f.tnx"]).0, Some(0));
+    let (_, listing, _) = tenon(&["dis", "f.tnx"]);
+    assert!(listing.contains("message m0 \"f: `4 <= n` does not hold (n = {})\""), "{listing}");
+    std::fs::write(folder.join("f.tnasm"), &listing).expect("a file");
+    assert_eq!(tenon(&["asm", "f.tnasm", "-o", "g.tnx"]).0, Some(0));
+    assert_eq!(tenon(&["dis", "g.tnx"]).1, listing);
+    for trust in [&[][..], &["--trust-native"]] {
+        let call = |file| tenon(&[&["exec", file, "-e", "f", "-i", "x=randn[5]@1"][..], trust].concat());
+        assert_eq!(call("f.tnx").0, Some(0));
+        assert_eq!(call("f.tnx"), call("g.tnx"));
+    }
+    // A change by hand is a program of its own; a wrong one is shown where it stands.
+    std::fs::write(folder.join("h.tnasm"), listing.replace("`4 <= n` does not hold", "four at least"))
+        .expect("a file");
+    assert_eq!(tenon(&["asm", "h.tnasm", "-o", "h.tnx"]).0, Some(0));
+    let (exit, _, said) = tenon(&["exec", "h.tnx", "-e", "f", "-i", "x=ones[3]"]);
+    assert!(exit == Some(1) && said.contains("four at least (n = 3)"), "{said}");
+    std::fs::write(folder.join("h.tnasm"), listing.replacen("kernel k0, [i1 ", "kernel k0, [t0 ", 1))
+        .expect("a file");
+    let (exit, _, said) = tenon(&["asm", "h.tnasm", "-o", "no.tnx"]);
+    assert!(exit == Some(1) && said.contains("error[E0607]") && said.contains("kernel k0, [t0 "), "{said}");
+    assert!(!folder.join("no.tnx").exists());
+    // Loops that are not what the bytecode calls.
+    std::fs::write(folder.join("h.tnasm"), listing.split("\nloops\n").next().unwrap_or_default())
+        .expect("a file");
+    let (exit, _, said) = tenon(&["asm", "h.tnasm", "-o", "no.tnx"]);
+    assert!(exit == Some(1) && said.contains("no loops for the kernel"), "{said}");
+    std::fs::remove_dir_all(&folder).expect("it was made above");
+}
+
+#[test]
+fn engines_are_compared() {
+    let text = "fn f<n>(x: f32[n]) -> (f32[n], f32) { (softmax(x), sum(x)) }\n".to_owned();
+    let said = run(&[("f.tn", text)], &["run", "f.tn", "--compare", "-i", "x=randn[100]@1", "--json"]);
+    assert_eq!(said.exit, Some(0), "{}", said.stderr);
+    let answer: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    assert_eq!(answer["ok"], true);
+    let list = answer["compare"].as_array().expect("a list");
+    let engines: Vec<&str> = list.iter().filter_map(|c| c["engine"].as_str()).collect();
+    assert_eq!(engines, ["vm", "vm", "vm --no-rewrites", "vm --no-rewrites"]);
+    assert!(list.iter().all(|c| c["difference"].as_f64().is_some_and(|d| d < 1e-3)), "{list:?}");
+}
+
+#[test]
+fn a_deadline_ends_a_run_in_every_engine() {
+    // 10^12 sines in one kernel of a million blocks.
+    let text =
+        "prim slow<n>(x: f32[n]) -> y: f32[n] {\n    for i in n { y[i] = sum(k in n) sin(x[k] * x[i]) }\n}\n";
+    for engine in ["vm", "interp"] {
+        for threads in ["1", "2"] {
+            let started = Instant::now();
+            let args = [
+                "run",
+                "f.tn",
+                "-i",
+                "x=ones[1000000]",
+                "--deadline",
+                "0.3",
+                "--engine",
+                engine,
+                "--threads",
+                threads,
+            ];
+            let said = run(&[("f.tn", text.to_owned())], &args);
+            assert_eq!((said.exit, said.codes()), (Some(1), vec!["E0602"]), "{engine}: {}", said.stderr);
+            assert!(started.elapsed() < Duration::from_secs(20), "{engine}: {:?}", started.elapsed());
+        }
+    }
+}
