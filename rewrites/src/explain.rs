@@ -1,12 +1,15 @@
 //! From what was chosen to the report: each step with its cost, its alternatives and what stood in their way.
 
+use std::collections::BTreeMap;
+
 use ir::graph::Func;
+use rustc_hash::FxHashMap;
 use shape::{Facts, Pred, Sym};
 
 use crate::Options;
 use crate::cost::Cost;
 use crate::emit::{Plan, Traced, Unit};
-use crate::extract::{Cand, costs, kind, total};
+use crate::extract::{Cand, Priced, costs, kind};
 use crate::lang::Action;
 use crate::regimes::{Arm, Point, Solved, arm_at, cost_at, env};
 use crate::report::{Alternative, RegimeReport, RuleReport, Step};
@@ -59,118 +62,139 @@ pub(crate) fn regimes(
             RegimeReport {
                 guard,
                 total_us: cost_at(unit, &s.plan, options, &at).unwrap_or(f64::INFINITY),
-                steps: s.trace.iter().filter_map(|t| step(options, s, unit, t, &at)).collect(),
+                steps: steps(options, s, unit, &at),
                 at: func.dims.iter().map(|&d| (d.name().to_owned(), at(d).unwrap_or(0))).collect(),
             }
         })
         .collect()
 }
 
-fn step(
-    options: &Options,
-    solved: &Solved,
-    root: &Unit,
-    (path, class, value): &Traced,
-    at: &dyn Fn(Sym) -> Option<i64>,
-) -> Option<Step> {
-    let (mut unit, mut plan): (&Unit, &Plan) = (root, &solved.plan);
-    for &(i, j) in path {
-        unit = &unit.nested[i][j];
-        plan = &plan.nested[i][j];
+/// The steps of a plan. Each block is priced once, however many steps it has.
+fn steps(options: &Options, solved: &Solved, root: &Unit, at: &dyn Fn(Sym) -> Option<i64>) -> Vec<Step> {
+    let Some(all) = cost_at(root, &solved.plan, options, at) else { return Vec::new() };
+    let mut blocks: BTreeMap<&[(usize, usize)], Vec<usize>> = BTreeMap::new();
+    for (i, t) in solved.trace.iter().enumerate() {
+        blocks.entry(&t.0).or_default().push(i);
     }
-    let us = costs(&unit.b, &unit.pool, &options.machine, at);
-    let chosen = plan.choice[*class]?;
-    let cand = &unit.pool.cands[*class][chosen];
-    let desc = unit.b.graph.analysis.table.desc(cand.imp?);
-    let cost = us[*class][chosen];
-    let val = solved.func.val(*value);
-    let mut alternatives = Vec::new();
-    let mut refused = Vec::new();
-    let mut classes = vec![*class];
-    classes.extend(cand.covers.iter().copied().filter(|c| c != class));
-    classes.dedup();
-    let whole = total(&unit.pool, &us, &plan.choice)?;
-    let rest = cost_at(root, &solved.plan, options, at)? - whole;
-    for &c in &classes {
-        for (i, other) in unit.pool.cands[c].iter().enumerate() {
-            let Some(imp) = other.imp.filter(|_| c != *class || i != chosen) else { continue };
-            let desc = unit.b.graph.analysis.table.desc(imp);
-            alternatives.push(Alternative {
-                value: name_of(unit, c),
-                kind: kind(&desc.action).to_owned(),
-                name: desc.name.clone(),
-                covers: desc.covers.clone(),
-                order: desc.num.name().to_owned(),
-                us: us[c][i].us,
-                plan_us: with(unit, plan, &us, *class, c, i).map(|t| t + rest),
-                why: other.why.clone(),
-            });
+    let mut steps: Vec<Option<Step>> = solved.trace.iter().map(|_| None).collect();
+    for (path, traced) in blocks {
+        let (mut unit, mut plan): (&Unit, &Plan) = (root, &solved.plan);
+        for &(i, j) in path {
+            unit = &unit.nested[i][j];
+            plan = &plan.nested[i][j];
         }
-        for why in &unit.pool.refused[c] {
-            if !refused.contains(why) {
-                refused.push(why.clone());
-            }
+        let us = costs(&unit.b, &unit.pool, &options.machine, at);
+        let Some(priced) = Priced::new(&unit.pool, &us, plan.choice.clone()) else { continue };
+        let mut block = Block { unit, plan, us: &us, rest: all - priced.cost(), priced, names: names(unit) };
+        for i in traced {
+            steps[i] = block.step(solved, &solved.trace[i]);
         }
     }
-    alternatives.sort_by(|a, b| {
-        let key = |x: &Alternative| x.plan_us.unwrap_or(f64::INFINITY);
-        key(a).total_cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
-    });
-    Some(Step {
-        value: val.name.name().to_owned(),
-        ty: val.ty.to_string(),
-        block: path.iter().map(|(i, j)| format!("{i}.{j}")).collect::<Vec<_>>().join("/"),
-        kind: kind(&desc.action).to_owned(),
-        name: desc.name.clone(),
-        fused: if let Action::Fused(i) = desc.action { Some(i) } else { None },
-        covers: desc.covers.clone(),
-        order: desc.num.name().to_owned(),
-        flops: cost.flops,
-        bytes: cost.bytes,
-        us: cost.us,
-        source: if desc.work.guessed { "guessed" } else { "modelled" }.to_owned(),
-        why: cand.why.clone(),
-        alternatives,
-        refused,
-    })
+    steps.into_iter().flatten().collect()
 }
 
-/// The cheapest plan of the block in which candidate `i` computes class `c`, other things staying as they are. Where
-/// the step at `root` covers `c`, something that does not must take its place.
-fn with(unit: &Unit, plan: &Plan, us: &[Vec<Cost>], root: usize, c: usize, i: usize) -> Option<f64> {
-    let mut choice = plan.choice.clone();
-    choice[c] = Some(i);
-    if c == root {
-        return total(&unit.pool, us, &choice);
-    }
-    let open = |cand: &Cand| !cand.covers.contains(&c);
-    let ways = unit.pool.cands[root].iter().enumerate().filter(|(_, cand)| open(cand));
-    let mut best: Option<f64> = None;
-    for (k, cand) in ways {
-        let mut choice = choice.clone();
-        choice[root] = Some(k);
-        // What lies between must leave the class alone too.
-        for &kid in &cand.kids {
-            if kid != c && choice[kid].is_some_and(|x| !open(&unit.pool.cands[kid][x])) {
-                let way = unit.pool.cands[kid].iter().position(open);
-                choice[kid] = way.or(choice[kid]);
-            }
-        }
-        let uses =
-            crate::extract::order(&unit.pool, &choice, &unit.pool.roots).is_some_and(|o| o.contains(&c));
-        if let Some(t) = total(&unit.pool, us, &choice).filter(|_| uses) {
-            best = Some(best.map_or(t, |b| b.min(t)));
-        }
-    }
-    best
+/// A block of a plan while its steps are told.
+struct Block<'a> {
+    unit: &'a Unit,
+    plan: &'a Plan,
+    us: &'a [Vec<Cost>],
+    priced: Priced<'a>,
+    /// What the other blocks cost.
+    rest: f64,
+    /// The program's names for classes.
+    names: FxHashMap<usize, String>,
 }
 
-/// The program's name for a class, or what computes it.
-fn name_of(unit: &Unit, class: usize) -> String {
-    let named = unit
-        .b
-        .vals
-        .iter()
-        .find(|(v, id)| unit.b.pure.contains(*v) && unit.pool.at[&unit.b.graph.find(**id)] == class);
-    named.map_or_else(|| "t".to_owned(), |(v, _)| unit.b.names.get(v).map_or("t", |s| s.name()).to_owned())
+impl Block<'_> {
+    fn step(&mut self, solved: &Solved, (path, class, value): &Traced) -> Option<Step> {
+        let unit = self.unit;
+        let chosen = self.plan.choice[*class]?;
+        let cand = &unit.pool.cands[*class][chosen];
+        let desc = unit.b.graph.analysis.table.desc(cand.imp?);
+        let cost = self.us[*class][chosen];
+        let val = solved.func.val(*value);
+        let mut alternatives = Vec::new();
+        let mut refused = Vec::new();
+        let mut classes = vec![*class];
+        classes.extend(cand.covers.iter().copied().filter(|c| c != class));
+        classes.dedup();
+        for &c in &classes {
+            for (i, other) in unit.pool.cands[c].iter().enumerate() {
+                let Some(imp) = other.imp.filter(|_| c != *class || i != chosen) else { continue };
+                let desc = unit.b.graph.analysis.table.desc(imp);
+                alternatives.push(Alternative {
+                    value: self.names.get(&c).map_or("t", String::as_str).to_owned(),
+                    kind: kind(&desc.action).to_owned(),
+                    name: desc.name.clone(),
+                    covers: desc.covers.clone(),
+                    order: desc.num.name().to_owned(),
+                    us: self.us[c][i].us,
+                    plan_us: self.with(*class, c, i).map(|t| t + self.rest),
+                    why: other.why.clone(),
+                });
+            }
+            for why in &unit.pool.refused[c] {
+                if !refused.contains(why) {
+                    refused.push(why.clone());
+                }
+            }
+        }
+        alternatives.sort_by(|a, b| {
+            let key = |x: &Alternative| x.plan_us.unwrap_or(f64::INFINITY);
+            key(a).total_cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
+        });
+        Some(Step {
+            value: val.name.name().to_owned(),
+            ty: val.ty.to_string(),
+            block: path.iter().map(|(i, j)| format!("{i}.{j}")).collect::<Vec<_>>().join("/"),
+            kind: kind(&desc.action).to_owned(),
+            name: desc.name.clone(),
+            fused: if let Action::Fused(i) = desc.action { Some(i) } else { None },
+            covers: desc.covers.clone(),
+            order: desc.num.name().to_owned(),
+            flops: cost.flops,
+            bytes: cost.bytes,
+            us: cost.us,
+            source: if desc.work.guessed { "guessed" } else { "modelled" }.to_owned(),
+            why: cand.why.clone(),
+            alternatives,
+            refused,
+        })
+    }
+
+    /// What the cheapest plan of the block costs in which candidate `i` computes class `c`, other things staying as they
+    /// are. Where the step at `root` covers `c`, something that does not must take its place.
+    fn with(&mut self, root: usize, c: usize, i: usize) -> Option<f64> {
+        if c == root {
+            return self.priced.cost_with(&[(c, i)]);
+        }
+        let cands = &self.unit.pool.cands;
+        let open = |cand: &Cand| !cand.covers.contains(&c);
+        let mut best: Option<f64> = None;
+        for (k, cand) in cands[root].iter().enumerate().filter(|(_, cand)| open(cand)) {
+            let mut changes = vec![(c, i)];
+            // What lies between must leave the class alone too.
+            for &kid in &cand.kids {
+                let closed = self.plan.choice[kid].is_some_and(|x| !open(&cands[kid][x]));
+                if kid != c && closed && changes.iter().all(|(other, _)| *other != kid) {
+                    changes.extend(cands[kid].iter().position(open).map(|way| (kid, way)));
+                }
+            }
+            changes.push((root, k));
+            if let Some(t) = self.priced.cost_with(&changes) {
+                best = Some(best.map_or(t, |b| b.min(t)));
+            }
+        }
+        best
+    }
+}
+
+/// The program's names for the classes of a block.
+fn names(unit: &Unit) -> FxHashMap<usize, String> {
+    let mut names = FxHashMap::default();
+    for (v, id) in unit.b.vals.iter().filter(|(v, _)| unit.b.pure.contains(*v)) {
+        let name = || unit.b.names.get(v).map_or("t", |s| s.name()).to_owned();
+        names.entry(unit.pool.at[&unit.b.graph.find(*id)]).or_insert_with(name);
+    }
+    names
 }

@@ -5,8 +5,6 @@
 //! flips one class at a time as long as the whole gets cheaper. Plans with a cycle are never accepted: the
 //! greedy pass refuses a node whose steps need its own class, the search checks the whole.
 
-use std::collections::BTreeMap;
-
 use egg::Id;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::Sym;
@@ -241,58 +239,61 @@ pub(crate) fn costs(
 
 /// Chooses a candidate for each class; `flips` bounds the local search.
 pub(crate) fn extract(pool: &Pool, us: &[Vec<Cost>], flips: usize) -> Choice {
-    let mut choice = greedy(pool, us);
-    let mut best = total(pool, us, &choice).unwrap_or(f64::INFINITY);
+    let choice = greedy(pool, us);
+    let Some(mut plan) = Priced::new(pool, us, choice.clone()) else { return choice };
     let mut left = flips;
     loop {
         let mut improved = false;
-        for class in reachable(pool, &choice) {
+        for class in plan.order.clone() {
             for other in 0..pool.cands[class].len() {
-                if Some(other) == choice[class] || left == 0 {
+                if Some(other) == plan.choice[class] || plan.uses[class] == 0 || left == 0 {
                     continue;
                 }
                 left -= 1;
-                let before = choice[class].replace(other);
-                match total(pool, us, &choice) {
-                    // A tie keeps what was there, so that the result does not depend on rounding.
-                    Some(t) if t + 1e-9 * t.abs() < best => {
-                        best = t;
-                        improved = true;
-                    }
-                    _ => choice[class] = before,
-                }
+                improved |= plan.flip(class, other);
             }
         }
         if !improved || left == 0 {
-            return choice;
+            return plan.choice;
         }
+        plan.settle();
     }
 }
+
+/// A set of classes.
+type Set = Box<[u64]>;
 
 /// For each class the node whose steps, each counted once, cost least.
 fn greedy(pool: &Pool, us: &[Vec<Cost>]) -> Choice {
     let n = pool.classes.len();
+    let empty = || vec![0u64; n.div_ceil(64)].into_boxed_slice();
     let mut choice: Choice = vec![None; n];
-    let mut sets: Vec<Option<(f64, BTreeMap<usize, f64>)>> = vec![None; n];
+    // The steps of each class, and what each of them costs.
+    let mut sets: Vec<Option<(f64, Set)>> = vec![None; n];
+    let mut weights = vec![0.0; n];
+    let mut set = empty();
+    let order = upwards(pool);
     // Costs only fall, so this ends; the bound is for rounding.
     for _ in 0..n + 1 {
         let mut changed = false;
-        for class in 0..n {
+        for &class in &order {
             for (i, cand) in pool.cands[class].iter().enumerate() {
-                let mut set = BTreeMap::new();
+                set.fill(0);
                 let known = cand.kids.iter().all(|&k| {
                     sets[k].as_ref().is_some_and(|(_, s)| {
-                        set.extend(s);
+                        set.iter_mut().zip(s).for_each(|(a, b)| *a |= b);
                         true
                     })
                 });
-                if !known || set.contains_key(&class) {
+                if !known || set[class / 64] >> (class % 64) & 1 == 1 {
                     continue;
                 }
-                set.insert(class, us[class][i].us);
-                let sum: f64 = set.values().sum();
+                let sum = us[class][i].us + weigh(&set, &weights);
                 if sets[class].as_ref().is_none_or(|(old, _)| sum < old - 1e-9 * old.abs()) {
-                    sets[class] = Some((sum, set));
+                    let mut own = set.clone();
+                    own[class / 64] |= 1 << (class % 64);
+                    weights[class] = us[class][i].us;
+                    sets[class] = Some((sum, own));
                     choice[class] = Some(i);
                     changed = true;
                 }
@@ -303,6 +304,183 @@ fn greedy(pool: &Pool, us: &[Vec<Cost>]) -> Choice {
         }
     }
     choice
+}
+
+/// The sum of the weights of a set's members.
+fn weigh(set: &Set, weights: &[f64]) -> f64 {
+    let mut sum = 0.0;
+    for (word, weights) in set.iter().zip(weights.chunks(64)) {
+        let mut rest = *word;
+        while rest != 0 {
+            sum += weights[rest.trailing_zeros() as usize];
+            rest &= rest - 1;
+        }
+    }
+    sum
+}
+
+/// All classes, each after those that its candidates read, but for cycles.
+fn upwards(pool: &Pool) -> Vec<usize> {
+    let n = pool.classes.len();
+    let mut seen = vec![false; n];
+    let mut order = Vec::with_capacity(n);
+    for root in 0..n {
+        let mut stack = vec![(root, false)];
+        while let Some((class, done)) = stack.pop() {
+            if done {
+                order.push(class);
+            } else if !std::mem::replace(&mut seen[class], true) {
+                stack.push((class, true));
+                stack.extend(pool.cands[class].iter().flat_map(|c| &c.kids).map(|&k| (k, false)));
+            }
+        }
+    }
+    order
+}
+
+/// A plan with what it needs, how often, and what that costs: changing it touches only what differs.
+pub(crate) struct Priced<'p> {
+    pool: &'p Pool,
+    us: &'p [Vec<Cost>],
+    choice: Choice,
+    /// How many steps of the plan, or roots, read each class; 0: it is not needed.
+    uses: Vec<u32>,
+    /// The classes needed, each after what it reads, and their places there. Classes that flips have made necessary since
+    /// have none.
+    order: Vec<usize>,
+    place: Vec<Option<usize>>,
+    cost: f64,
+}
+
+impl<'p> Priced<'p> {
+    /// A choice with its counts; none if it is no plan.
+    pub(crate) fn new(pool: &'p Pool, us: &'p [Vec<Cost>], choice: Choice) -> Option<Priced<'p>> {
+        let order = order(pool, &choice, &pool.roots)?;
+        let n = pool.classes.len();
+        let (uses, place) = (vec![0; n], vec![None; n]);
+        let mut plan = Priced { pool, us, choice, uses, order, place, cost: 0.0 };
+        plan.settle();
+        Some(plan)
+    }
+
+    /// What it costs.
+    pub(crate) fn cost(&self) -> f64 {
+        self.cost
+    }
+
+    fn weight(&self, class: usize) -> f64 {
+        self.choice[class].map_or(0.0, |i| self.us[class][i].us)
+    }
+
+    /// Counts anew, so that neither places nor rounding drift.
+    fn settle(&mut self) {
+        self.order = order(self.pool, &self.choice, &self.pool.roots).expect("a flip leaves a plan");
+        self.uses.fill(0);
+        self.place.fill(None);
+        self.pool.roots.iter().for_each(|&r| self.uses[r] += 1);
+        for (i, &class) in self.order.iter().enumerate() {
+            self.place[class] = Some(i);
+            self.kids(class).iter().for_each(|&k| self.uses[k] += 1);
+        }
+        self.cost = self.order.iter().map(|&c| self.weight(c)).sum();
+    }
+
+    /// Adds a reader of each of these; false if one cannot be computed.
+    fn need(&mut self, kids: &[usize]) -> bool {
+        let mut stack = kids.to_vec();
+        let mut fit = true;
+        while let Some(class) = stack.pop() {
+            self.uses[class] += 1;
+            if self.uses[class] == 1 {
+                self.cost += self.weight(class);
+                fit &= self.choice[class].is_some();
+                stack.extend(self.kids(class));
+            }
+        }
+        fit
+    }
+
+    /// Takes away a reader of each.
+    fn drop(&mut self, kids: &[usize]) {
+        let mut stack = kids.to_vec();
+        while let Some(class) = stack.pop() {
+            self.uses[class] -= 1;
+            if self.uses[class] == 0 {
+                self.cost -= self.weight(class);
+                stack.extend(self.kids(class));
+            }
+        }
+    }
+
+    fn kids(&self, class: usize) -> &'p [usize] {
+        self.choice[class].map_or(&[], |i| &self.pool.cands[class][i].kids)
+    }
+
+    /// Changes what a class is computed by.
+    fn change(&mut self, class: usize, to: Option<usize>) -> bool {
+        let before = self.kids(class);
+        if self.uses[class] == 0 {
+            self.choice[class] = to;
+            return true;
+        }
+        self.cost -= self.weight(class);
+        self.choice[class] = to;
+        self.cost += self.weight(class);
+        let fit = self.need(self.kids(class));
+        self.drop(before);
+        fit
+    }
+
+    /// Whether the plan has a cycle, if it had none before these classes were changed: through one of them.
+    fn loops(&self, changed: &[usize]) -> bool {
+        // What has a place and was not changed reads only earlier ones.
+        let first = changed.iter().filter_map(|&c| self.place[c]).min();
+        changed.iter().filter(|&&c| self.uses[c] > 0).any(|&class| {
+            let mut seen = FxHashSet::default();
+            let mut stack = self.kids(class).to_vec();
+            while let Some(k) = stack.pop() {
+                if k == class {
+                    return true;
+                }
+                let before = self.place[k].is_some_and(|p| first.is_some_and(|first| p < first));
+                if !before && seen.insert(k) {
+                    stack.extend(self.kids(k));
+                }
+            }
+            false
+        })
+    }
+
+    /// What the plan would cost with these candidates for these classes, the first of which it must then need; none if
+    /// that is no plan.
+    pub(crate) fn cost_with(&mut self, changes: &[(usize, usize)]) -> Option<f64> {
+        let cost = self.cost;
+        let before: Vec<(usize, Option<usize>)> = changes.iter().map(|c| (c.0, self.choice[c.0])).collect();
+        let fit = changes.iter().fold(true, |fit, &(class, to)| self.change(class, Some(to)) && fit);
+        let classes: Vec<usize> = changes.iter().map(|c| c.0).collect();
+        let there = classes.first().is_some_and(|&c| self.uses[c] > 0);
+        let answer = (fit && there && !self.loops(&classes)).then_some(self.cost);
+        for (class, was) in before.into_iter().rev() {
+            let _ = self.change(class, was);
+        }
+        self.cost = cost;
+        answer
+    }
+
+    /// Chooses another candidate for a class that is needed, if the plan gets cheaper.
+    fn flip(&mut self, class: usize, other: usize) -> bool {
+        // A tie keeps what was there, so that the result does not depend on rounding.
+        let better = self.cost_with(&[(class, other)]).is_some_and(|c| c + 1e-9 * c.abs() < self.cost);
+        if better {
+            let _ = self.change(class, Some(other));
+            // Places stay right where every class read stands before its reader; others are found anew.
+            let place = |c: usize| self.place[c];
+            if !self.kids(class).iter().all(|&k| place(k).is_some() && place(k) < place(class)) {
+                self.settle();
+            }
+        }
+        better
+    }
 }
 
 /// The classes a choice needs for some roots, each after what it reads; none if they form a cycle or one has
@@ -340,10 +518,6 @@ pub(crate) fn order(pool: &Pool, choice: &Choice, roots: &[usize]) -> Option<Vec
         }
     }
     Some(order)
-}
-
-fn reachable(pool: &Pool, choice: &Choice) -> Vec<usize> {
-    order(pool, choice, &pool.roots).unwrap_or_default()
 }
 
 /// The cost of a choice; none if it is no plan.
