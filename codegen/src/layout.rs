@@ -37,8 +37,10 @@ pub(crate) struct Layout {
     pub(crate) grid: Option<(VarId, Dim)>,
     /// Outputs that must hold a value before the body runs.
     pub(crate) init: Vec<(BufId, Literal)>,
-    /// Messages of checks, by number.
+    /// Messages of checks, by number; those of checked accesses come first.
     pub(crate) checks: Vec<String>,
+    /// The checked accesses as text, by number. Of equal ones the first is the one that fails.
+    pub(crate) accesses: Vec<String>,
 }
 
 impl Layout {
@@ -48,16 +50,20 @@ impl Layout {
         let mut bufs: Vec<BufId> = prim.params.iter().copied().filter(|b| is_buffer(b)).collect();
         bufs.extend(prim.outs.iter().copied().filter(|o| !prim.in_place(*o)));
         let scalars = prim.params.iter().copied().filter(|b| !is_buffer(b)).collect();
+        let checked = prim.checked();
+        // The values of a failed check go to a line of their own, at the front.
+        let report = if checked.is_empty() { 0 } else { LINE };
         let mut layout = Layout {
             bufs,
             scalars,
             stack: BTreeMap::new(),
             scratch: BTreeMap::new(),
             panels: BTreeMap::new(),
-            scratch_bytes: Dim::int(0),
+            scratch_bytes: Dim::int(report),
             grid: None,
             init: init(prim),
-            checks: checks(prim),
+            checks: checked.iter().map(|a| text::check_message(prim, a.buf)).collect(),
+            accesses: checked.iter().map(|a| text::access_text(prim, a.buf, a.index)).collect(),
         };
         layout.place_locals(prim);
         for (var, nest) in &schedule.nests {
@@ -102,7 +108,7 @@ impl Layout {
         });
         let one = Dim::int(1);
         let grid = self.grid.as_ref().map_or(&one, |g| &g.1);
-        let none = self.scratch.is_empty() && self.panels.is_empty();
+        let none = self.scratch_bytes.as_int() == Some(0);
         let scratch = if none { Vec::new() } else { steps(prim, &self.scratch_bytes)? };
         Ok(abi::Kernel {
             symbol,
@@ -218,31 +224,4 @@ fn grid(prim: &Prim, init: &[(BufId, Literal)]) -> Option<(VarId, Dim)> {
     // An extent is not negative, a difference may be.
     let extent = if extent.as_sym().is_some() { extent } else { Dim::max(&extent, &Dim::int(0)) };
     Some((*var, extent))
-}
-
-/// The messages of all checked accesses, each once, in the order of the text.
-fn checks(prim: &Prim) -> Vec<String> {
-    use ir::loops::ScalarKind;
-    let mut list: Vec<String> = Vec::new();
-    let mut add = |buf: BufId, index: &[ir::loops::Scalar]| {
-        let message = text::check_message(prim, buf, index);
-        if !list.contains(&message) {
-            list.push(message);
-        }
-    };
-    for s in &prim.body {
-        s.walk(&mut |s| {
-            for e in s.scalars() {
-                e.walk(&mut |e| {
-                    if let ScalarKind::Load { buf, index, checked: true, .. } = &e.kind {
-                        add(*buf, index);
-                    }
-                });
-            }
-            if let Stmt::Store { buf, index, checked: true, .. } = s {
-                add(*buf, index);
-            }
-        });
-    }
-    list
 }

@@ -1,8 +1,8 @@
 //! Primitives and scalar expressions as text.
 //!
 //! In: a primitive. Out: a text that holds everything the code depends on (and no spans), so that equal
-//! texts mean equal kernels: the key of the cache and the matter of the symbol's hash. Expressions also
-//! name the place in the messages of failed checks.
+//! texts mean equal kernels: the key of the cache and the matter of the symbol's hash. Accesses also
+//! tell a failed check from others.
 
 use ir::Literal;
 use ir::loops::{Mark, Prim, Scalar, ScalarKind, Stmt};
@@ -91,12 +91,18 @@ fn list(prim: &Prim, args: &[Scalar]) -> String {
     texts.join(", ")
 }
 
-/// What a failed check says after the text of the access.
-pub const OUT_OF_BOUNDS: &str = ": index out of bounds";
+/// What the message of a failed access begins with.
+pub const OUT_OF_BOUNDS: &str = "an index is out of bounds";
 
-/// What a failed check says of an access: `x[idx[p]]: index out of bounds`.
-pub(crate) fn check_message(prim: &Prim, buf: ir::loops::BufId, index: &[Scalar]) -> String {
-    format!("{}[{}]{OUT_OF_BOUNDS}", prim.buf(buf).name, list(prim, index).replace('?', ""))
+/// What is said of an access that failed; the kernel gives the values of the holes.
+pub(crate) fn check_message(prim: &Prim, buf: ir::loops::BufId) -> String {
+    let name = prim.buf(buf).name;
+    format!("{OUT_OF_BOUNDS}: index {{}} of axis {{}} of `{name}`, whose extent is {{}}")
+}
+
+/// An access as text, which tells it from others.
+pub(crate) fn access_text(prim: &Prim, buf: ir::loops::BufId, index: &[Scalar]) -> String {
+    place_text(prim, buf, index, true)
 }
 
 /// An expression as text; `?` marks checked accesses.

@@ -35,7 +35,9 @@ fn sparse_matrix_by_vector_with_bounds_out_of_the_data() {
     for (_, k) in &case.kernels {
         assert_eq!(
             k.kernel.checks,
-            ["val[p]: index out of bounds", "x[idx[p]]: index out of bounds", "idx[p]: index out of bounds"]
+            ["val", "x", "idx"].map(|buf| {
+                format!("an index is out of bounds: index {{}} of axis {{}} of `{buf}`, whose extent is {{}}")
+            })
         );
     }
     let mut r = Numbers(1);

@@ -128,22 +128,31 @@ pub fn vm_failure(e: &vm::Error, sources: &SourceMap) -> Failure {
         return Failure::data(e.to_string());
     }
     if let Some(site) = e.site().filter(|s| s.line > 0)
-        && let Some(file) =
-            (0..sources.len() as u32).map(SourceId).find(|id| sources.get(*id).name == site.file)
+        && let Some(span) = source(site, sources)
     {
-        let span = Span { file, lo: site.span.0, hi: site.span.1 };
-        return placed(e, site, span).into();
+        return placed(e, site, span, sources).into();
     }
     Failure::Message { code: "E0602", text: e.to_string() }
 }
 
+/// A place of the machine's in the texts at hand.
+fn source(site: &vm::Site, sources: &SourceMap) -> Option<Span> {
+    let file = (0..sources.len() as u32).map(SourceId).find(|id| sources.get(*id).name == site.file)?;
+    Some(Span { file, lo: site.span.0, hi: site.span.1 })
+}
+
 /// The words of the oracle, as far as the machine knows what it knows.
-fn placed(e: &vm::Error, site: &vm::Site, span: Span) -> Diagnostic {
-    if let vm::Error::Kernel { kernel, message, .. } = e
-        && let Some((access, _)) = message.split_once(codegen::OUT_OF_BOUNDS)
+fn placed(e: &vm::Error, site: &vm::Site, span: Span, sources: &SourceMap) -> Diagnostic {
+    if let vm::Error::Kernel { kernel, message, written, .. } = e
+        && let Some((said, values)) = message.split_once(": ").filter(|m| m.0 == codegen::OUT_OF_BOUNDS)
     {
-        let d = Diagnostic::error("E0602", span, format!("{kernel}: an index is out of bounds"));
-        return d.here("while this ran").note(format!("the access is `{access}`"));
+        let d = Diagnostic::error("E0602", span, format!("{kernel}: {said}"));
+        let access = written.as_deref().and_then(|w| source(w, sources));
+        return match access {
+            Some(access) if access == span => d.here(values.to_owned()),
+            Some(access) => d.here("while this ran").label(access, values.to_owned()),
+            None => d.here("while this ran").note(values.to_owned()),
+        };
     }
     // What an entry requires is compared with the arguments before its function begins.
     let code = if site.function.ends_with(lower::GATE) { "E0601" } else { "E0602" };

@@ -286,6 +286,7 @@ pub(crate) fn recompile(package: &Package, compiler: &Compiler) -> Result<Vec<Ar
         let mut described = lower::kernel(&front.module, of, code.kernel.clone()).map_err(|e| wrong(&e))?;
         described.abi.symbol.clone_from(&k.abi.symbol);
         described.work.clone_from(&k.work);
+        described.places.clone_from(&k.places);
         if described.abi.checks.len() == k.abi.checks.len() {
             described.abi.checks.clone_from(&k.abi.checks);
         }

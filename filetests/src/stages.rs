@@ -292,8 +292,7 @@ fn failures(mut front: Front, d: &Directive) -> Result<String, String> {
 /// The oracle on a plan that was written out and read again.
 const AS_TEXT: &str = "interp on the plan as text";
 
-/// What an engine says otherwise than the oracle does: code, message or place. Labels and notes may differ, since the
-/// machine does not know every value.
+/// What an engine says otherwise than the oracle does: code, message, place or labels.
 fn otherwise(oracle: &Failure, engine: &str, other: &Failure, sources: &SourceMap) -> String {
     let line = |f: &Failure| match f {
         Failure::Diagnostics(list) => list.first().map_or_else(String::new, |d| {
@@ -301,7 +300,8 @@ fn otherwise(oracle: &Failure, engine: &str, other: &Failure, sources: &SourceMa
             // The library's lines move with each operator that is added.
             let file = &sources.get(d.span().file).name;
             let place = if file == NAME { format!("{file}:{line}:{col}") } else { file.clone() };
-            format!("[{}] {place}: {}", d.code, d.message)
+            let labels: String = d.labels.iter().skip(1).map(|l| format!("; {}", l.text)).collect();
+            format!("[{}] {place}: {}{labels}", d.code, d.message)
         }),
         Failure::Message { code, text } => format!("[{code}] {text}"),
         Failure::Usage(text) => text.clone(),

@@ -231,6 +231,17 @@ impl Stmt {
     }
 }
 
+/// An access that is compared with its extents while running.
+#[derive(Clone, Copy, Debug)]
+pub struct Checked<'a> {
+    /// Of which buffer.
+    pub buf: BufId,
+    /// Which element.
+    pub index: &'a [Scalar],
+    /// Where it is written.
+    pub span: Span,
+}
+
 impl Prim {
     /// A buffer.
     pub fn buf(&self, id: BufId) -> &Buf {
@@ -240,6 +251,26 @@ impl Prim {
     /// A variable.
     pub fn var(&self, id: VarId) -> &Var {
         &self.vars[id.0 as usize]
+    }
+
+    /// The checked accesses, in the order of the text: a kernel's checks have their numbers in it.
+    pub fn checked(&self) -> Vec<Checked<'_>> {
+        let mut list = Vec::new();
+        for s in &self.body {
+            s.walk(&mut |s| {
+                for e in s.scalars() {
+                    e.walk(&mut |e| {
+                        if let ScalarKind::Load { buf, index, checked: true, span } = &e.kind {
+                            list.push(Checked { buf: *buf, index, span: *span });
+                        }
+                    });
+                }
+                if let Stmt::Store { buf, index, checked: true, span, .. } = s {
+                    list.push(Checked { buf: *buf, index, span: *span });
+                }
+            });
+        }
+        list
     }
 
     /// True if `out` is an `own` parameter, updated in place.

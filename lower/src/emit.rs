@@ -15,12 +15,17 @@ use vm::isa::{
 use vm::scalar::{Compare, FloatBinary, FloatUnary, IntBinary, IntUnary};
 use vm::{Constant, Function, Param, Place, Program};
 
+use crate::KernelOf;
 use crate::error::Error;
 use crate::registers::{self, Registers};
 use crate::rt::{self, Cond, Func, Kind, Stmt, Value, Var};
 
-/// A program without entries and kernels, which are not this step's to say.
-pub(crate) fn program(module: &rt::Module, sources: &SourceMap) -> Result<Program, Error> {
+/// A program without entries and kernels, which are not this step's to say, and the places of each kernel's checks.
+pub(crate) fn program(
+    module: &rt::Module,
+    definitions: &ir::Module,
+    sources: &SourceMap,
+) -> Result<(Program, Vec<Vec<Place>>), Error> {
     let mut shared =
         Shared { sources, program: Program::default(), messages: BTreeMap::new(), files: BTreeMap::new() };
     for func in &module.funcs {
@@ -28,7 +33,14 @@ pub(crate) fn program(module: &rt::Module, sources: &SourceMap) -> Result<Progra
         shared.program.functions.push(f);
     }
     shared.program.constants = module.constants.iter().map(Constant::new).collect();
-    Ok(shared.program)
+    let places = module.kernels.iter().map(|&of| match of {
+        KernelOf::Prim(id) => {
+            definitions.prim(id).checked().iter().map(|access| shared.place(0, access.span)).collect()
+        }
+        KernelOf::Extern(_) => Vec::new(),
+    });
+    let places = places.collect();
+    Ok((shared.program, places))
 }
 
 /// What all functions add to.

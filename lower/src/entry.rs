@@ -128,7 +128,7 @@ fn solve(func: &Func, axes: &[Dim], extents: &[Sym]) -> Result<Vec<Dim>, Error> 
 }
 
 /// The runtime's description of a kernel, compared with what it was made from. Who compiles a file's kernels again
-/// compares this with what the file says of them.
+/// compares this with what the file says of them. Places are the file's, and are not given.
 pub fn kernel(module: &Module, of: KernelOf, abi: abi::Kernel) -> Result<Kernel, Error> {
     let (name, dims, params, outs, bufs, span) = match of {
         KernelOf::Prim(id) => {
@@ -183,5 +183,5 @@ pub fn kernel(module: &Module, of: KernelOf, abi: abi::Kernel) -> Result<Kernel,
         .filter(|(_, b)| buf(b).dtype.is_float())
         .map(|(i, _)| (dims.len() + i) as u32)
         .collect();
-    Ok(Kernel { name, abi, floats, shapes, work: None })
+    Ok(Kernel { name, abi, floats, shapes, places: Vec::new(), work: None })
 }

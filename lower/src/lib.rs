@@ -71,8 +71,11 @@ pub fn lower<E: From<Error>>(
         let abi = kernels(of)?;
         described.push(kernel(module, of, abi)?);
     }
-    let mut program = emit::program(&rt, sources)?;
+    let (mut program, places) = emit::program(&rt, module, sources)?;
     program.kernels = described;
+    for (kernel, places) in program.kernels.iter_mut().zip(places) {
+        kernel.places = places;
+    }
     let setting = |s: &ir::Setting| vm::Setting {
         name: s.name.name().to_owned(),
         dtype: s.dtype,

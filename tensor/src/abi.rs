@@ -9,8 +9,9 @@
 //!   [`Kernel::bufs`], offsets already applied, dense row-major.
 //! - `ints`: the dims in the order of the primitive's generics, then each rank-0 input as the bits of
 //!   an i64 (integers, bool) or of an f64 (floats; exact for every narrower type).
-//! - the answer: 0, or 1 + the index in [`Kernel::checks`] of a run-time check that failed. A kernel
-//!   that answers non-zero may have written part of its outputs; never anything outside of them.
+//! - the answer: 0, or 1 + the index in [`Kernel::checks`] of a run-time check that failed. The values of the holes
+//!   in its message are then the first words of `scratch`, i64 each, in their order. A kernel that answers non-zero
+//!   may have written part of its outputs; never anything outside of them.
 
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +81,8 @@ pub struct Kernel {
     pub grid: Vec<Step>,
     /// Bytes of scratch for one call; the last step is the answer. Empty: none.
     pub scratch: Vec<Step>,
-    /// Messages of the run-time checks, by the number a failing call answers (less one).
+    /// Messages of the run-time checks, by the number a failing call answers (less one); `{}` is a hole for a value.
+    /// Where one has holes there is scratch for the values.
     pub checks: Vec<String>,
     /// Shared libraries whose symbols the object calls.
     pub libraries: Vec<String>,

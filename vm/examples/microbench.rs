@@ -74,6 +74,7 @@ fn program(body: &str, rounds: i64) -> Program {
             },
             floats: Vec::new(),
             shapes: vec![vec![Extent::Int(0)]; 2],
+            places: Vec::new(),
             work: None,
         }],
         ..Program::default()

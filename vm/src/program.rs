@@ -119,7 +119,7 @@ pub struct Param {
 /// A place in the source that code came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Place {
-    /// The first instruction of it.
+    /// The first instruction of it; of a kernel's check 0.
     pub pc: u32,
     /// An index in [`Program::files`].
     pub file: u32,
@@ -145,6 +145,8 @@ pub struct Kernel {
     /// The extents of each of its buffers. The machine compares them at every call, so that no
     /// bytecode can make a kernel leave its buffers.
     pub shapes: Vec<Vec<Extent>>,
+    /// Where its checks are written, by their number; none for those that have no place.
+    pub places: Vec<Place>,
     /// What a call of it does, for the profiler. In a file it is a section of its own, which older files lack.
     #[serde(skip)]
     pub work: Option<Work>,

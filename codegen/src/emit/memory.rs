@@ -10,9 +10,16 @@ use super::expr::product;
 use super::tile::{Slot, Tile, Values, Varies};
 use super::{Emit, Place};
 use crate::format::memory;
-use crate::ll::V;
+use crate::ll::{Ty, V};
 use crate::schedule::{Along, Stride};
 use crate::{Error, text};
+
+/// An index of a checked access, compared with its extent.
+struct Compared<'c> {
+    values: Values<'c>,
+    out: Values<'c>,
+    extent: V<'c>,
+}
 
 impl<'c> Emit<'_, 'c> {
     /// The address of an element, at a point.
@@ -65,10 +72,13 @@ impl<'c> Emit<'_, 'c> {
     /// Leaves the function where an index is out of bounds, in any lane that exists.
     fn check(&mut self, buf: BufId, index: &[Scalar]) -> Result<(), Error> {
         let ll = self.ll;
-        let message = text::check_message(self.prim, buf, index);
+        let access = text::access_text(self.prim, buf, index);
+        let number = self.layout.accesses.iter().position(|a| *a == access);
+        let number = number.ok_or_else(|| self.fault(format!("no number for the check of `{access}`")))?;
         let Place::Memory { extents, .. } = &self.places[buf.0 as usize] else { return Ok(()) };
         let extents = extents.clone();
         let mut bad = ll.bool(false);
+        let mut axes = Vec::new();
         for (i, extent) in index.iter().zip(extents) {
             let values = self.scalar(i)?;
             // Negative positions are huge ones when seen as unsigned.
@@ -77,15 +87,56 @@ impl<'c> Emit<'_, 'c> {
             let vectors = if out.varies.lanes { self.tile.vectors } else { 1 };
             for r in 0..rows {
                 for u in 0..vectors {
-                    let out = match self.lanes_taken(u) {
-                        Some(mask) if ll.lanes(out.at(r, u)) > 1 => ll.and(out.at(r, u), mask),
-                        Some(_) | None => out.at(r, u),
-                    };
-                    bad = ll.or(bad, ll.any(out));
+                    bad = ll.or(bad, ll.any(self.existing(out.at(r, u), u)));
+                }
+            }
+            axes.push(Compared { values, out, extent });
+        }
+        let (failed, fine) = (ll.block(self.function, "failed"), ll.block(self.function, "fine"));
+        ll.branch(bad, failed, fine);
+        ll.at(failed);
+        self.report(&axes);
+        ll.ret(ll.i64(number as i64 + 1));
+        ll.at(fine);
+        Ok(())
+    }
+
+    /// What holds in a lane that exists and is taken.
+    fn existing(&self, out: V<'c>, vector: u32) -> V<'c> {
+        match self.lanes_taken(vector) {
+            Some(mask) if self.ll.lanes(out) > 1 => self.ll.and(out, mask),
+            Some(_) | None => out,
+        }
+    }
+
+    /// Leaves the first index that is out of bounds where the caller looks for the values of a failed check's message.
+    fn report(&self, axes: &[Compared<'c>]) {
+        let ll = self.ll;
+        let varies = axes.iter().fold(Varies::default(), |all, a| all | a.out.varies);
+        let mut found = [ll.i64(0); 3];
+        // From the last place to the first, so that the first one that fails is what remains.
+        for r in (0..if varies.rows { self.tile.rows } else { 1 }).rev() {
+            for u in (0..if varies.lanes { self.tile.vectors } else { 1 }).rev() {
+                let outs: Vec<V<'c>> = axes.iter().map(|a| self.existing(a.out.at(r, u), u)).collect();
+                let lanes = outs.iter().map(|o| ll.lanes(*o)).max().unwrap_or(1);
+                let any = outs.iter().fold(ll.bool(false), |any, o| ll.or(any, *o));
+                let lane = (lanes > 1).then(|| ll.first(any));
+                let one = |v: V<'c>| lane.filter(|_| ll.lanes(v) > 1).map_or(v, |lane| ll.pick(v, lane));
+                let mut here = found;
+                for (axis, (a, out)) in axes.iter().zip(&outs).enumerate().rev() {
+                    let words = [one(a.values.at(r, u)), ll.i64(axis as i64), a.extent];
+                    for (word, value) in here.iter_mut().zip(words) {
+                        *word = ll.select(one(*out), value, *word);
+                    }
+                }
+                for (word, value) in found.iter_mut().zip(here) {
+                    *word = ll.select(ll.any(any), value, *word);
                 }
             }
         }
-        self.require(bad, &message)
+        for (i, word) in found.into_iter().enumerate() {
+            ll.store(ll.element(Ty::I64, self.scratch, ll.i64(i as i64)), word, 8);
+        }
     }
 
     pub(super) fn load(&mut self, buf: BufId, index: &[Scalar], checked: bool) -> Result<Values<'c>, Error> {

@@ -63,8 +63,6 @@ pub(crate) struct Emit<'a, 'c> {
     /// Accesses that have a panel at the moment, by the address of the expression.
     panels: BTreeMap<usize, panel::Panel<'c>>,
     scratch: PointerValue<'c>,
-    /// The blocks that answer a failed check, by its number.
-    fails: BTreeMap<usize, BasicBlock<'c>>,
     /// The slice of the grid.
     slice: (V<'c>, V<'c>),
 }
@@ -149,7 +147,6 @@ impl<'a, 'c> Emit<'a, 'c> {
             guards: Vec::new(),
             panels: BTreeMap::new(),
             scratch: function.get_nth_param(layout.bufs.len() as u32).expect("scratch").into_pointer_value(),
-            fails: BTreeMap::new(),
             slice: (last(2), last(1)),
         }
     }
@@ -276,31 +273,19 @@ impl<'a, 'c> Emit<'a, 'c> {
 
     /// Leaves the function with the number of a check where `bad` holds.
     pub(crate) fn require(&mut self, bad: V<'c>, message: &str) -> Result<(), Error> {
+        let ll = self.ll;
         let number = self.layout.checks.iter().position(|m| m == message);
         let number = number.ok_or_else(|| self.fault(format!("no number for the check `{message}`")))?;
-        let failed = self.fail(number);
-        let fine = self.ll.block(self.function, "fine");
-        self.ll.branch(bad, failed, fine);
-        self.ll.at(fine);
+        let (failed, fine) = (ll.block(self.function, "failed"), ll.block(self.function, "fine"));
+        ll.branch(bad, failed, fine);
+        ll.at(failed);
+        ll.ret(ll.i64(number as i64 + 1));
+        ll.at(fine);
         Ok(())
     }
 
     fn fault(&self, message: String) -> Error {
         Error::Prim { prim: self.prim.name.clone(), message }
-    }
-
-    /// The block that answers that a check failed.
-    fn fail(&mut self, check: usize) -> BasicBlock<'c> {
-        if let Some(b) = self.fails.get(&check) {
-            return *b;
-        }
-        let here = self.ll.here();
-        let block = self.ll.block(self.function, "failed");
-        self.ll.at(block);
-        self.ll.ret(self.ll.i64(check as i64 + 1));
-        self.ll.at(here);
-        self.fails.insert(check, block);
-        block
     }
 }
 

@@ -317,6 +317,18 @@ impl<'c> Ll<'c> {
         self.b.build_extract_element(v.into_vector_value(), lane, "").expect(OK)
     }
 
+    /// The number of the first lane in which a mask holds; of no use where it holds in none.
+    pub(crate) fn first(&self, mask: V<'c>) -> IntValue<'c> {
+        let bits = self.whole(mask, self.lanes(mask));
+        let args = [bits.into(), self.bool(false)];
+        self.intrinsic("llvm.cttz", &[bits.get_type().into()], &args).expect("a value").into_int_value()
+    }
+
+    /// The lane of a number that only running tells.
+    pub(crate) fn pick(&self, v: V<'c>, lane: IntValue<'c>) -> V<'c> {
+        self.b.build_extract_element(v.into_vector_value(), lane, "").expect(OK)
+    }
+
     pub(crate) fn insert(&self, v: V<'c>, x: V<'c>, lane: u32) -> V<'c> {
         let lane = self.ctx.i32_type().const_int(u64::from(lane), false);
         self.b.build_insert_element(v.into_vector_value(), x, lane, "").expect(OK).into()

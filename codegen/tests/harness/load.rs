@@ -84,18 +84,33 @@ impl Loaded {
         let grid = eval(&self.kernel.grid, ints);
         let scratch = if self.kernel.scratch.is_empty() { 0 } else { eval(&self.kernel.scratch, ints) };
         let scratch = Page::new(&vec![0xab; scratch as usize]);
-        let mut failed = 0;
+        let (mut failed, mut values) = (0, Vec::new());
         for piece in 0..pieces {
             let (lo, hi) = (grid * piece / pieces, grid * (piece + 1) / pieces);
             // SAFETY: the buffers are those that the kernel describes.
             let answer = unsafe { (self.entry)(bufs.as_ptr(), ints.as_ptr(), scratch.start(), lo, hi) };
-            failed = if failed == 0 { answer } else { failed };
+            if failed == 0 && answer != 0 {
+                failed = answer;
+                let words = scratch.bytes().chunks_exact(8).take(3);
+                values = words.map(|w| i64::from_ne_bytes(w.try_into().expect("eight bytes"))).collect();
+            }
         }
         for ((page, before), buf) in pages.iter().zip(before).zip(&self.kernel.bufs) {
             assert!(buf.access != Access::In || page.bytes() == before, "an input was written");
             assert!(page.margin().iter().all(|b| *b == 0x5a), "a write before the buffer");
         }
-        if failed == 0 { Ok(()) } else { Err(self.kernel.checks[failed as usize - 1].clone()) }
+        if failed == 0 {
+            return Ok(());
+        }
+        // The values of the holes, as a runtime says them.
+        let message = &self.kernel.checks[failed as usize - 1];
+        let mut values = values.iter();
+        let mut parts = message.split("{}");
+        let first = parts.next().unwrap_or_default().to_owned();
+        Err(parts.fold(first, |text, part| match values.next() {
+            Some(v) => format!("{text}{v}{part}"),
+            None => text,
+        }))
     }
 
     /// For measuring: one call of a slice.

@@ -111,7 +111,13 @@ impl Case {
                         assert_eq!(want.len(), got.len(), "{what}");
                         want.iter().zip(got).for_each(|(w, g)| compare(w, g, near, &what));
                     }
-                    (Err(_), Err(_)) => {}
+                    (Err(want), Err(got)) => {
+                        let said = want.diagnostic(ir::source::Span::default());
+                        assert!(
+                            said.labels.iter().any(|l| got.ends_with(&l.text)),
+                            "{what}: {got}, not {want}"
+                        );
+                    }
                     (Ok(_), Err(e)) => panic!("{what}: failed the check `{e}`"),
                     (Err(e), Ok(_)) => panic!("{what}: the interpreter fails: {e}"),
                 }

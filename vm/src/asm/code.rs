@@ -138,20 +138,28 @@ fn instruction(c: &mut Cursor<'_>, labels: &BTreeMap<&str, u32>, out: &mut Code)
     instr.ok_or_else(|| Error::new(word.span, "an operand is of another kind").help(usage(row)))
 }
 
-/// `@FILE LINE:COLUMN FIRST..END`, none or more.
+/// Where an instruction is written: none or more places.
 fn places(c: &mut Cursor<'_>, out: &mut Code) -> Result {
-    while c.eat("@") {
-        let pc = (out.code.len() - 1) as u32;
-        let file = c.number("the number of a file")?;
-        let line = c.number("a line")?;
-        c.expect(":")?;
-        let col = c.number("a column")?;
-        let lo = c.number("the first byte")?;
-        c.expect("..")?;
-        let hi = c.number("the end of the bytes")?;
-        out.places.push(Place { pc, file, line, col, lo, hi });
+    let pc = (out.code.len() - 1) as u32;
+    while let Some(found) = place(c, pc)? {
+        out.places.push(found);
     }
     Ok(())
+}
+
+/// `@FILE LINE:COLUMN FIRST..END`, if it is there.
+pub(super) fn place(c: &mut Cursor<'_>, pc: u32) -> Result<Option<Place>> {
+    if !c.eat("@") {
+        return Ok(None);
+    }
+    let file = c.number("the number of a file")?;
+    let line = c.number("a line")?;
+    c.expect(":")?;
+    let col = c.number("a column")?;
+    let lo = c.number("the first byte")?;
+    c.expect("..")?;
+    let hi = c.number("the end of the bytes")?;
+    Ok(Some(Place { pc, file, line, col, lo, hi }))
 }
 
 fn operand(

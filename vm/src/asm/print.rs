@@ -8,7 +8,7 @@ use tensor::abi::{Access, Step};
 use super::steps;
 use super::token::quoted;
 use crate::isa::{Instr, Operand, Reg};
-use crate::program::{Constant, Entry, Extent, Function, Kernel, Program, TensorType, Type};
+use crate::program::{Constant, Entry, Extent, Function, Kernel, Place, Program, TensorType, Type};
 use crate::tnx::{Package, VERSION};
 
 /// A register as text: `i0`, `f1`, `t2`.
@@ -159,8 +159,9 @@ fn kernel(out: &mut String, i: usize, k: &Kernel) {
     for library in &k.abi.libraries {
         let _ = writeln!(out, "    library {library:?}");
     }
-    for check in &k.abi.checks {
-        let _ = writeln!(out, "    check {check:?}");
+    for (i, check) in k.abi.checks.iter().enumerate() {
+        let place = k.places.get(i).map_or(String::new(), |p| format!(" {}", place(p)));
+        let _ = writeln!(out, "    check {check:?}{place}");
     }
     if let Some(w) = &k.work {
         let guessed = if w.guessed { ", guessed" } else { "" };
@@ -168,6 +169,10 @@ fn kernel(out: &mut String, i: usize, k: &Kernel) {
         let _ = writeln!(out, "    work flops {flops}, bytes {bytes}{guessed}");
     }
     out.push_str("}\n");
+}
+
+fn place(p: &Place) -> String {
+    format!("@{} {}:{} {}..{}", p.file, p.line, p.col, p.lo, p.hi)
 }
 
 fn extent(e: &Extent) -> String {
@@ -230,7 +235,7 @@ pub fn function(program: &Program, f: &Function) -> String {
         }
         let (mut line, remark) = instruction(program, f, instr);
         while let Some(p) = places.next_if(|p| p.pc as usize <= pc) {
-            line = format!("{line:<49} @{} {}:{} {}..{}", p.file, p.line, p.col, p.lo, p.hi);
+            line = format!("{line:<49} {}", place(p));
         }
         if remark.is_empty() {
             let _ = writeln!(out, "    {line}");

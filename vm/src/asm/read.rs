@@ -253,6 +253,7 @@ impl<'t> Reader<'_, 't> {
             },
             floats: Vec::new(),
             shapes,
+            places: Vec::new(),
             work: None,
         };
         let words = ["symbol", "grid", "scratch", "floats", "library", "check", "work"];
@@ -267,7 +268,10 @@ impl<'t> Reader<'_, 't> {
                     }
                 }
                 "library" => kernel.abi.libraries.push(c.text("a library in quotes")?),
-                "check" => kernel.abi.checks.push(c.text("a message in quotes")?),
+                "check" => {
+                    kernel.abi.checks.push(c.text("a message in quotes")?);
+                    kernel.places.extend(code::place(c, 0)?);
+                }
                 _ => {
                     c.expect("flops")?;
                     let flops = steps::read(c, "#")?;

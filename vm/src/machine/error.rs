@@ -1,7 +1,7 @@
 //! How a run ends when it does not return: values that name the place in the source.
 
 use crate::loader;
-use crate::program::Program;
+use crate::program::{Place, Program};
 use crate::verify::Fault;
 
 /// Why there is no result.
@@ -20,10 +20,12 @@ pub enum Error {
     Kernel {
         /// The kernel's name.
         kernel: String,
-        /// The message.
+        /// The message, values filled in.
         message: String,
         /// Where it was called.
         site: Site,
+        /// Where in the kernel's text the check is written, if that is known.
+        written: Option<Box<Site>>,
     },
     /// A dim overflowed, was divided by zero, or an extent is negative.
     #[error("{message}{site}")]
@@ -155,7 +157,12 @@ impl Error {
 #[derive(Debug)]
 pub(crate) enum Trap {
     Check(String),
-    Kernel { kernel: String, message: String },
+    /// The last: where the check is written.
+    Kernel {
+        kernel: String,
+        message: String,
+        written: Option<Place>,
+    },
     Dim(String),
     OutOfMemory(usize),
     StackOverflow,
@@ -164,6 +171,27 @@ pub(crate) enum Trap {
     Cancelled,
     Damaged,
     Program(String),
+}
+
+/// A message with values in its holes: `{}` is one, `{{` is a brace.
+#[cold]
+pub(crate) fn filled(text: &str, values: &mut dyn Iterator<Item = String>) -> String {
+    let mut out = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (c, chars.peek()) {
+            ('{', Some('{')) => {
+                chars.next();
+                out.push('{');
+            }
+            ('{', Some('}')) => {
+                chars.next();
+                out.push_str(values.next().as_deref().unwrap_or("?"));
+            }
+            _ => out.push(c),
+        }
+    }
+    out
 }
 
 impl From<super::memory::OutOfMemory> for Trap {
@@ -175,8 +203,7 @@ impl From<super::memory::OutOfMemory> for Trap {
 impl Trap {
     pub(crate) fn at(self, program: &Program, function: usize, pc: usize) -> Error {
         let f = &program.functions[function];
-        let place = f.place(pc);
-        let site = Site {
+        let at = |place: Option<&Place>| Site {
             function: f.name.clone(),
             pc,
             file: place.and_then(|p| program.files.get(p.file as usize)).cloned().unwrap_or_default(),
@@ -184,9 +211,13 @@ impl Trap {
             col: place.map_or(0, |p| p.col),
             span: place.map_or((0, 0), |p| (p.lo, p.hi)),
         };
+        let site = at(f.place(pc));
         match self {
             Trap::Check(message) => Error::Check { message, site },
-            Trap::Kernel { kernel, message } => Error::Kernel { kernel, message, site },
+            Trap::Kernel { kernel, message, written } => {
+                let written = written.filter(|p| p.line > 0).map(|p| Box::new(at(Some(&p))));
+                Error::Kernel { kernel, message, site, written }
+            }
             Trap::Dim(message) => Error::Dim { message, site },
             Trap::OutOfMemory(bytes) => Error::OutOfMemory { bytes, site },
             Trap::StackOverflow => Error::StackOverflow { site },

@@ -5,7 +5,7 @@
 //! and nothing else. Indexing is checked: a hole in the verifier is an error or a panic, never a stray write.
 
 use super::arena::{self, Arena};
-use super::error::{Error, Trap};
+use super::error::{Error, Trap, filled};
 use super::memory::Memory;
 use super::profile::Observe;
 use super::value::Value;
@@ -447,27 +447,12 @@ fn dim_fault(op: &str, a: i64, b: i64) -> Trap {
 #[cold]
 fn failed(program: &Program, message: u32, values: &[Reg], ints: &[i64], floats: &[f64]) -> Trap {
     let text = program.messages.get(message as usize).map_or("a check failed", String::as_str);
-    let mut out = String::new();
-    let mut values = values.iter();
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match (c, chars.peek()) {
-            ('{', Some('{')) => {
-                chars.next();
-                out.push('{');
-            }
-            ('{', Some('}')) => {
-                chars.next();
-                match values.next() {
-                    Some(&Reg::I(r)) => out.push_str(&ints[r as usize].to_string()),
-                    Some(&Reg::F(r)) => out.push_str(&floats[r as usize].to_string()),
-                    Some(Reg::T(_)) | None => out.push('?'),
-                }
-            }
-            _ => out.push(c),
-        }
-    }
-    Trap::Check(out)
+    let mut values = values.iter().map(|value| match *value {
+        Reg::I(r) => ints[r as usize].to_string(),
+        Reg::F(r) => floats[r as usize].to_string(),
+        Reg::T(_) => "?".to_owned(),
+    });
+    Trap::Check(filled(text, &mut values))
 }
 
 /// The arithmetic of dims where it is more than a method of i64; `None` where there is no value.

@@ -2,13 +2,13 @@
 #![expect(unsafe_code, reason = "this is where native code is called")]
 
 use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tensor::abi::{self, Access, Step, StepOp};
 
-use super::error::Trap;
+use super::error::{Trap, filled};
 use super::interp::dims;
 use super::memory::Memory;
 use super::value::Value;
@@ -90,7 +90,22 @@ pub(crate) struct Scratch {
     ints: Vec<i64>,
     bufs: Vec<*mut u8>,
     steps: Vec<i64>,
+    /// The working memory of a call that needs no more, on one thread.
+    line: Line,
 }
+
+/// Where kernels find their working memory begins a line.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Line([u8; LINE]);
+
+impl Default for Line {
+    fn default() -> Line {
+        Line([0; LINE])
+    }
+}
+
+const LINE: usize = 64;
 
 // SAFETY: the addresses are written and used within one call.
 unsafe impl Send for Scratch {}
@@ -163,7 +178,7 @@ pub(crate) fn call(
 ) -> Result<(), Trap> {
     let kernel = &exe.program.kernels[index];
     let prepared = &exe.kernels[index];
-    let Scratch { ints, bufs, steps } = scratch;
+    let Scratch { ints, bufs, steps, line } = scratch;
     ints.clear();
     bufs.clear();
 
@@ -189,7 +204,11 @@ pub(crate) fn call(
     let entry = match &prepared.code.0 {
         Code::Native { entry, .. } => *entry,
         Code::Missing(reason) => {
-            return Err(Trap::Kernel { kernel: kernel.name.clone(), message: reason.to_string() });
+            return Err(Trap::Kernel {
+                kernel: kernel.name.clone(),
+                message: reason.to_string(),
+                written: None,
+            });
         }
     };
     let grid = extent(&prepared.grid, ints, steps)?;
@@ -203,9 +222,9 @@ pub(crate) fn call(
     };
     // Each worker's part starts on a line of its own.
     let bytes = usize::try_from(extent(&prepared.scratch, ints, steps)?).unwrap_or(0);
-    let bytes = bytes.checked_next_multiple_of(64).ok_or(Trap::OutOfMemory(bytes))?;
-    let (working, base) = if bytes == 0 {
-        (None, 0)
+    let bytes = bytes.checked_next_multiple_of(LINE).ok_or(Trap::OutOfMemory(bytes))?;
+    let (working, base) = if bytes == 0 || (bytes == LINE && workers == 1) {
+        (None, line.0.as_mut_ptr().expose_provenance())
     } else {
         let all = bytes.checked_mul(workers).ok_or(Trap::OutOfMemory(bytes))?;
         let slot = memory.alloc(all)?;
@@ -213,17 +232,27 @@ pub(crate) fn call(
     };
 
     let watched = meter.is_watched();
+    let report = Report { kernel, words: bytes / size_of::<i64>(), lowest: Mutex::new(None) };
     let answer = if workers == 1 && (grid == 1 || exe.threads.workers() == 1) && !watched {
         // SAFETY: see `invoke`.
-        unsafe { invoke(entry, bufs, ints, base, 0, grid) }
+        let answer = unsafe { invoke(entry, bufs, ints, base, 0, grid) };
+        if answer != 0 {
+            report.keep(answer, 0, base);
+        }
+        answer
     } else {
         let call = Shared { bufs, ints };
         let started = Instant::now();
         let answer = exe.threads.run(workers, grid, &|worker, lo, hi| {
             let call = &call;
             let blocks = |lo, hi| {
+                let scratch = base + worker * bytes;
                 // SAFETY: see `invoke`; the scratch of each worker is its own.
-                unsafe { invoke(entry, call.bufs, call.ints, base + worker * bytes, lo, hi) }
+                let answer = unsafe { invoke(entry, call.bufs, call.ints, scratch, lo, hi) };
+                if answer != 0 {
+                    report.keep(answer, lo, scratch);
+                }
+                answer
             };
             if watched { in_pieces(meter, lo, hi, &blocks) } else { blocks(lo, hi) }
         });
@@ -239,7 +268,7 @@ pub(crate) fn call(
         return meter.watch();
     }
     if answer != 0 {
-        return Err(failed(kernel, answer));
+        return Err(failed(answer, report));
     }
     if watched { meter.watch() } else { Ok(()) }
 }
@@ -295,12 +324,46 @@ fn mismatch(kernel: &Kernel, buf: usize, axis: usize, want: i64, got: i64) -> Tr
 }
 
 #[cold]
-fn failed(kernel: &Kernel, answer: i64) -> Trap {
-    let message = if answer == threads::PANICKED {
-        "it panicked".to_owned()
-    } else {
-        let check = usize::try_from(answer - 1).ok().and_then(|i| kernel.abi.checks.get(i));
-        check.cloned().unwrap_or_else(|| format!("it failed with {answer}"))
+fn failed(answer: i64, report: Report<'_>) -> Trap {
+    let Report { kernel, .. } = report;
+    let (number, check) = check(kernel, answer).unzip();
+    let values = report.lowest.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut values = values.iter().flat_map(|(_, words)| words).map(i64::to_string);
+    let message = match check {
+        Some(text) => filled(text, &mut values),
+        None if answer == threads::PANICKED => "it panicked".to_owned(),
+        None => format!("it failed with {answer}"),
     };
-    Trap::Kernel { kernel: kernel.name.clone(), message }
+    let written = number.and_then(|i| kernel.places.get(i)).copied();
+    Trap::Kernel { kernel: kernel.name.clone(), message, written }
+}
+
+/// The check that a call answers, and its number.
+fn check(kernel: &Kernel, answer: i64) -> Option<(usize, &String)> {
+    let number = usize::try_from(answer.checked_sub(1)?).ok()?;
+    Some((number, kernel.abi.checks.get(number)?))
+}
+
+/// What the calls that failed left in their scratch memory: the values of a message's holes.
+struct Report<'a> {
+    kernel: &'a Kernel,
+    /// The words of a call's scratch memory.
+    words: usize,
+    /// Those of the lowest range that failed, which is the one whose answer counts; and where it begins.
+    lowest: Mutex<Option<(i64, Vec<i64>)>>,
+}
+
+impl Report<'_> {
+    #[cold]
+    fn keep(&self, answer: i64, lo: i64, scratch: usize) {
+        let holes = check(self.kernel, answer).map_or(0, |(_, text)| text.matches("{}").count());
+        let mut lowest = self.lowest.lock().unwrap_or_else(PoisonError::into_inner);
+        if lowest.as_ref().is_none_or(|(at, _)| lo < *at) {
+            let start: *const i64 = std::ptr::with_exposed_provenance(scratch);
+            // SAFETY: the scratch of a call is so many words that begin a line; it was this worker's alone, whose call
+            // has ended, and by the ABI that call has written a word for each hole.
+            let read = |i| unsafe { start.add(i).read() };
+            *lowest = Some((lo, (0..holes.min(self.words)).map(read).collect()));
+        }
+    }
 }

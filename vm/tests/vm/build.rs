@@ -96,6 +96,7 @@ pub(crate) fn kernel(name: &str, ints: u32, bufs: &[Access], grid: Vec<Step>) ->
         },
         floats: Vec::new(),
         shapes: bufs.iter().map(|_| vec![Extent::Int(0)]).collect(),
+        places: Vec::new(),
         work: None,
     }
 }
