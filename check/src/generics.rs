@@ -11,6 +11,7 @@ use ir::ast::{File, Generic, Ident, Item, ItemKind, Param, RecordDef, Signature,
 use shape::Sym;
 
 use crate::Files;
+use crate::config::is_config;
 
 /// Files with the generics of their signatures written out.
 pub(crate) fn written_out<'f>(
@@ -80,7 +81,7 @@ fn signature(kind: &ItemKind) -> Option<&Signature> {
 fn is_short(t: &TypeExpr, records: &HashMap<Sym, &RecordDef>) -> bool {
     match &t.kind {
         TypeKind::Named { name, args, .. } => {
-            records.get(&name.name).is_some_and(|d| args.len() < d.generics.len())
+            records.get(&name.name).is_some_and(|d| left_out(d, args))
         }
         TypeKind::Tuple(parts) => parts.iter().any(|p| is_short(p, records)),
         TypeKind::Array(of, _) => is_short(of, records),
@@ -88,12 +89,18 @@ fn is_short(t: &TypeExpr, records: &HashMap<Sym, &RecordDef>) -> bool {
     }
 }
 
+/// True where the record's generics are left out, all of them; those of a config are written out already.
+fn left_out(def: &RecordDef, args: &[TypeExpr]) -> bool {
+    let ours = def.generics.iter().filter(|g| is_config(g)).count();
+    args.len() < def.generics.len() && (args.is_empty() || args.len() == ours)
+}
+
 fn write_out(p: &mut Param, generics: &mut Vec<Generic>, records: &HashMap<Sym, &RecordDef>) {
     fn go(t: &mut TypeExpr, p: Ident, generics: &mut Vec<Generic>, records: &HashMap<Sym, &RecordDef>) {
         let span = t.span;
         match &mut t.kind {
             TypeKind::Named { name, args, .. } => {
-                let Some(def) = records.get(&name.name) else { return };
+                let Some(def) = records.get(&name.name).filter(|d| left_out(d, args)) else { return };
                 for g in def.generics.iter().skip(args.len()) {
                     let mut fresh = format!("{}.{}", p.name, g.name.name);
                     while generics.iter().any(|g| g.name.name.name() == fresh) {

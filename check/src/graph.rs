@@ -219,6 +219,18 @@ impl Body {
         self.scopes.iter().rev().find_map(|s| s.get(&name))
     }
 
+    /// What the program calls a value: the name that holds it now, or the one that it was given.
+    fn called(&self, v: ValId) -> Option<Sym> {
+        let holds = |local: &Local| {
+            let mut held = Vec::new();
+            local.value.holds(&mut held);
+            held.contains(&v)
+        };
+        let mut scopes = self.scopes.iter().rev().flatten();
+        let now = scopes.find(|(n, local)| !n.name().starts_with('#') && holds(local)).map(|(n, _)| *n);
+        now.or(Some(self.func.val(v).name).filter(|n| n.name() != "v"))
+    }
+
     fn define(&mut self, name: Ident, value: Value, mutable: bool) {
         if name.name.name() == "_" {
             return;
@@ -257,7 +269,7 @@ impl Body {
         let mut n = 1;
         while !self.dims.insert(name) {
             n += 1;
-            name = Sym::new(&format!("{near}_{n}"));
+            name = Sym::new(&ir::said::another(near.name(), n));
         }
         self.env.facts.assume_dim(name);
         name
@@ -279,10 +291,26 @@ impl<'a> Checker<'a> {
         let value = self.statements(&mut body, &def.body)?;
         let span = def.body.stmts.last().map_or(def.body.span, |s| s.span);
         let mut results = Vec::new();
-        if let Some(want) = &head.result {
-            self.results(&mut body, &value, want, span, &mut results)?;
+        match &head.result {
+            Some(want) => self.results(&mut body, &value, want, span, &mut results)?,
+            None => self.unwanted(&body, def, &value, span),
         }
         Some(body.finish(results))
+    }
+
+    /// Refuses the value of a function that declares no result.
+    fn unwanted(&mut self, body: &Body, def: &FnDef, value: &Value, span: Span) {
+        if matches!(value, Value::Unit) || matches!(value, Value::Tuple(parts) if parts.is_empty()) {
+            return;
+        }
+        let name = def.sig.name;
+        let text = format!("{}: the body gives {}, and no result is declared", name.name, value.kind());
+        let declared = match value {
+            Value::Val(v) => format!("`-> {}`", ir::said::said(&body.func.ty(*v).to_string())),
+            _ => "its type after `->`".to_owned(),
+        };
+        let d = Diagnostic::error("E0311", span, text).label(name.span, "a function without a result");
+        self.report(d.help(format!("declare it: {declared}")));
     }
 
     /// A test is a function without parameters.
@@ -504,7 +532,10 @@ impl<'a> Checker<'a> {
         let Some((v, &taken)) = leaves.iter().find_map(|v| Some((v, body.consumed.get(v)?))) else {
             return Some(());
         };
-        let text = format!("`{}` is used after it was given away", body.func.val(*v).name);
+        let text = match body.called(*v) {
+            Some(name) => format!("`{name}` is used after it was given away"),
+            None => "a value is used after it was given away".to_owned(),
+        };
         let d = Diagnostic::error("E0501", span, text);
         // Said once of a value: the other uses follow from the same consumption.
         let v = *v;

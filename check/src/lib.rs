@@ -186,7 +186,11 @@ impl<'a> Checker<'a> {
         files.own.iter().for_each(|f| self.tests(f));
     }
 
-    fn report(&mut self, d: Diagnostic) {
+    fn report(&mut self, mut d: Diagnostic) {
+        let texts = d.labels.iter_mut().map(|l| &mut l.text).chain(&mut d.notes).chain(&mut d.help);
+        for text in std::iter::once(&mut d.message).chain(texts) {
+            *text = ir::said::said(text);
+        }
         // What follows from something that was said has no message.
         if !d.message.is_empty() && self.said.insert((d.code, d.span(), d.message.clone())) {
             self.diagnostics.push(d);

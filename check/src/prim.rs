@@ -90,7 +90,7 @@ impl Body {
         let mut n = self.names.get(&near).copied().unwrap_or(0);
         while self.names.contains_key(&name) {
             n += 1;
-            name = Sym::new(&format!("{near}_{n}"));
+            name = Sym::new(&ir::said::another(near.name(), n));
         }
         self.names.insert(name, 1);
         self.names.insert(near, n.max(1));

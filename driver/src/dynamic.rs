@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ir::said::said;
 use ir::Module;
 use ir::ast::{Item, ItemKind, Mode, Signature};
 use ir::graph::{Func, Op, ValId};
@@ -139,8 +140,8 @@ struct View<'f> {
     items: BTreeMap<Span, &'f Item>,
 }
 
-/// The names under which dims are shown: the checker tells two of one name apart as `k` and `k_2`, and where no other
-/// `k` is spoken of, `k` is what the program says.
+/// The names under which dims are shown: the program's own where no two dims of the function have it, else they are
+/// told apart as `k` and `k_2`.
 fn shown(func: &Func) -> BTreeMap<Sym, Sym> {
     let mut all: Vec<Sym> = func.dims.clone();
     func.body.walk(&mut |node| {
@@ -148,11 +149,12 @@ fn shown(func: &Func) -> BTreeMap<Sym, Sym> {
         all.extend(if let Op::BindDim(s, _) = &node.op { Some(*s) } else { None });
     });
     let stem = |s: &Sym| {
-        let (stem, number) = s.name().rsplit_once('_')?;
-        number.parse::<u32>().is_ok().then(|| Sym::new(stem))
+        let stem = ir::said::said(s.name());
+        (stem != s.name()).then(|| Sym::new(&stem))
     };
     let alone = |s: &Sym, t: Sym| !all.contains(&t) && all.iter().all(|x| x == s || stem(x) != Some(t));
-    all.iter().filter_map(|s| stem(s).filter(|t| alone(s, *t)).map(|t| (*s, t))).collect()
+    let told = |s: &Sym, t: Sym| if alone(s, t) { t } else { Sym::new(&ir::said::apart(s.name())) };
+    all.iter().filter_map(|s| stem(s).map(|t| (*s, told(s, t)))).collect()
 }
 
 fn signature(item: &Item) -> Option<&Signature> {
@@ -236,8 +238,8 @@ impl<'f> View<'f> {
                 what: text(pred),
                 // The condition is said already.
                 why: match why.strip_suffix(&format!(": `{pred}` does not hold")) {
-                    Some(asks) => format!("required by {asks}"),
-                    None => why.clone(),
+                    Some(asks) => said(&format!("required by {asks}")),
+                    None => said(why),
                 },
                 help: (told(pred) && self.is_own(func.span) && self.items.contains_key(&func.span))
                     .then(|| format!("`where {pred}` on `{}` makes it known to callers", func.def)),

@@ -384,7 +384,7 @@ fn bind_dim(
         return Err(internal(s.func, format!("dim {sym} of a value that is no integer"), span));
     };
     if value < 0 {
-        return Err(Error::Check { message: format!("dim {sym} = {value}: a dim cannot be negative"), span });
+        return Err(Error::Check { message: format!("a dim cannot be negative, and this is {value}"), span });
     }
     s.dims.bind(sym, value);
     for p in conditions {

@@ -5,6 +5,7 @@
 
 use ir::Class;
 use ir::graph::{Func, Node, Op, ValId};
+use ir::said::said;
 use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
@@ -70,8 +71,8 @@ impl<'f> Scope<'f> {
         let values = self.dims.describe(p.syms());
         match self.dims.holds(p) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(Error::Check { message: message(values), span }),
-            Err(why) => Err(Error::Check { message: format!("{}: {why}", message(values)), span }),
+            Ok(false) => Err(Error::Check { message: said(&message(values)), span }),
+            Err(why) => Err(Error::Check { message: said(&format!("{}: {why}", message(values))), span }),
         }
     }
 

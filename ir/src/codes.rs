@@ -202,8 +202,8 @@ fn f(x: f32[8]) -> f32[8] { small(x) }"#,
     },
     Code {
         code: "E0311",
-        title: "no value",
-        cause: r#"The block ends without an expression though a value is needed."#,
+        title: "no value, or one too many",
+        cause: r#"The block ends without an expression though a value is needed; or there is a value that nothing uses: an expression between statements, or at the end of a function that declares no result."#,
         wrong: r#"fn f<n>(x: f32[n]) -> f32[n] {
     let y = x + x
 }"#,
@@ -229,7 +229,7 @@ fn f(x: f32[8]) -> f32[8] { small(x) }"#,
     Code {
         code: "E0314",
         title: "instances without end",
-        cause: r#"A function that calls itself with another attribute, element type or rank each time would need an instance for each, without end."#,
+        cause: r#"A function that calls itself with another attribute, element type or rank each time would need an instance for each, without end. Calls of lambdas, and of functions that take or give functions, are written out where they stand; so deep or so many of them cannot be."#,
         wrong: r#"fn f<n>(x: f32[n], const k: int) -> f32[n] { f(x, k=k + 1) }
 
 fn g<n>(x: f32[n]) -> f32[n] { f(x, k=0) }"#,

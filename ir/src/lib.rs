@@ -28,6 +28,7 @@ mod intrinsic;
 pub mod loops;
 mod module;
 pub mod raise;
+pub mod said;
 pub mod source;
 mod view;
 

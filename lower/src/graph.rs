@@ -12,6 +12,7 @@ mod control;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ir::graph::{Block, Func, Node, Op, Type, ValId};
+use ir::said::said;
 use ir::source::Span;
 use ir::{FuncId, Module, PrimId, View};
 use shape::{Expr as Dim, Pred, Sym};
@@ -358,7 +359,7 @@ impl Builder<'_, '_> {
         let cond = self.code.pred(p)?;
         let (values, vars) = self.code.describe(p.syms());
         let message = if vars.is_empty() { literal(text) } else { format!("{} ({values})", literal(text)) };
-        self.code.push(Kind::Check(cond, message, vars));
+        self.code.push(Kind::Check(cond, said(&message), vars));
         Ok(())
     }
 
@@ -475,13 +476,13 @@ impl Builder<'_, '_> {
         let least = Pred::Le(Dim::int(0), Dim::sym(sym));
         let cond = self.code.pred(&least)?;
         let name = literal(sym.name());
-        self.code.push(Kind::Check(cond, format!("dim {name} = {{}}: a dim cannot be negative"), vec![v]));
+        self.code.push(Kind::Check(cond, "a dim cannot be negative, and this is {}".to_owned(), vec![v]));
         for p in preds.iter().filter(|p| **p != least) {
             let cond = self.code.pred(p)?;
             let (values, mut vars) = self.code.describe(p.syms());
             vars.insert(0, v);
             let text = format!("dim {name} = {{}}: {} does not hold ({values})", literal(&p.to_string()));
-            self.code.push(Kind::Check(cond, text, vars));
+            self.code.push(Kind::Check(cond, said(&text), vars));
         }
         Ok(())
     }

@@ -37,6 +37,9 @@ const DEPTH: usize = 64;
 /// Calls of one body that are taken apart.
 const CALLS: usize = 20_000;
 
+/// Why there is a bound.
+const WRITTEN_OUT: &str = "a lambda, and a `fn` that takes or gives functions, is its body at each call";
+
 /// A function as a value.
 #[expect(clippy::large_enum_variant, reason = "a closure is always behind an `Rc`")]
 pub(crate) enum Closure {
@@ -200,7 +203,8 @@ impl<'a> Checker<'a> {
             }
             Closure::Lambda { params, body: e, scope, env, span: at } => {
                 if params.len() != args.len() || args.iter().any(|a| a.name.is_some()) {
-                    let text = format!("this function takes {} arguments, got {}", params.len(), args.len());
+                    let takes = ir::diag::count(params.len(), "argument");
+                    let text = format!("this function takes {takes}, got {}", args.len());
                     let d = Diagnostic::error("E0304", span, text).label(*at, "the function");
                     return self.fail(d.help("its arguments are given in order, without names"));
                 }
@@ -281,11 +285,19 @@ impl<'a> Checker<'a> {
         inside: impl FnOnce(&mut Self, &mut Body) -> Maybe<T>,
     ) -> Maybe<T> {
         body.calls += 1;
-        if body.inlined.len() >= DEPTH || body.calls > CALLS {
-            let text = "functions given to functions call each other without end";
-            return self.fail(
-                Diagnostic::error("E0314", span, text).help("recursion ends with a function that takes none"),
-            );
+        if body.inlined.len() >= DEPTH {
+            let text = format!("calls of functions that are written out where they stand go {DEPTH} deep here");
+            let d = Diagnostic::error("E0314", span, text).note(WRITTEN_OUT);
+            return self.fail(d.help("recursion is for a `fn` that neither takes nor gives functions"));
+        }
+        if body.calls > CALLS {
+            // What is beyond it is as many calls again, each of which would say so.
+            let first = body.calls == CALLS + 1;
+            let text = format!("`{}` writes out more than {CALLS} calls of functions", body.func.def);
+            let d = Diagnostic::error("E0314", span, if first { text } else { String::new() }).note(WRITTEN_OUT);
+            return self.fail(d.help(
+                "make those that are called most a `fn` with types, which is checked once, or repeat with `for`",
+            ));
         }
         body.inlined.push(place);
         let value = inside(self, body);

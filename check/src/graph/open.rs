@@ -198,7 +198,15 @@ impl<'a> Checker<'a> {
                 // Of a sum only the total is opened: its parts may be negative.
                 IndexArg::Expr(e) if is_sum(e) == Some(true) && is_unopened(body, e) => {
                     let value = self.expr(body, e)?;
-                    dims.push(self.value_dim(body, &value, e.span)?);
+                    let dim = self.value_dim(body, &value, e.span)?;
+                    // What was opened is not negative; another total that is told by it may be.
+                    let least = Pred::Le(Dim::int(0), dim.clone());
+                    if !body.env.facts.prove(&least).is_proved() {
+                        let text = format!("a dim cannot be negative, and this is {dim}: `{least}` does not hold");
+                        let wrong = Diagnostic::error("E0301", e.span, text.clone());
+                        self.require(body, least, e.span, &text, wrong)?;
+                    }
+                    dims.push(dim);
                 }
                 IndexArg::Expr(e) => dims.push(self.dim_of(body, e)?),
                 other => match body.env.dims(std::slice::from_ref(other)) {

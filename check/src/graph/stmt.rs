@@ -26,6 +26,9 @@ impl<'a> Checker<'a> {
         for (i, stmt) in block.stmts.iter().enumerate() {
             let last = i + 1 == block.stmts.len();
             let v = self.statement(body, stmt, &block.stmts[i + 1..]);
+            if !last && let Some(v) = &v {
+                self.unused(body, v, stmt.span);
+            }
             // A statement that failed leaves its names undefined; the rest is checked all the same.
             value = match v {
                 Some(v) if last => value.map(|_| v),
@@ -35,6 +38,20 @@ impl<'a> Checker<'a> {
         }
         body.scopes.pop();
         value
+    }
+
+    /// Refuses a value that nothing uses: there are no effects but on what is owned, so it is a mistake.
+    pub(super) fn unused(&mut self, body: &Body, value: &Value, span: Span) {
+        if matches!(value, Value::Unit) || matches!(value, Value::Tuple(parts) if parts.is_empty()) {
+            return;
+        }
+        let d = Diagnostic::error("E0311", span, format!("this is {}, and nothing uses it", value.kind()));
+        let owned = body.consumed.values().any(|at| span.lo <= at.lo && at.hi <= span.hi);
+        self.report(d.help(if owned {
+            "the call took what it was given and gives it back changed: `x = f(x)`"
+        } else {
+            "a value is kept by `let y = ..`, and one that is not wanted is given to `let _ = ..`"
+        }));
     }
 
     /// `rest`: what follows it in its block.
