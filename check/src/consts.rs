@@ -12,6 +12,7 @@ use ir::source::Span;
 use shape::Sym;
 use tensor::DType;
 
+use crate::bind::names_in;
 use crate::env::{Const, Env};
 use crate::graph::{Body, Value, nameless};
 use crate::{Checker, Maybe};
@@ -110,8 +111,55 @@ impl<'a> Checker<'a> {
                 self.fault(&[name.name]);
             }
             if left.is_empty() || left.len() == before {
-                return;
+                return self.circles(&left);
             }
+        }
+    }
+
+    /// Refuses constants that are made of themselves, before anything uses them.
+    fn circles(&mut self, left: &[Written<'a>]) {
+        let uses = |w: &Written<'a>| -> Vec<usize> {
+            let names = names_in(w.value);
+            (0..left.len()).filter(|&i| names.contains(&left[i].name.name)).collect()
+        };
+        let uses: Vec<Vec<usize>> = left.iter().map(uses).collect();
+        for (start, w) in left.iter().enumerate() {
+            if self.consts.wrong.contains(&w.name.name) {
+                continue;
+            }
+            // By which constant each was reached first.
+            let mut from: Vec<Option<usize>> = vec![None; left.len()];
+            let mut work = vec![start];
+            while let Some(at) = work.pop() {
+                for &next in &uses[at] {
+                    if from[next].is_none() {
+                        from[next] = Some(at);
+                        work.push(next);
+                    }
+                }
+            }
+            let Some(mut at) = from[start] else { continue };
+            let mut circle = vec![start];
+            while at != start {
+                circle.push(at);
+                at = from[at].unwrap_or(start);
+            }
+            let names: Vec<Sym> = circle.iter().map(|&i| left[i].name.name).collect();
+            self.fault(&names);
+            let text = format!("the constant `{}` is made of itself", w.name.name);
+            let d = Diagnostic::error("E0315", w.name.span, text);
+            self.report(match circle.get(1) {
+                Some(&by) => d.label(left[by].name.span, "this uses it"),
+                None => d,
+            });
+        }
+        // What uses one of those has no value either, and that was said.
+        while let Some(w) = left.iter().enumerate().find_map(|(i, w)| {
+            let wrong = |n: Sym| self.consts.wrong.contains(&n);
+            let upset = !wrong(w.name.name) && uses[i].iter().any(|&u| wrong(left[u].name.name));
+            upset.then_some(w)
+        }) {
+            self.fault(&[w.name.name]);
         }
     }
 

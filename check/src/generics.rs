@@ -80,9 +80,7 @@ fn signature(kind: &ItemKind) -> Option<&Signature> {
 
 fn is_short(t: &TypeExpr, records: &HashMap<Sym, &RecordDef>) -> bool {
     match &t.kind {
-        TypeKind::Named { name, args, .. } => {
-            records.get(&name.name).is_some_and(|d| left_out(d, args))
-        }
+        TypeKind::Named { name, args, .. } => records.get(&name.name).is_some_and(|d| left_out(d, args)),
         TypeKind::Tuple(parts) => parts.iter().any(|p| is_short(p, records)),
         TypeKind::Array(of, _) => is_short(of, records),
         TypeKind::Dim(_) | TypeKind::Fn(..) | TypeKind::Exists(..) => false,

@@ -470,7 +470,7 @@ impl<'a> Checker<'a> {
         };
         match value {
             Value::Val(v) => {
-                self.alive(body, value, span)?;
+                self.alive(body, value, None, span)?;
                 Some(*v)
             }
             Value::Dim(d) => match d.as_int() {
@@ -525,14 +525,14 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Refuses a value of which a part was given away.
-    fn alive(&mut self, body: &mut Body, value: &Value, span: Span) -> Maybe<()> {
+    /// Refuses a value of which a part was given away; `name` is the variable that holds it, where that is known.
+    fn alive(&mut self, body: &mut Body, value: &Value, name: Option<Sym>, span: Span) -> Maybe<()> {
         let mut leaves = Vec::new();
         value.holds(&mut leaves);
         let Some((v, &taken)) = leaves.iter().find_map(|v| Some((v, body.consumed.get(v)?))) else {
             return Some(());
         };
-        let text = match body.called(*v) {
+        let text = match name.or_else(|| body.called(*v)) {
             Some(name) => format!("`{name}` is used after it was given away"),
             None => "a value is used after it was given away".to_owned(),
         };

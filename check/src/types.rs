@@ -621,9 +621,10 @@ impl<'a> Checker<'a> {
                 let got = args.len().saturating_sub(ours.len());
                 let text =
                     format!("`{name}` needs {} here, got {got}", ir::diag::count(want.len(), "generic"));
-                Diagnostic::error("E0306", span, text)
-                    .label(def.name.span, "declared here")
-                    .help(format!("write `{name}<{}>`; only a parameter may leave them out", want.join(", ")))
+                Diagnostic::error("E0306", span, text).label(def.name.span, "declared here").help(format!(
+                    "write `{name}<{}>`; a parameter may leave out all of them",
+                    want.join(", ")
+                ))
             };
             return self.fail(d);
         }

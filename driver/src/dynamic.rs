@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ir::said::said;
 use ir::Module;
 use ir::ast::{Item, ItemKind, Mode, Signature};
 use ir::graph::{Func, Op, ValId};
 use ir::loops::{Prim, ScalarKind, Stmt};
+use ir::said::said;
 use ir::source::{SourceMap, Span};
 use serde::Serialize;
 use shape::{Expr as Dim, Pred, Sym};

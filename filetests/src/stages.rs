@@ -89,7 +89,8 @@ fn check(case: &Case, d: &Directive) -> String {
                 func.body.walk(&mut |node| {
                     if let ir::graph::Op::Check(pred, why) = &node.op {
                         let (line, col) = front.sources.line_col(node.span);
-                        out.push_str(&format!("{line}:{col}: checked when running: {pred} ({why})\n"));
+                        let text = ir::said::said(&format!("{pred} ({why})"));
+                        out.push_str(&format!("{line}:{col}: checked when running: {text}\n"));
                     }
                 });
             }

@@ -8,6 +8,7 @@
 use std::rc::Rc;
 
 use ir::graph::{Block, Func, Op, ValId};
+use ir::said::said;
 use ir::source::Span;
 use ir::{ExternId, FuncId, PrimId};
 use shape::{Expr as Dim, Pred, Sym};
@@ -384,7 +385,10 @@ fn bind_dim(
         return Err(internal(s.func, format!("dim {sym} of a value that is no integer"), span));
     };
     if value < 0 {
-        return Err(Error::Check { message: format!("a dim cannot be negative, and this is {value}"), span });
+        return Err(Error::Check {
+            message: said(&format!("dim {sym} = {value}: a dim cannot be negative")),
+            span,
+        });
     }
     s.dims.bind(sym, value);
     for p in conditions {

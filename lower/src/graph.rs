@@ -476,7 +476,8 @@ impl Builder<'_, '_> {
         let least = Pred::Le(Dim::int(0), Dim::sym(sym));
         let cond = self.code.pred(&least)?;
         let name = literal(sym.name());
-        self.code.push(Kind::Check(cond, "a dim cannot be negative, and this is {}".to_owned(), vec![v]));
+        let text = format!("dim {name} = {{}}: a dim cannot be negative");
+        self.code.push(Kind::Check(cond, said(&text), vec![v]));
         for p in preds.iter().filter(|p| **p != least) {
             let cond = self.code.pred(p)?;
             let (values, mut vars) = self.code.describe(p.syms());

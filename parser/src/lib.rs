@@ -151,6 +151,18 @@ fn finish(cx: Context, lexed: &mut Lexed) -> (Vec<Comment>, Vec<Diagnostic>) {
         let upset = stray.is_some_and(|s| s.hi <= at) || open_texts.binary_search(&before).is_ok();
         fault.code != "E0102" || !upset
     }));
+    for fault in faults.iter_mut().filter(|f| f.code == "E0102" && f.help.is_none()) {
+        // A bracket that a comment swallowed: `f32[e // 8]`.
+        let open = fault.labels.get(1).filter(|l| l.text.ends_with("is not closed")).map(|l| l.span.hi);
+        let swallows = |c: &Comment, open: u32| {
+            let next = lexed.tokens.partition_point(|t| t.lo < open);
+            let between = lexed.tokens[next..].iter().take_while(|t| t.hi <= c.span.lo);
+            !c.own_line && c.span.lo >= open && between.into_iter().all(|t| !t.first)
+        };
+        if open.is_some_and(|open| comments.iter().any(|c| swallows(c, open))) {
+            fault.help = Some("`//` begins a comment; dims and integers divide with `/`".to_owned());
+        }
+    }
     faults.sort_by_key(|f| f.span().lo);
     (comments, faults)
 }

@@ -314,6 +314,10 @@ impl<'s, 'a> Session<'s, 'a> {
         if expected == ["\":\""] && matches!(token, Some(Token::RParen | Token::Comma)) {
             diagnostic = diagnostic.help("a parameter has a type: `x: f32[n]`");
         }
+        if diagnostic.help.is_none() && token == Some(&Token::Comma) && expected.iter().any(|e| e == "\"}\"")
+        {
+            diagnostic = diagnostic.help("each stands on a line of its own, without commas");
+        }
         let comma = expected.iter().any(|e| e == "\",\"");
         if diagnostic.help.is_none()
             && comma

@@ -286,7 +286,8 @@ impl<'a> Checker<'a> {
     ) -> Maybe<T> {
         body.calls += 1;
         if body.inlined.len() >= DEPTH {
-            let text = format!("calls of functions that are written out where they stand go {DEPTH} deep here");
+            let text =
+                format!("calls of functions that are written out where they stand go {DEPTH} deep here");
             let d = Diagnostic::error("E0314", span, text).note(WRITTEN_OUT);
             return self.fail(d.help("recursion is for a `fn` that neither takes nor gives functions"));
         }
@@ -294,7 +295,8 @@ impl<'a> Checker<'a> {
             // What is beyond it is as many calls again, each of which would say so.
             let first = body.calls == CALLS + 1;
             let text = format!("`{}` writes out more than {CALLS} calls of functions", body.func.def);
-            let d = Diagnostic::error("E0314", span, if first { text } else { String::new() }).note(WRITTEN_OUT);
+            let d =
+                Diagnostic::error("E0314", span, if first { text } else { String::new() }).note(WRITTEN_OUT);
             return self.fail(d.help(
                 "make those that are called most a `fn` with types, which is checked once, or repeat with `for`",
             ));
@@ -303,6 +305,49 @@ impl<'a> Checker<'a> {
         let value = inside(self, body);
         body.inlined.pop();
         value
+    }
+
+    /// Compares what a lambda says of its parameters with what it is to be given: their number, and where both say them
+    /// element types and ranks. The rest is compared where it is called.
+    fn takes_as_declared(
+        &mut self,
+        env: &Env,
+        (callee, p): (Sym, &Param),
+        takes: &[TypeExpr],
+        f: &Closure,
+        at: Span,
+    ) -> Maybe<()> {
+        let Closure::Lambda { params, env: own, .. } = f else { return Some(()) };
+        if params.len() != takes.len() {
+            let wants = ir::diag::count(takes.len(), "argument");
+            let text =
+                format!("{callee}: `{}` is given {wants}, and this takes {}", p.name.name, params.len());
+            return self.fail(Diagnostic::error("E0304", at, text).label(p.span, "the parameter"));
+        }
+        for (given, declared) in takes.iter().zip(params) {
+            let (Some((a, m)), Some((b, n))) =
+                (plain(env, given), declared.ty.as_ref().and_then(|t| plain(own, t)))
+            else {
+                continue;
+            };
+            let ranks = m.zip(n).filter(|(m, n)| m != n);
+            if a == b && ranks.is_none() {
+                continue;
+            }
+            let name = declared.name.name;
+            let (code, text) = match ranks {
+                _ if a != b => ("E0303", format!("`{name}` is declared {b}, and it is given {a}")),
+                Some((m, n)) => {
+                    let axes = |n| ir::diag::count_of(n, "axis", "axes");
+                    ("E0302", format!("`{name}` is declared with {}, and it is given {}", axes(n), axes(m)))
+                }
+                None => continue,
+            };
+            let d = Diagnostic::error(code, declared.span, format!("{callee}: {text}"));
+            return self
+                .fail(d.label(given.span, "what it is given").help("leave the type out, or make it this"));
+        }
+        Some(())
     }
 
     /// A call of a `fn` that takes or gives functions, or values of any kind.
@@ -415,6 +460,8 @@ impl<'a> Checker<'a> {
                     value.kind()
                 );
                 return self.fail(Diagnostic::error("E0307", at, text).label(p.span, "the parameter"));
+            } else if let (TypeKind::Fn(takes, _), Value::Fn(f)) = (&ty.kind, &value) {
+                self.takes_as_declared(&env, (sig.name.name, p), takes, f, at)?;
             }
         }
         for p in &sig.params {
@@ -670,6 +717,14 @@ fn names_of(t: &TypeExpr, out: &mut Vec<Sym>) {
         }
         TypeKind::Exists(_, of) => names_of(of, out),
     }
+}
+
+/// The element type of a tensor's type, and how many axes it has where no pack is among them.
+fn plain(env: &Env, t: &TypeExpr) -> Option<(tensor::DType, Option<usize>)> {
+    let TypeKind::Named { name, dims, .. } = &t.kind else { return None };
+    let axes = dims.as_deref().unwrap_or_default();
+    let counted = axes.iter().all(|a| matches!(a, IndexArg::Expr(_)));
+    Some((env.dtype(name.name)?, counted.then_some(axes.len())))
 }
 
 /// Every name that an expression mentions.

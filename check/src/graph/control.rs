@@ -77,9 +77,14 @@ impl<'a> Checker<'a> {
         let after_b = std::mem::replace(&mut body.consumed, after_a);
         let (val, a, b) = (val?, a?, b?);
         // What a branch gives must be alive at its own end; the other may have given it away.
-        let mut alive = a_vars.iter().chain([&a]).all(|v| self.alive(body, v, span).is_some());
+        let names = || vars.iter().map(|n| Some(*n)).chain([None]);
+        let whole = |c: &mut Self, body: &mut Body, vars: &[Value], value: &Value| {
+            let mut all = names().zip(vars.iter().chain([value]));
+            all.all(|(name, v)| c.alive(body, v, name, span).is_some())
+        };
+        let mut alive = whole(self, body, &a_vars, &a);
         let after_a = std::mem::replace(&mut body.consumed, after_b);
-        alive &= b_vars.iter().chain([&b]).all(|v| self.alive(body, v, span).is_some());
+        alive &= whole(self, body, &b_vars, &b);
         let after_b = std::mem::replace(&mut body.consumed, before_both);
         if !alive {
             return None;

@@ -195,20 +195,24 @@ impl<'a> Checker<'a> {
         let mut dims = Vec::new();
         for arg in args {
             match arg {
-                // Of a sum only the total is opened: its parts may be negative.
-                IndexArg::Expr(e) if is_sum(e) == Some(true) && is_unopened(body, e) => {
-                    let value = self.expr(body, e)?;
-                    let dim = self.value_dim(body, &value, e.span)?;
-                    // What was opened is not negative; another total that is told by it may be.
+                IndexArg::Expr(e) => {
+                    let told = is_told(body, e);
+                    // Of a sum only the total is opened: its parts may be negative.
+                    let dim = if is_sum(e) == Some(true) && is_unopened(body, e) {
+                        let value = self.expr(body, e)?;
+                        self.value_dim(body, &value, e.span)?
+                    } else {
+                        self.dim_of(body, e)?
+                    };
+                    // What is opened is not negative; what is told by something opened may be.
                     let least = Pred::Le(Dim::int(0), dim.clone());
-                    if !body.env.facts.prove(&least).is_proved() {
-                        let text = format!("a dim cannot be negative, and this is {dim}: `{least}` does not hold");
+                    if told && !body.env.facts.prove(&least).is_proved() {
+                        let text = format!("a dim cannot be negative, and this is {dim}");
                         let wrong = Diagnostic::error("E0301", e.span, text.clone());
                         self.require(body, least, e.span, &text, wrong)?;
                     }
                     dims.push(dim);
                 }
-                IndexArg::Expr(e) => dims.push(self.dim_of(body, e)?),
                 other => match body.env.dims(std::slice::from_ref(other)) {
                     Ok(more) => dims.extend(more),
                     Err(d) => return self.fail(*d),
@@ -317,6 +321,13 @@ fn is_sum(e: &Expr) -> Option<bool> {
         }
         _ => None,
     }
+}
+
+/// True where an integer that only running tells is spoken of.
+fn is_told(body: &Body, e: &Expr) -> bool {
+    let scalar = Type::scalar(DType::I64);
+    let mut locals = names_in(e).into_iter().filter_map(|n| body.find(n));
+    locals.any(|local| matches!(local.value, Value::Val(v) if *body.func.ty(v) == scalar))
 }
 
 /// True if an expression names an integer that is no dim yet, and does not count in a loop.
