@@ -81,7 +81,7 @@ struct Reader<'a, 't> {
 
 impl<'t> Reader<'_, 't> {
     fn header(&mut self) -> Result {
-        let first = "the first line says what this is: `tenon bytecode 2`";
+        let first = "the first line says what this is: `tenon bytecode 3`";
         let start = self.c.here();
         if !(self.c.eat("tenon") && self.c.eat("bytecode")) {
             return Err(Error::new(start, "not a listing of bytecode").help(first));
