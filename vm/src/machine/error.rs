@@ -19,9 +19,9 @@ pub enum Error {
     #[error("{kernel}: {message}{site}")]
     Kernel {
         /// The kernel's name.
-        kernel: String,
+        kernel: Box<str>,
         /// The message, values filled in.
-        message: String,
+        message: Box<str>,
         /// Where it was called.
         site: Site,
         /// Where in the kernel's text the check is written, if that is known.
@@ -216,7 +216,7 @@ impl Trap {
             Trap::Check(message) => Error::Check { message, site },
             Trap::Kernel { kernel, message, written } => {
                 let written = written.filter(|p| p.line > 0).map(|p| Box::new(at(Some(&p))));
-                Error::Kernel { kernel, message, site, written }
+                Error::Kernel { kernel: kernel.into(), message: message.into(), site, written }
             }
             Trap::Dim(message) => Error::Dim { message, site },
             Trap::OutOfMemory(bytes) => Error::OutOfMemory { bytes, site },
