@@ -389,11 +389,11 @@ fn opt(
         }
         if json {
             let mut value = serde_json::to_value(&report).map_err(|e| Failure::data(e.to_string()))?;
-            value["memory"] = stage::memory(&plan, &entries)?.into_iter().collect();
+            value["memory"] = stage::memory(&front, &plan, &entries, &options)?.into_iter().collect();
             output::print_json(&value);
         } else if out.is_none() {
             output::print(&rewrites::render(&report));
-            for (name, bytes) in stage::memory(&plan, &entries)? {
+            for (name, bytes) in stage::memory(&front, &plan, &entries, &options)? {
                 output::print(&format!("memory of fn {name}: {bytes}\n"));
             }
         }

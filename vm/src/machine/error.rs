@@ -34,10 +34,14 @@ pub enum Error {
         site: Site,
     },
     /// The memory budget or the system's memory was exhausted.
-    #[error("out of memory: {bytes} bytes more are needed{site}")]
+    #[error("out of memory: {bytes} bytes more are needed, {held} are held{}{site}", allowed(*.limit))]
     OutOfMemory {
         /// What was asked for last.
         bytes: usize,
+        /// What the run held by then.
+        held: usize,
+        /// What it may hold, if it was told.
+        limit: Option<usize>,
         /// Where.
         site: Site,
     },
@@ -118,6 +122,10 @@ pub struct Site {
     pub span: (u32, u32),
 }
 
+fn allowed(limit: Option<usize>) -> String {
+    limit.map_or_else(String::new, |l| format!(", the limit is {l}"))
+}
+
 impl std::fmt::Display for Site {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.line > 0 {
@@ -157,7 +165,7 @@ pub(crate) enum Trap {
     Check(String),
     Kernel { kernel: String, message: String },
     Dim(String),
-    OutOfMemory(usize),
+    OutOfMemory { bytes: usize, held: usize, limit: usize },
     StackOverflow,
     Fuel,
     Deadline,
@@ -168,7 +176,7 @@ pub(crate) enum Trap {
 
 impl From<super::memory::OutOfMemory> for Trap {
     fn from(e: super::memory::OutOfMemory) -> Trap {
-        Trap::OutOfMemory(e.bytes)
+        Trap::OutOfMemory { bytes: e.bytes, held: e.held, limit: e.limit }
     }
 }
 
@@ -188,7 +196,9 @@ impl Trap {
             Trap::Check(message) => Error::Check { message, site },
             Trap::Kernel { kernel, message } => Error::Kernel { kernel, message, site },
             Trap::Dim(message) => Error::Dim { message, site },
-            Trap::OutOfMemory(bytes) => Error::OutOfMemory { bytes, site },
+            Trap::OutOfMemory { bytes, held, limit } => {
+                Error::OutOfMemory { bytes, held, limit: (limit < usize::MAX).then_some(limit), site }
+            }
             Trap::StackOverflow => Error::StackOverflow { site },
             Trap::Fuel => Error::Fuel { site },
             Trap::Deadline => Error::Deadline { site },

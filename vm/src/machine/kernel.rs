@@ -193,22 +193,23 @@ pub(crate) fn call(
         }
     };
     let grid = extent(&prepared.grid, ints, steps)?;
-    if grid <= 0 {
+    if grid <= 0 || is_idle(kernel, tensors, args) {
         return Ok(());
     }
     let cost = prepared.cost.load(Ordering::Relaxed);
-    let workers = match (grid, exe.threads.workers()) {
+    let mut workers = match (grid, exe.threads.workers()) {
         (1, _) | (_, 1) => 1,
         _ => exe.threads.plan(grid, Duration::from_nanos(cost.saturating_mul(grid as u64) / 1000)),
     };
     // Each worker's part starts on a line of its own.
     let bytes = usize::try_from(extent(&prepared.scratch, ints, steps)?).unwrap_or(0);
-    let bytes = bytes.checked_next_multiple_of(64).ok_or(Trap::OutOfMemory(bytes))?;
+    let bytes = bytes.checked_next_multiple_of(64).ok_or_else(|| memory.exhausted(bytes))?;
     let (working, base) = if bytes == 0 {
         (None, 0)
     } else {
-        let all = bytes.checked_mul(workers).ok_or(Trap::OutOfMemory(bytes))?;
-        let slot = memory.alloc(all)?;
+        // As many as there is memory for: one is enough.
+        workers = workers.min(memory.left() / bytes).max(1);
+        let slot = memory.alloc(bytes * workers)?;
         (Some(slot), memory.address(slot).0.expose_provenance())
     };
 
@@ -242,6 +243,14 @@ pub(crate) fn call(
         return Err(failed(kernel, answer));
     }
     if watched { meter.watch() } else { Ok(()) }
+}
+
+/// Whether there is nothing to compute: no element to be written and nothing that could fail. Loops over other extents
+/// may be longer than anyone waits for.
+fn is_idle(kernel: &Kernel, tensors: &[Reg], args: &Args<'_>) -> bool {
+    let is_empty = |reg: &Reg| matches!(reg, Reg::T(r) if args.tensors[*r as usize].shape().contains(&0));
+    let mut outs = tensors.iter().zip(&kernel.abi.bufs).filter(|(_, b)| b.access != Access::In).peekable();
+    kernel.abi.checks.is_empty() && outs.peek().is_some() && outs.all(|(reg, _)| is_empty(reg))
 }
 
 /// What a call answers that was stopped between blocks.
