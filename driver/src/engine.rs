@@ -50,8 +50,14 @@ pub fn interpret_within(
     // It reads no clock: this thread, which waits for it anyway, sets its flag.
     let cancel = Arc::new(AtomicBool::new(false));
     let watched = limits.deadline.is_some() || limits.cancel.is_some();
-    let own =
-        interp::Limits { depth: DEPTH, cancel: watched.then(|| cancel.clone()), ..interp::Limits::default() };
+    let most = interp::Limits::default().tensor_bytes;
+    let own = interp::Limits {
+        depth: DEPTH,
+        // It frees as names go out of use, and counts no bytes: one tensor must not be more than a whole run may hold.
+        tensor_bytes: limits.memory.map_or(most, |m| m.min(most)),
+        cancel: watched.then(|| cancel.clone()),
+        ..interp::Limits::default()
+    };
     let (done, ended) = mpsc::channel::<()>();
     let run = move || {
         // Dropped when the run is over, even by a panic.

@@ -80,8 +80,8 @@ pub enum Error {
     #[error("the run was cancelled")]
     Cancelled,
     /// Calls and blocks are nested too deeply.
-    #[error("calls are nested deeper than {0} levels")]
-    Depth(u32),
+    #[error("calls nest too deeply")]
+    Depth(Span),
     /// A tensor that cannot be made.
     #[error(transparent)]
     Tensor(#[from] tensor::Error),
@@ -104,13 +104,12 @@ impl Error {
             Error::Check { span, .. } | Error::NoMeaning { span, .. } | Error::Internal { span, .. } => {
                 Some(*span)
             }
-            Error::Requires { span, .. } => Some(*span),
+            Error::Requires { span, .. } | Error::Depth(span) => Some(*span),
             Error::Bounds { span, call, .. } => Some(call.unwrap_or(*span)),
             Error::ArgumentCount { .. }
             | Error::Argument { .. }
             | Error::Steps(_)
             | Error::Cancelled
-            | Error::Depth(_)
             | Error::Tensor(_) => None,
         }
     }
