@@ -133,14 +133,18 @@ pub fn vm_failure(e: &vm::Error, sources: &SourceMap) -> Failure {
     if matches!(e, vm::Error::Damaged { .. }) {
         return Failure::data(e.to_string());
     }
-    if let Some(site) = e.site().filter(|s| s.line > 0)
-        && let Some(file) =
-            (0..sources.len() as u32).map(SourceId).find(|id| sources.get(*id).name == site.file)
-    {
-        let span = Span { file, lo: site.span.0, hi: site.span.1 };
-        return placed(e, site, span).into();
+    let code = e.site().map_or("E0602", code);
+    let Some(site) = e.site().filter(|s| s.line > 0) else {
+        return Failure::Message { code, text: e.to_string() };
+    };
+    let mut files = (0..sources.len() as u32).map(SourceId);
+    match files.find(|id| sources.get(*id).name == site.file) {
+        Some(file) => placed(e, site, Span { file, lo: site.span.0, hi: site.span.1 }).into(),
+        None => {
+            let (file, line, col) = (site.file.clone(), site.line, site.col);
+            Failure::Elsewhere { code, text: e.to_string(), file, line, col }
+        }
     }
-    Failure::Message { code: "E0602", text: e.to_string() }
 }
 
 /// The words of the oracle, as far as the machine knows what it knows.
@@ -151,11 +155,14 @@ fn placed(e: &vm::Error, site: &vm::Site, span: Span) -> Diagnostic {
         let d = Diagnostic::error("E0602", span, format!("{kernel}: an index is out of bounds"));
         return d.here("while this ran").note(format!("the access is `{access}`"));
     }
-    // What an entry requires is compared with the arguments before its function begins.
-    let code = if site.function.ends_with(lower::GATE) { "E0601" } else { "E0602" };
     let text = e.to_string();
     let text = text.rsplit_once(" (at ").map_or(text.as_str(), |t| t.0);
-    Diagnostic::error(code, span, text)
+    Diagnostic::error(code(site), span, text)
+}
+
+/// What an entry requires is compared with the arguments before its function begins.
+fn code(site: &vm::Site) -> &'static str {
+    if site.function.ends_with(lower::GATE) { "E0601" } else { "E0602" }
 }
 
 /// Links a compilation's kernels and makes it ready to run.

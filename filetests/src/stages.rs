@@ -303,7 +303,7 @@ fn otherwise(oracle: &Failure, engine: &str, other: &Failure, sources: &SourceMa
             let place = if file == NAME { format!("{file}:{line}:{col}") } else { file.clone() };
             format!("[{}] {place}: {}", d.code, d.message)
         }),
-        Failure::Message { code, text } => format!("[{code}] {text}"),
+        Failure::Message { code, text } | Failure::Elsewhere { code, text, .. } => format!("[{code}] {text}"),
         Failure::Usage(text) => text.clone(),
     };
     let (want, got) = (line(oracle), line(other));

@@ -116,8 +116,20 @@ impl Error {
 
     /// The error, with the call of the primitive in which it happened.
     pub(crate) fn called(mut self, at: Span) -> Error {
-        if let Error::Bounds { call, .. } = &mut self {
-            call.get_or_insert(at);
+        match &mut self {
+            Error::Bounds { call, .. } => {
+                call.get_or_insert(at);
+            }
+            Error::Tensor(e) => return Error::Check { message: format!("out of memory: {e}"), span: at },
+            Error::ArgumentCount { .. }
+            | Error::Argument { .. }
+            | Error::Requires { .. }
+            | Error::Check { .. }
+            | Error::NoMeaning { .. }
+            | Error::Steps(_)
+            | Error::Cancelled
+            | Error::Depth(_)
+            | Error::Internal { .. } => {}
         }
         self
     }
