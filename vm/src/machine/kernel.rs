@@ -204,13 +204,14 @@ pub(crate) fn call(
     // Each worker's part starts on a line of its own.
     let bytes = usize::try_from(extent(&prepared.scratch, ints, steps)?).unwrap_or(0);
     let bytes = bytes.checked_next_multiple_of(64).ok_or_else(|| memory.exhausted(bytes))?;
-    let (working, base) = if bytes == 0 {
-        (None, 0)
-    } else {
-        // As many as there is memory for: one is enough.
-        workers = workers.min(memory.left() / bytes).max(1);
-        let slot = memory.alloc(bytes * workers)?;
-        (Some(slot), memory.address(slot).0.expose_provenance())
+    let (working, base) = match memory.left().checked_div(bytes) {
+        None => (None, 0),
+        Some(room) => {
+            // As many as there is memory for: one is enough.
+            workers = workers.min(room).max(1);
+            let slot = memory.alloc(bytes * workers)?;
+            (Some(slot), memory.address(slot).0.expose_provenance())
+        }
     };
 
     let watched = meter.is_watched();
