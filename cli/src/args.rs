@@ -85,7 +85,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         compile: Compile,
         /// Runs that are timed
-        #[arg(long, default_value_t = 50)]
+        #[arg(long, default_value_t = 50, value_parser = positive)]
         runs: usize,
     },
     /// Say where the time of a function goes: time, bytes and operations of each instruction
@@ -101,7 +101,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         compile: Compile,
         /// Runs that are watched
-        #[arg(long, default_value_t = 20)]
+        #[arg(long, default_value_t = 20, value_parser = positive)]
         runs: usize,
         /// Write the first run as events for chrome://tracing
         #[arg(long, value_name = "T.json")]
@@ -223,11 +223,22 @@ pub(crate) struct Call {
     #[arg(long)]
     pub(crate) json: bool,
     /// End the run after so many seconds
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) deadline: Option<f64>,
     /// End the run when it would hold more bytes
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Option<usize>,
+}
+
+/// A time to wait.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|s: &f64| s.is_finite() && *s >= 0.0);
+    seconds.ok_or_else(|| "not a number of seconds".to_owned())
+}
+
+/// A number that is not 0.
+fn positive(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "not a number from 1 on".to_owned())
 }
 
 /// How to compile.

@@ -90,9 +90,8 @@ pub(crate) fn pool(threads: Option<u16>) -> Arc<Pool> {
 }
 
 pub(crate) fn limits(call: &Call) -> Limits {
-    let deadline = call.deadline.filter(|s| s.is_finite() && *s >= 0.0);
     Limits {
-        deadline: deadline.and_then(|s| Instant::now().checked_add(Duration::from_secs_f64(s.min(1e9)))),
+        deadline: call.deadline.and_then(|s| Instant::now().checked_add(Duration::from_secs_f64(s.min(1e9)))),
         memory: call.memory_limit,
         ..Limits::default()
     }
@@ -101,7 +100,7 @@ pub(crate) fn limits(call: &Call) -> Limits {
 /// A kernel of a single block cannot be stopped: some time after the deadline the process ends.
 fn watch(deadline: Option<f64>) {
     const GRACE: f64 = 1.0;
-    if let Some(seconds) = deadline.filter(|s| s.is_finite() && *s >= 0.0) {
+    if let Some(seconds) = deadline {
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_secs_f64(seconds.min(1e9) + GRACE));
             eprintln!("error[E0602]: the deadline of {seconds} s has passed");
@@ -315,12 +314,26 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
         let options = options(compile)?;
         let compilation = pipeline::compile(&front, &[entry], &options)?;
         let exe = engine::load(&compilation, pool(compile.threads))?;
-        let refs: Vec<&tensor::Tensor> = args.iter().collect();
+        let takes: Vec<bool> = exe
+            .program()
+            .entries
+            .iter()
+            .filter(|e| e.name == name)
+            .flat_map(|e| &e.params)
+            .map(|p| p.own)
+            .collect();
         let mut context = vm::Context::new(exe);
         let mut times = Vec::new();
-        for i in 0..runs.max(1) + 3 {
+        for i in 0..runs + 3 {
+            // What the entry takes is given away; making it is none of the run's time.
+            let given = args.iter().zip(&takes);
+            let given = given
+                .map(|(t, own)| if *own { vm::Arg::Given(t.clone()) } else { vm::Arg::Lent(t) })
+                .collect();
             let start = Instant::now();
-            context.run(&name, &refs, &limits(call)).map_err(|e| engine::vm_failure(&e, &front.sources))?;
+            context
+                .run_with(&name, given, &limits(call))
+                .map_err(|e| engine::vm_failure(&e, &front.sources))?;
             if i >= 3 {
                 times.push(start.elapsed().as_secs_f64() * 1e6);
             }
@@ -338,21 +351,24 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
             &front.sources,
         )?;
         let (flops, bytes) = (work.flops, work.bytes);
+        let guessed = work.instructions.iter().any(|l| l.guessed);
+        let about = if guessed { "~" } else { "" };
         let (min, max) = (times[0], times[times.len() - 1]);
         if call.json {
             output::print_json(&json!({
                 "entry": name, "runs": times.len(), "median_us": median, "min_us": min, "max_us": max,
-                "flops": flops, "bytes": bytes, "roofline": work.roofline_us / median, "machine": work.machine,
+                "flops": flops, "bytes": bytes, "guessed": guessed, "roofline": work.roofline_us / median, "machine": work.machine,
             }));
         } else {
             output::print(&format!(
-                "{name}: median {median:.1} us, min {min:.1}, max {max:.1} of {} runs; {:.2} GFLOP/s, {:.2} GB/s; \
-                 the roofline of the machine model `{}` is {:.1} us\n",
+                "{name}: median {median:.1} us, min {min:.1}, max {max:.1} of {} runs; {about}{:.2} GFLOP/s, {about}{:.2} GB/s; \
+                 the roofline of the machine model `{}` is {about}{:.1} us{}\n",
                 times.len(),
                 flops / median / 1e3,
                 bytes / median / 1e3,
                 work.machine,
                 work.roofline_us,
+                if guessed { " (~: rounds of a loop depend on data and are guessed)" } else { "" },
             ));
         }
         Ok(ExitCode::SUCCESS)
@@ -389,11 +405,11 @@ fn opt(
         }
         if json {
             let mut value = serde_json::to_value(&report).map_err(|e| Failure::data(e.to_string()))?;
-            value["memory"] = stage::memory(&plan, &entries)?.into_iter().collect();
+            value["memory"] = stage::memory(&front, &plan, &entries, &options)?.into_iter().collect();
             output::print_json(&value);
         } else if out.is_none() {
             output::print(&rewrites::render(&report));
-            for (name, bytes) in stage::memory(&plan, &entries)? {
+            for (name, bytes) in stage::memory(&front, &plan, &entries, &options)? {
                 output::print(&format!("memory of fn {name}: {bytes}\n"));
             }
         }
@@ -485,6 +501,9 @@ fn dis(file: &Path, at: Stage, entry: Option<&str>, compile: &Compile) -> Done {
     };
     if file.extension().is_some_and(|e| e == "tnx") {
         let go = || -> Result<ExitCode, Failure> {
+            if entry.is_some() {
+                return Err(Failure::Usage("-e: a compiled program is shown whole".to_owned()));
+            }
             let package =
                 vm::tnx::open(file).map_err(|e| Failure::data(format!("{}: {e}", file.display())))?;
             output::print(&kernels::show(&package, at)?);

@@ -65,6 +65,10 @@ pub(crate) fn failure(f: &Failure, sources: &SourceMap) -> Vec<Value> {
             "code": code, "severity": "error", "message": text, "file": null, "line": null, "col": null,
             "end_line": null, "end_col": null, "labels": [], "help": null, "notes": [],
         })],
+        Failure::Elsewhere { code, text, file, line, col } => vec![json!({
+            "code": code, "severity": "error", "message": text, "file": file, "line": line, "col": col,
+            "end_line": null, "end_col": null, "labels": [], "help": null, "notes": [],
+        })],
         Failure::Usage(text) => vec![json!({
             "code": null, "severity": "error", "message": text, "file": null, "line": null, "col": null,
             "end_line": null, "end_col": null, "labels": [], "help": null, "notes": [],

@@ -175,6 +175,18 @@ fn a_listing_of_the_binary_assembles_to_a_program_that_runs_alike() {
         assert_eq!(call("f.tnx").0, Some(0));
         assert_eq!(call("f.tnx"), call("g.tnx"));
     }
+    // A failure has its place, though the text of the program is not at hand.
+    let (exit, said, _) = tenon(&["exec", "f.tnx", "-e", "f", "-i", "x=ones[3]", "--json"]);
+    assert_eq!(exit, Some(1));
+    assert!(
+        said.contains(r#""code":"E0601""#)
+            && said.contains(r#""file":"f.tn""#)
+            && said.contains(r#""line":3"#),
+        "{said}"
+    );
+    let (exit, _, said) = tenon(&["run", "f.tnx", "-i", "x=ones[3]"]);
+    assert!(exit == Some(1) && said.contains("`tenon exec`"), "{said}");
+    assert_eq!(tenon(&["dis", "f.tnx", "-e", "f"]).0, Some(2));
     // A change by hand is a program of its own; a wrong one is shown where it stands.
     std::fs::write(folder.join("h.tnasm"), listing.replace("`4 <= n` does not hold", "four at least"))
         .expect("a file");
@@ -192,6 +204,49 @@ fn a_listing_of_the_binary_assembles_to_a_program_that_runs_alike() {
     let (exit, _, said) = tenon(&["asm", "h.tnasm", "-o", "no.tnx"]);
     assert!(exit == Some(1) && said.contains("no loops for the kernel"), "{said}");
     std::fs::remove_dir_all(&folder).expect("it was made above");
+}
+
+#[test]
+fn limits_end_runs_of_either_engine_and_are_numbers() {
+    let text = "fn grow<n>(x: f32[n]) -> exists m. f32[m] {\n    var y = x\n    for i in 40 { y = concat(y, y) }\n    y\n}\n\n\
+                fn empty<n>(x: f32[n, 0]) -> f32[n, 0] { sort(x, axis=0) }\n\n\
+                fn deep(k: i64) -> i64 { deep(k + 1) + 1 }\n\nfn csr<n>(s: i64[n + 1], x: f32[n]) -> f32[n] { rows(s, x) }\n\n\
+                prim rows<n>(s: i64[n + 1], x: f32[n]) -> y: f32[n] {\n    for i in n {\n        y[i] = sum(p in s[i]..s[i + 1]) x[i]\n    }\n}\n";
+    let files = [("f.tn", text.to_owned())];
+    let say = |args: &[&str]| {
+        let said = run(&files, args);
+        said.stdout + &said.stderr
+    };
+    for engine in ["vm", "interp"] {
+        let said = say(&[
+            "run",
+            "f.tn",
+            "-e",
+            "grow",
+            "-i",
+            "x=ones[3]",
+            "--memory-limit",
+            "1000000",
+            "--engine",
+            engine,
+        ]);
+        assert!(said.contains("out of memory") && said.contains("f.tn:3:"), "{said}");
+        let said = say(&["run", "f.tn", "-e", "deep", "-i", "k=1", "--engine", engine]);
+        assert!(said.contains("calls nest too deeply") && said.contains("f.tn:9:"), "{said}");
+    }
+    let said = say(&["run", "f.tn", "-e", "grow", "-i", "x=ones[3]", "--memory-limit", "1000000"]);
+    assert!(said.contains("are held, the limit is 1000000"), "{said}");
+    // Nothing is to be sorted, however many rows of nothing there are.
+    let said = say(&["run", "f.tn", "-e", "empty", "-i", "x=zeros[1099511627776,0]", "-o", "out"]);
+    assert!(!said.contains("error"), "{said}");
+    for bad in [&["--deadline", "nan"], &["--deadline", "inf"]] {
+        let said = say(&[&["run", "f.tn", "-e", "deep", "-i", "k=1"][..], bad].concat());
+        assert!(said.contains("not a number of seconds"), "{said}");
+    }
+    let said = say(&["bench", "f.tn", "-e", "empty", "-i", "x=zeros[3,0]", "--runs", "0"]);
+    assert!(said.contains("not a number from 1 on"), "{said}");
+    let said = say(&["bench", "f.tn", "-e", "csr", "-i", "s=arange[4]", "-i", "x=ones[3]", "--runs", "1"]);
+    assert!(said.contains("; ~") || said.contains("~0.00 GFLOP/s"), "{said}");
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl Layout {
                 layout.scratch_bytes = layout.scratch_bytes.clone() + lines * LINE;
             }
         }
-        layout.grid = grid(prim, &layout.init);
+        layout.grid = grid(prim, &layout.init, !layout.checks.is_empty());
         layout
     }
 
@@ -192,7 +192,7 @@ fn stores(stmts: &[Stmt], out: BufId, maybe: bool, list: &mut Vec<(Option<ir::Co
     }
 }
 
-fn grid(prim: &Prim, init: &[(BufId, Literal)]) -> Option<(VarId, Dim)> {
+fn grid(prim: &Prim, init: &[(BufId, Literal)], is_checked: bool) -> Option<(VarId, Dim)> {
     let (last, before) = prim.body.split_last()?;
     if !before.iter().all(|s| matches!(s, Stmt::Set(..))) {
         return None;
@@ -223,5 +223,17 @@ fn grid(prim: &Prim, init: &[(BufId, Literal)]) -> Option<(VarId, Dim)> {
     }
     // An extent is not negative, a difference may be.
     let extent = if extent.as_sym().is_some() { extent } else { Dim::max(&extent, &Dim::int(0)) };
-    Some((*var, extent))
+    // Blocks whose loop has no round are not to be counted one by one, and may be more than anyone waits for. (The machine sees
+    // that there is no element to be written, but whether that means no check must be said here.)
+    let inner = match body.as_slice() {
+        [Stmt::For { lo, hi, .. }] if is_checked && init.is_empty() => {
+            prim.as_dim(lo).zip(prim.as_dim(hi)).map(|(lo, hi)| &hi - &lo)
+        }
+        _ => None,
+    };
+    let of_dims = |e: &Dim| e.as_int().is_none() && e.syms().iter().all(|s| prim.dims.contains(s));
+    Some(match inner.filter(|e| !e.is_poison() && of_dims(e)) {
+        Some(inner) => (*var, &extent * &Dim::max(&Dim::min(&inner, &Dim::int(1)), &Dim::int(0))),
+        None => (*var, extent),
+    })
 }

@@ -339,7 +339,7 @@ pub fn read(path: &str) -> Result<Vec<u8>, Failure> {
 
 /// A file's text.
 pub fn text(path: &str) -> Result<String, Failure> {
-    String::from_utf8(read(path)?).map_err(|_| Failure::data(format!("{path}: the file is not UTF-8 text")))
+    crate::modules::text(read(path)?).map_err(|why| Failure::data(format!("{path}: {why}")))
 }
 
 /// Writes results as `DIR/NAME.npy`, or `.safetensors` for types that `.npy` lacks; gives the paths.

@@ -50,8 +50,14 @@ pub fn interpret_within(
     // It reads no clock: this thread, which waits for it anyway, sets its flag.
     let cancel = Arc::new(AtomicBool::new(false));
     let watched = limits.deadline.is_some() || limits.cancel.is_some();
-    let own =
-        interp::Limits { depth: DEPTH, cancel: watched.then(|| cancel.clone()), ..interp::Limits::default() };
+    let most = interp::Limits::default().tensor_bytes;
+    let own = interp::Limits {
+        depth: DEPTH,
+        // It frees as names go out of use, and counts no bytes: one tensor must not be more than a whole run may hold.
+        tensor_bytes: limits.memory.map_or(most, |m| m.min(most)),
+        cancel: watched.then(|| cancel.clone()),
+        ..interp::Limits::default()
+    };
     let (done, ended) = mpsc::channel::<()>();
     let run = move || {
         // Dropped when the run is over, even by a panic.
@@ -127,12 +133,17 @@ pub fn vm_failure(e: &vm::Error, sources: &SourceMap) -> Failure {
     if matches!(e, vm::Error::Damaged { .. }) {
         return Failure::data(e.to_string());
     }
-    if let Some(site) = e.site().filter(|s| s.line > 0)
-        && let Some(span) = source(site, sources)
-    {
-        return placed(e, site, span, sources).into();
+    let code = e.site().map_or("E0602", code);
+    let Some(site) = e.site().filter(|s| s.line > 0) else {
+        return Failure::Message { code, text: e.to_string() };
+    };
+    match source(site, sources) {
+        Some(span) => placed(e, site, span, sources).into(),
+        None => {
+            let (file, line, col) = (site.file.clone(), site.line, site.col);
+            Failure::Elsewhere { code, text: e.to_string(), file, line, col }
+        }
     }
-    Failure::Message { code: "E0602", text: e.to_string() }
 }
 
 /// A place of the machine's in the texts at hand.
@@ -154,11 +165,14 @@ fn placed(e: &vm::Error, site: &vm::Site, span: Span, sources: &SourceMap) -> Di
             None => d.here("while this ran").note(values.to_owned()),
         };
     }
-    // What an entry requires is compared with the arguments before its function begins.
-    let code = if site.function.ends_with(lower::GATE) { "E0601" } else { "E0602" };
     let text = e.to_string();
     let text = text.rsplit_once(" (at ").map_or(text.as_str(), |t| t.0);
-    Diagnostic::error(code, span, text)
+    Diagnostic::error(code(site), span, text)
+}
+
+/// What an entry requires is compared with the arguments before its function begins.
+fn code(site: &vm::Site) -> &'static str {
+    if site.function.ends_with(lower::GATE) { "E0601" } else { "E0602" }
 }
 
 /// Links a compilation's kernels and makes it ready to run.

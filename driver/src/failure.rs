@@ -14,6 +14,19 @@ pub enum Failure {
         /// What.
         text: String,
     },
+    /// Of the program, whose text is not at hand: a compiled one says where.
+    Elsewhere {
+        /// A row of the table of codes.
+        code: &'static str,
+        /// What, with the place.
+        text: String,
+        /// The source file.
+        file: String,
+        /// 1-based.
+        line: u32,
+        /// 1-based.
+        col: u32,
+    },
     /// Of the command line: an option that means nothing here.
     Usage(String),
 }
@@ -28,7 +41,9 @@ impl Failure {
     pub fn render(&self, sources: &ir::source::SourceMap, color: bool) -> String {
         match self {
             Failure::Diagnostics(list) => ir::diag::render(list, sources, color),
-            Failure::Message { code, text } => format!("error[{code}]: {text}\n"),
+            Failure::Message { code, text } | Failure::Elsewhere { code, text, .. } => {
+                format!("error[{code}]: {text}\n")
+            }
             Failure::Usage(text) => format!("error: {text}\n"),
         }
     }

@@ -42,14 +42,13 @@ impl From<lower::Error> for Stopped {
     }
 }
 
-/// Functions to bytecode, their kernels to code; the kernels in the order of the program's. The bytecode needs only to
-/// know how each is called, so that they are compiled afterwards, as many at once as the machine has cores.
-pub fn lower(
+/// Functions to bytecode, which needs only to know how each kernel is called.
+pub fn describe(
     plan: &Module,
     entries: &[FuncId],
     sources: &SourceMap,
     compiler: &Compiler,
-) -> Result<(Lowered, Vec<Arc<Compiled>>), Failure> {
+) -> Result<Lowered, Failure> {
     let mut describe = |of: KernelOf| {
         let kernel = match of {
             KernelOf::Prim(id) => compiler.describe_prim(plan.prim(id)),
@@ -67,6 +66,18 @@ pub fn lower(
         // What it is called belongs to its code: a program is the same for every CPU.
         kernel.abi.symbol.clear();
     }
+    Ok(lowered)
+}
+
+/// Functions to bytecode, their kernels to code; the kernels in the order of the program's, compiled as many at once as
+/// the machine has cores.
+pub fn lower(
+    plan: &Module,
+    entries: &[FuncId],
+    sources: &SourceMap,
+    compiler: &Compiler,
+) -> Result<(Lowered, Vec<Arc<Compiled>>), Failure> {
+    let lowered = describe(plan, entries, sources, compiler)?;
     let code = compile(&lowered.kernels, |of| match of {
         KernelOf::Prim(id) => compiler.compile_prim(plan.prim(id)),
         KernelOf::Extern(id) => compiler.compile_extern(plan.extern_(id)),

@@ -26,11 +26,19 @@ pub struct Found {
     pub text: Result<String, String>,
 }
 
+/// The text of a file.
+pub(crate) fn text(bytes: Vec<u8>) -> Result<String, &'static str> {
+    if bytes.starts_with(vm::tnx::MAGIC) {
+        return Err("the file is a compiled program, which `tenon exec` runs and `tenon dis` shows");
+    }
+    String::from_utf8(bytes).map_err(|_| "the file is not UTF-8 text")
+}
+
 /// Reads files of the disk.
 pub fn disk(path: &Path) -> Option<Found> {
     let key = std::fs::canonicalize(path).ok().filter(|p| p.is_file())?;
     let text = match std::fs::read(path) {
-        Ok(bytes) => String::from_utf8(bytes).map_err(|_| "the file is not UTF-8 text".to_owned()),
+        Ok(bytes) => text(bytes).map_err(str::to_owned),
         Err(e) => Err(e.to_string()),
     };
     Some(Found { key, text })

@@ -157,23 +157,33 @@ pub fn plan_text(plan: &Module, files: &check::Files) -> String {
     parser::print(&ir::raise::module(&plan, meaning))
 }
 
-/// What each function of a plan takes at once when it is called: its name, and bytes over its dims.
-pub fn memory(plan: &Module, entries: &[FuncId]) -> Result<Vec<(String, String)>, Failure> {
-    let peaks = lower::peaks(plan, entries).map_err(|e| Failure::data(e.to_string()))?;
+/// What a call of each function of a plan holds at once, at most: its name, and bytes over its dims, with their number for the
+/// dims that are said. A run of an entry passes with so much.
+pub fn memory(
+    front: &Front,
+    plan: &Module,
+    entries: &[FuncId],
+    options: &Options,
+) -> Result<Vec<(String, String)>, Failure> {
+    let compiler = codegen::Compiler::new(options.target.clone());
+    let lowered = crate::kernels::describe(plan, entries, &front.sources, &compiler)?;
     let text = |peak: lower::Peak| {
-        let sums: Vec<String> = peak.sums.iter().map(ToString::to_string).collect();
-        let sum = match sums.as_slice() {
-            [] => "0".to_owned(),
-            [one] => one.clone(),
-            all => format!("max({})", all.join(", ")),
+        let at = |s: shape::Sym| options.at.iter().find(|(n, _)| n == s.name()).map(|a| a.1);
+        let number = match peak.bytes.eval(&at) {
+            Ok(n) if peak.bytes.as_int().is_none() => {
+                let dims: Vec<String> =
+                    peak.bytes.syms().iter().filter_map(|s| Some(format!("{s} = {}", at(*s)?))).collect();
+                format!(" ({n} with {})", dims.join(", "))
+            }
+            _ => String::new(),
         };
-        let pooled = match peak.pooled {
-            0 => String::new(),
-            n => format!("; and {n} from the pool (given back, or of extents that only running tells)"),
+        let open = match peak.open {
+            0 => "",
+            _ => "; and what only running tells",
         };
-        (plan.func(peak.func).name.clone(), format!("{sum} bytes{pooled}"))
+        (plan.func(peak.func).name.clone(), format!("{} bytes{number}{open}", peak.bytes))
     };
-    Ok(peaks.into_iter().map(text).collect())
+    Ok(lower::peaks(plan, &lowered).into_iter().map(text).collect())
 }
 
 /// The functions and what they use, as a program: primitives first.

@@ -304,7 +304,7 @@ fn otherwise(oracle: &Failure, engine: &str, other: &Failure, sources: &SourceMa
             let labels: String = d.labels.iter().skip(1).map(|l| format!("; {}", l.text)).collect();
             format!("[{}] {place}: {}{labels}", d.code, d.message)
         }),
-        Failure::Message { code, text } => format!("[{code}] {text}"),
+        Failure::Message { code, text } | Failure::Elsewhere { code, text, .. } => format!("[{code}] {text}"),
         Failure::Usage(text) => text.clone(),
     };
     let (want, got) = (line(oracle), line(other));

@@ -80,8 +80,8 @@ pub enum Error {
     #[error("the run was cancelled")]
     Cancelled,
     /// Calls and blocks are nested too deeply.
-    #[error("calls are nested deeper than {0} levels")]
-    Depth(u32),
+    #[error("calls nest too deeply")]
+    Depth(Span),
     /// A tensor that cannot be made.
     #[error(transparent)]
     Tensor(#[from] tensor::Error),
@@ -104,21 +104,32 @@ impl Error {
             Error::Check { span, .. } | Error::NoMeaning { span, .. } | Error::Internal { span, .. } => {
                 Some(*span)
             }
-            Error::Requires { span, .. } => Some(*span),
+            Error::Requires { span, .. } | Error::Depth(span) => Some(*span),
             Error::Bounds { span, call, .. } => Some(call.unwrap_or(*span)),
             Error::ArgumentCount { .. }
             | Error::Argument { .. }
             | Error::Steps(_)
             | Error::Cancelled
-            | Error::Depth(_)
             | Error::Tensor(_) => None,
         }
     }
 
     /// The error, with the call of the primitive in which it happened.
     pub(crate) fn called(mut self, at: Span) -> Error {
-        if let Error::Bounds { call, .. } = &mut self {
-            call.get_or_insert(at);
+        match &mut self {
+            Error::Bounds { call, .. } => {
+                call.get_or_insert(at);
+            }
+            Error::Tensor(e) => return Error::Check { message: format!("out of memory: {e}"), span: at },
+            Error::ArgumentCount { .. }
+            | Error::Argument { .. }
+            | Error::Requires { .. }
+            | Error::Check { .. }
+            | Error::NoMeaning { .. }
+            | Error::Steps(_)
+            | Error::Cancelled
+            | Error::Depth(_)
+            | Error::Internal { .. } => {}
         }
         self
     }

@@ -111,9 +111,9 @@ struct Run<'i, 'm> {
 }
 
 impl Run<'_, '_> {
-    fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+    fn deeper<T>(&mut self, span: Span, f: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if self.depth >= self.interp.limits.depth {
-            return Err(Error::Depth(self.depth));
+            return Err(Error::Depth(span));
         }
         self.depth += 1;
         let result = f(self);
@@ -148,7 +148,7 @@ impl Run<'_, '_> {
 
     /// Runs a block on the values given, which become those that it gives back; what it defines and opens is gone afterwards.
     fn block(&mut self, s: &mut Scope<'_>, b: &Block, values: &mut Values, span: Span) -> Result<(), Error> {
-        self.deeper(|run| {
+        self.deeper(span, |run| {
             let mark = s.dims.mark();
             let mut open: Vec<Sym> = Vec::new();
             for sym in b.params.iter().flat_map(|p| &s.func.ty(*p).shape).flat_map(Dim::syms) {

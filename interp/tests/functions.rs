@@ -338,8 +338,7 @@ fn endless_recursion_is_an_error() {
     let x = g.param("x", F32, "");
     let y = g.node(Op::Call(FuncId(0), vec![]), &[x], "y", F32, "");
     let m = module(g.finish(&[y]), vec![]);
-    let limits = Limits::default();
-    assert_eq!(run(&m, vec![Tensor::scalar_f(F32, 0.0)]), Err(Error::Depth(limits.depth)));
+    assert!(matches!(run(&m, vec![Tensor::scalar_f(F32, 0.0)]), Err(Error::Depth(_))));
 }
 
 #[test]

@@ -25,22 +25,8 @@ const MOST: usize = 1 << 13;
 /// Gives the buffers of a function their regions.
 pub(crate) fn place(func: &mut Func) {
     let lives = Lives::of(func);
-    let mut families = Families::new(func.vars.len());
-    join(&mut families, func, &func.body);
-    // When any of a family is first and last mentioned.
-    let mut spans: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
-    for (i, life) in lives.vars.iter().enumerate() {
-        if let Some((from, to)) = *life {
-            let span = spans.entry(families.root(i as u32)).or_insert((from, to));
-            *span = (span.0.min(from), span.1.max(to));
-        }
-    }
-    // One that is older than a loop and mentioned in it lives to the loop's end.
-    for &(start, end) in &lives.loops {
-        for span in spans.values_mut().filter(|s| s.0 < start && s.1 >= start) {
-            span.1 = span.1.max(end);
-        }
-    }
+    let families = families(func);
+    let spans = spans(&lives, &families);
     let given_back: Vec<u32> = func.results.iter().map(|r| families.root(r.0)).collect();
 
     let mut at = lives.allocs.iter();
@@ -58,12 +44,8 @@ pub(crate) fn place(func: &mut Func) {
         }
         let (first, mut last) = spans.get(&family).copied().unwrap_or((moment, moment));
         let mut from = moment;
-        // The outermost loop whose rounds it goes through.
-        let through = lives
-            .loops
-            .iter()
-            .find(|&&(start, end)| (start..=end).contains(&moment) && (first < start || last > end));
-        if let Some(&(start, end)) = through {
+        let through = through(&lives, (first, last), moment);
+        if let Some((start, end)) = through {
             from = start;
             last = last.max(end);
         }
@@ -82,6 +64,37 @@ pub(crate) fn place(func: &mut Func) {
     });
     func.body = body;
     func.regions = regions;
+}
+
+/// The variables of a function that may hold the same buffer.
+pub(crate) fn families(func: &Func) -> Families {
+    let mut families = Families::new(func.vars.len());
+    join(&mut families, func, &func.body);
+    families
+}
+
+/// When any of a family is first and last mentioned.
+pub(crate) fn spans(lives: &Lives, families: &Families) -> BTreeMap<u32, (usize, usize)> {
+    let mut spans: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+    for (i, life) in lives.vars.iter().enumerate() {
+        if let Some((from, to)) = *life {
+            let span = spans.entry(families.root(i as u32)).or_insert((from, to));
+            *span = (span.0.min(from), span.1.max(to));
+        }
+    }
+    // One that is older than a loop and mentioned in it lives to the loop's end.
+    for &(start, end) in &lives.loops {
+        for span in spans.values_mut().filter(|s| s.0 < start && s.1 >= start) {
+            span.1 = span.1.max(end);
+        }
+    }
+    spans
+}
+
+/// The outermost loop through whose rounds a buffer goes that is taken at a moment, by the span of its family.
+pub(crate) fn through(lives: &Lives, (first, last): (usize, usize), moment: usize) -> Option<(usize, usize)> {
+    let mut loops = lives.loops.iter().copied();
+    loops.find(|&(start, end)| (start..=end).contains(&moment) && (first < start || last > end))
 }
 
 /// Calls `f` with every statement that takes memory, in the order of the text.

@@ -60,8 +60,15 @@ impl Code {
 
     /// A new variable.
     pub(crate) fn var(&mut self, name: &str, ty: Type) -> Var {
-        self.vars.push(Variable { name: name.to_owned(), ty });
+        self.vars.push(Variable { name: name.to_owned(), ty, shape: Vec::new() });
         Var(self.vars.len() as u32 - 1)
+    }
+
+    /// A new variable for a tensor with these extents, or a scalar.
+    pub(crate) fn shaped(&mut self, name: &str, ty: Type, shape: &[Dim]) -> Var {
+        let v = self.var(name, ty);
+        self.vars[v.0 as usize].shape = shape.to_vec();
+        v
     }
 
     pub(crate) fn ty(&self, v: Var) -> Type {

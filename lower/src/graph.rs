@@ -139,7 +139,7 @@ fn enter(b: &mut Builder<'_, '_>, func: &Func) -> Result<Vec<(Var, bool)>, Error
     }
     for (val, param) in func.body.params.iter().zip(&func.params) {
         let ty = variable(func.ty(*val), func.span)?;
-        let v = b.code.var(param.name.name(), ty);
+        let v = b.code.shaped(param.name.name(), ty, &func.ty(*val).shape);
         b.vals.insert(*val, v);
         if ty == vm::Type::Int {
             b.ints.push(v);
@@ -184,8 +184,9 @@ fn gate(shared: &mut Shared<'_>, id: FuncId, inner: u32) -> Result<rt::Func, Err
     }
     let mut results = Vec::new();
     for ty in &func.result_types {
+        let shape = &ty.shape;
         let ty = variable(ty, func.span)?;
-        results.push(b.code.var("r", ty));
+        results.push(b.code.shaped("r", ty, shape));
     }
     b.code.push(Kind::Call(inner, params.iter().map(|p| p.0).collect(), results.clone()));
     let types = results.iter().map(|r| b.code.ty(*r)).collect();
@@ -257,7 +258,7 @@ impl Builder<'_, '_> {
     fn define(&mut self, id: ValId) -> Result<Var, Error> {
         let val = self.func.val(id);
         let ty = variable(&val.ty, self.code.span)?;
-        let v = self.code.var(val.name.name(), ty);
+        let v = self.code.shaped(val.name.name(), ty, &val.ty.shape);
         self.vals.insert(id, v);
         Ok(v)
     }

@@ -94,23 +94,20 @@ pub fn structure(module: &Module, entries: &[FuncId]) -> Result<rt::Module, Erro
     graph::module(module, entries)
 }
 
-/// The memory that a function takes at once when it is called.
+/// The memory that a call of a function holds at once, at most.
 #[derive(Clone, Debug)]
 pub struct Peak {
     /// The function.
     pub func: FuncId,
-    /// Bytes, over its dims: the largest of these.
-    pub sums: Vec<shape::Expr>,
-    /// The buffers that are not among them: those given back, and those whose extents only running tells.
-    pub pooled: usize,
+    /// Bytes, over its dims.
+    pub bytes: shape::Expr,
+    /// What is not among them: buffers of extents that only running tells, and calls that need such, or are of a function in itself.
+    pub open: usize,
 }
 
-/// The memory of functions and all they call.
-pub fn peaks(module: &Module, entries: &[FuncId]) -> Result<Vec<Peak>, Error> {
-    let rt = graph::module(module, entries)?;
-    // What only checks and calls takes nothing itself.
-    let taking = rt.funcs.iter().map(|f| peak::of(module, f)).filter(|p| !p.sums.is_empty() || p.pooled > 0);
-    Ok(taking.collect())
+/// The memory of functions that were lowered.
+pub fn peaks(module: &Module, lowered: &Lowered) -> Vec<Peak> {
+    peak::all(module, &lowered.rt, &lowered.program.kernels)
 }
 
 /// The functions of a module by what they became.

@@ -14,13 +14,16 @@ pub(crate) struct Lives {
     pub(crate) loops: Vec<(usize, usize)>,
     /// The moment at which each statement that takes memory does so, in the order of the text.
     pub(crate) allocs: Vec<(Var, usize)>,
-    now: usize,
+    /// The moment of each statement, in the order of the text.
+    pub(crate) moments: Vec<usize>,
+    /// The last moment, when results are given back.
+    pub(crate) now: usize,
 }
 
 impl Lives {
     pub(crate) fn of(func: &Func) -> Lives {
         let vars = vec![None; func.vars.len()];
-        let mut lives = Lives { vars, loops: Vec::new(), allocs: Vec::new(), now: 0 };
+        let mut lives = Lives { vars, loops: Vec::new(), allocs: Vec::new(), moments: Vec::new(), now: 0 };
         func.params.iter().for_each(|p| lives.defines(p.0));
         lives.block(&func.body);
         lives.now += 2;
@@ -44,6 +47,7 @@ impl Lives {
     fn block(&mut self, stmts: &[Stmt]) {
         for s in stmts {
             self.now += 2;
+            self.moments.push(self.now);
             match &s.kind {
                 Kind::Let(v, value) => {
                     self.uses(&value.vars());

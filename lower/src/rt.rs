@@ -84,6 +84,8 @@ pub struct Variable {
     pub name: String,
     /// Its type.
     pub ty: Type,
+    /// A tensor's extents, as far as the compiler speaks of them.
+    pub shape: Vec<Dim>,
 }
 
 /// A statement and where it comes from.

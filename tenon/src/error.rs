@@ -15,7 +15,7 @@ impl Error {
     pub(crate) fn new(failure: &Failure, sources: &SourceMap) -> Error {
         let codes = match failure {
             Failure::Diagnostics(all) => all.iter().map(|d| d.code).collect(),
-            Failure::Message { code, .. } => vec![*code],
+            Failure::Message { code, .. } | Failure::Elsewhere { code, .. } => vec![*code],
             Failure::Usage(_) => Vec::new(),
         };
         Error { codes, text: failure.render(sources, false).trim_end().to_owned() }

@@ -35,7 +35,8 @@ use crate::blob::Blob;
 use crate::chunks::{self, Chunks, Part};
 use crate::program::{Bytes, Program, Work};
 
-const MAGIC: &[u8; 8] = b"TENONX\r\n";
+/// What the file of a compiled program begins with.
+pub const MAGIC: &[u8; 8] = b"TENONX\r\n";
 /// The version this crate writes, and the only one it reads.
 pub const VERSION: u32 = 3;
 const ALIGN: usize = 64;

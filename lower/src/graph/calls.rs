@@ -22,7 +22,8 @@ impl Builder<'_, '_> {
             return Ok(v);
         }
         let ty = self.code.ty(v);
-        let second = self.code.var("copy", ty);
+        let shape = self.func.ty(arg).shape.clone();
+        let second = self.code.shaped("copy", ty, &shape);
         self.code.push(Kind::Share(second, v));
         Ok(second)
     }

@@ -76,13 +76,20 @@ pub(crate) struct Placements {
     fits: u64,
 }
 
+/// A placement, and the least that any needs for the sizes at hand.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    placement: u32,
+    least: usize,
+}
+
 /// The fits of a function.
 #[derive(Debug, Default)]
 struct Known {
-    by_ints: HashMap<Vec<i64>, u32>,
+    by_ints: HashMap<Vec<i64>, Found>,
     /// The newest last.
     fits: Vec<u32>,
-    last: Option<(Vec<i64>, u32)>,
+    last: Option<(Vec<i64>, Found)>,
 }
 
 impl Placements {
@@ -104,7 +111,7 @@ impl Placements {
     }
 
     /// The placement of a function's regions for the ints it is called with.
-    fn find(&mut self, index: usize, function: &Function, layout: &Layout, ints: &[i64]) -> u32 {
+    fn find(&mut self, index: usize, function: &Function, layout: &Layout, ints: &[i64]) -> Found {
         if self.functions.len() <= index {
             self.functions.resize_with(index + 1, Known::default);
         }
@@ -120,15 +127,17 @@ impl Placements {
             let sizes = sizes(&function.regions, ints);
             let fitting = known.fits.iter().rev().copied();
             let found = fitting.take(8).find(|&n| self.all[n as usize].serves(&sizes, &function.regions));
-            let number = found.unwrap_or_else(|| {
+            let placement = found.unwrap_or_else(|| {
                 self.fits += 1;
                 self.all.push(Placement::fit(&function.regions, &sizes));
                 let number = self.all.len() as u32 - 1;
                 known.fits.push(number);
                 number
             });
-            known.by_ints.insert(self.key.clone(), number);
-            number
+            let least = fit::bound(&items(&function.regions, sizes.iter().copied()));
+            let found = Found { placement, least };
+            known.by_ints.insert(self.key.clone(), found);
+            found
         });
         match &mut known.last {
             Some((key, n)) => {
@@ -199,10 +208,11 @@ pub(crate) fn open(exe: &Executable, state: &mut State) -> Result<(), Trap> {
         return Ok(());
     }
     let ints = &stacks.ints[frame.ints()..];
-    let placement = placements.find(frame.function, function, &exe.layouts[frame.function], ints);
+    let Found { placement, least } =
+        placements.find(frame.function, function, &exe.layouts[frame.function], ints);
     let total = placements.all[placement as usize].total;
     if total > 0 {
-        let slot = memory.arena(total, function.regions.len())?;
+        let slot = memory.arena(total, least, function.regions.len())?;
         frame.arena = Some(Arena { slot, placement });
     }
     Ok(())

@@ -36,10 +36,14 @@ pub enum Error {
         site: Site,
     },
     /// The memory budget or the system's memory was exhausted.
-    #[error("out of memory: {bytes} bytes more are needed{site}")]
+    #[error("out of memory: {bytes} bytes more are needed, {held} are held{}{site}", allowed(*.limit))]
     OutOfMemory {
         /// What was asked for last.
         bytes: usize,
+        /// What the run held by then.
+        held: usize,
+        /// What it may hold, if it was told.
+        limit: Option<usize>,
         /// Where.
         site: Site,
     },
@@ -120,6 +124,10 @@ pub struct Site {
     pub span: (u32, u32),
 }
 
+fn allowed(limit: Option<usize>) -> String {
+    limit.map_or_else(String::new, |l| format!(", the limit is {l}"))
+}
+
 impl std::fmt::Display for Site {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.line > 0 {
@@ -164,7 +172,11 @@ pub(crate) enum Trap {
         written: Option<Place>,
     },
     Dim(String),
-    OutOfMemory(usize),
+    OutOfMemory {
+        bytes: usize,
+        held: usize,
+        limit: usize,
+    },
     StackOverflow,
     Fuel,
     Deadline,
@@ -196,7 +208,7 @@ pub(crate) fn filled(text: &str, values: &mut dyn Iterator<Item = String>) -> St
 
 impl From<super::memory::OutOfMemory> for Trap {
     fn from(e: super::memory::OutOfMemory) -> Trap {
-        Trap::OutOfMemory(e.bytes)
+        Trap::OutOfMemory { bytes: e.bytes, held: e.held, limit: e.limit }
     }
 }
 
@@ -219,7 +231,9 @@ impl Trap {
                 Error::Kernel { kernel: kernel.into(), message: message.into(), site, written }
             }
             Trap::Dim(message) => Error::Dim { message, site },
-            Trap::OutOfMemory(bytes) => Error::OutOfMemory { bytes, site },
+            Trap::OutOfMemory { bytes, held, limit } => {
+                Error::OutOfMemory { bytes, held, limit: (limit < usize::MAX).then_some(limit), site }
+            }
             Trap::StackOverflow => Error::StackOverflow { site },
             Trap::Fuel => Error::Fuel { site },
             Trap::Deadline => Error::Deadline { site },

@@ -212,22 +212,23 @@ pub(crate) fn call(
         }
     };
     let grid = extent(&prepared.grid, ints, steps)?;
-    if grid <= 0 {
+    if grid <= 0 || is_idle(kernel, tensors, args) {
         return Ok(());
     }
     let cost = prepared.cost.load(Ordering::Relaxed);
-    let workers = match (grid, exe.threads.workers()) {
+    let mut workers = match (grid, exe.threads.workers()) {
         (1, _) | (_, 1) => 1,
         _ => exe.threads.plan(grid, Duration::from_nanos(cost.saturating_mul(grid as u64) / 1000)),
     };
     // Each worker's part starts on a line of its own.
     let bytes = usize::try_from(extent(&prepared.scratch, ints, steps)?).unwrap_or(0);
-    let bytes = bytes.checked_next_multiple_of(LINE).ok_or(Trap::OutOfMemory(bytes))?;
+    let bytes = bytes.checked_next_multiple_of(LINE).ok_or_else(|| memory.exhausted(bytes))?;
+    // As many workers as there is memory for: one is enough.
+    workers = memory.left().checked_div(bytes).map_or(workers, |room| workers.min(room).max(1));
     let (working, base) = if bytes == 0 || (bytes == LINE && workers == 1) {
         (None, line.0.as_mut_ptr().expose_provenance())
     } else {
-        let all = bytes.checked_mul(workers).ok_or(Trap::OutOfMemory(bytes))?;
-        let slot = memory.alloc(all)?;
+        let slot = memory.alloc(bytes * workers)?;
         (Some(slot), memory.address(slot).0.expose_provenance())
     };
 
@@ -271,6 +272,14 @@ pub(crate) fn call(
         return Err(failed(answer, report));
     }
     if watched { meter.watch() } else { Ok(()) }
+}
+
+/// Whether there is nothing to compute: no element to be written and nothing that could fail. Loops over other extents
+/// may be longer than anyone waits for.
+fn is_idle(kernel: &Kernel, tensors: &[Reg], args: &Args<'_>) -> bool {
+    let is_empty = |reg: &Reg| matches!(reg, Reg::T(r) if args.tensors[*r as usize].shape().contains(&0));
+    let mut outs = tensors.iter().zip(&kernel.abi.bufs).filter(|(_, b)| b.access != Access::In).peekable();
+    kernel.abi.checks.is_empty() && outs.peek().is_some() && outs.all(|(reg, _)| is_empty(reg))
 }
 
 /// What a call answers that was stopped between blocks.

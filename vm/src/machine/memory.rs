@@ -76,6 +76,10 @@ struct Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutOfMemory {
     pub(crate) bytes: usize,
+    /// What was held by then.
+    pub(crate) held: usize,
+    /// What may be held; `usize::MAX` for no end.
+    pub(crate) limit: usize,
 }
 
 /// The slots and the free blocks of a context.
@@ -144,15 +148,24 @@ impl Memory {
         self.slots.len() as Handle - 1
     }
 
-    fn block(&mut self, bytes: usize) -> Result<Held, OutOfMemory> {
+    /// How many bytes more may be held.
+    pub(crate) fn left(&self) -> usize {
+        self.budget.saturating_sub(self.live)
+    }
+
+    pub(crate) fn exhausted(&self, bytes: usize) -> OutOfMemory {
+        OutOfMemory { bytes, held: self.live, limit: self.budget }
+    }
+
+    /// A block of which so many bytes count as held.
+    fn block(&mut self, bytes: usize, asked: usize) -> Result<Held, OutOfMemory> {
         let class = class(bytes);
         if class >= CLASSES {
-            return Err(OutOfMemory { bytes });
+            return Err(self.exhausted(bytes));
         }
         let size = class_size(class);
-        let asked = bytes.next_multiple_of(LINE);
-        if self.live.saturating_add(asked) > self.budget {
-            return Err(OutOfMemory { bytes });
+        if asked > self.left() {
+            return Err(self.exhausted(bytes));
         }
         let block = match self.reuse(class) {
             Some(b) => b,
@@ -163,7 +176,7 @@ impl Memory {
                     None => {
                         // What other sizes keep may be what is lacking.
                         self.trim();
-                        Block::zeroed(size).ok_or(OutOfMemory { bytes })?
+                        Block::zeroed(size).ok_or(self.exhausted(bytes))?
                     }
                 }
             }
@@ -200,13 +213,19 @@ impl Memory {
 
     /// A new buffer of unspecified elements.
     pub(crate) fn alloc(&mut self, bytes: usize) -> Result<Handle, OutOfMemory> {
-        let held = self.block(bytes)?;
+        let held = self.block(bytes, bytes.checked_next_multiple_of(LINE).ok_or(self.exhausted(bytes))?)?;
         Ok(self.insert(Kind::Block(held)))
     }
 
-    /// A new arena of some regions.
-    pub(crate) fn arena(&mut self, bytes: usize, regions: usize) -> Result<Handle, OutOfMemory> {
-        let held = self.block(bytes)?;
+    /// A new arena of some regions. What they need at the worst moment counts as held: what a placement adds to it is
+    /// waste, as that of a block is.
+    pub(crate) fn arena(
+        &mut self,
+        bytes: usize,
+        least: usize,
+        regions: usize,
+    ) -> Result<Handle, OutOfMemory> {
+        let held = self.block(bytes, least)?;
         let mut taken = self.lists.pop().unwrap_or_default();
         taken.clear();
         taken.resize(regions, false);
