@@ -1,6 +1,8 @@
 //! Memory of the examples' functions: what their arenas take, against the least that any placement needs. And what
 //! `tenon opt` says of a run, against what it needs.
 
+#![expect(clippy::disallowed_methods, reason = "a test writes a program to be read")]
+
 use std::path::Path;
 
 use driver::{Options, pipeline, stage};
