@@ -212,7 +212,7 @@ fn a_wrong_item_is_told_what_is_wrong() {
     assert_eq!(asm::read("fn f() {}").unwrap_err()[0].to_string(), "not a listing of bytecode");
     assert_eq!(
         asm::read("tenon bytecode 99\n").unwrap_err()[0].to_string(),
-        "the listing has version 99, this program reads version 2"
+        "the listing has version 99, this program reads version 3"
     );
     let deep = format!("entry f = fn0 {{\n    dim n = {}\n}}\n", "(".repeat(100_000));
     assert_eq!(first(&deep).to_string(), "the expression nests too deeply");
