@@ -317,12 +317,13 @@ impl<'a> Checker<'a> {
     pub(crate) fn test(&mut self, def: &'a ast::TestDef) {
         let name = format!("test {}", self.module.tests.len());
         let mut body = Body::new(nameless(&name, def.body.span), self.env(), vec![]);
-        if self.statements(&mut body, &def.body).is_some() {
-            let func = body.finish(vec![]);
-            self.module.funcs.push(func);
-            let func = ir::FuncId(self.module.funcs.len() as u32 - 1);
-            self.module.tests.push(ir::Test { name: def.name.clone(), func });
+        if self.statements(&mut body, &def.body).is_none() {
+            self.lost = self.lost.or(Some(def.body.span));
+            return;
         }
+        self.module.funcs.push(body.finish(vec![]));
+        let func = ir::FuncId(self.module.funcs.len() as u32 - 1);
+        self.module.tests.push(ir::Test { name: def.name.clone(), func });
     }
 
     /// Fits the value of a body to the declared results; existential dims take what the value has.

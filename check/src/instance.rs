@@ -512,8 +512,9 @@ impl<'a> Checker<'a> {
             let env_of = env.clone();
             // A call in the same file is followed no further: the fault is there for all to see.
             self.instances.asked = call.filter(|c| c.file != def.sig.name.span.file);
-            if let Some(done) = self.func_body(def, head, env) {
-                self.module.funcs[id.0 as usize] = done;
+            match self.func_body(def, head, env) {
+                Some(done) => self.module.funcs[id.0 as usize] = done,
+                None => self.lost = self.lost.or(Some(def.sig.name.span)),
             }
             if let Some(call) = self.instances.asked.take() {
                 self.blame(said, call);

@@ -64,6 +64,8 @@ pub struct Checked {
     pub module: Module,
     /// Errors and warnings, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
+    /// A body that could not be checked: the module is not complete, whether or not an error says why.
+    pub lost: Option<Span>,
 }
 
 impl Checked {
@@ -155,6 +157,8 @@ struct Checker<'a> {
     diagnostics: Vec<Diagnostic>,
     /// What has been said: an instance repeats the faults of its template.
     said: HashSet<(&'static str, Span, String)>,
+    /// A body that could not be checked.
+    lost: Option<Span>,
 }
 
 /// The answer of a step that may have reported an error.
@@ -170,6 +174,7 @@ impl<'a> Checker<'a> {
             instances: instance::Instances::default(),
             diagnostics: Vec::new(),
             said: HashSet::new(),
+            lost: None,
         };
         checker.declare(library, files);
         checker.evaluate_consts();
@@ -207,6 +212,6 @@ impl<'a> Checker<'a> {
         self.bodies();
         let at = |d: &Diagnostic| (d.span().file != SourceId::default(), d.span());
         self.diagnostics.sort_by_key(|d| at(d));
-        Checked { module: self.module, diagnostics: self.diagnostics }
+        Checked { module: self.module, diagnostics: self.diagnostics, lost: self.lost }
     }
 }

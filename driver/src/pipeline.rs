@@ -104,7 +104,12 @@ pub fn front_with(
     let syntax = !diagnostics.is_empty();
     let checked = check::check(&library.files, &files);
     diagnostics.extend(checked.diagnostics);
-    let errors = diagnostics.iter().any(|d| d.severity == ir::diag::Severity::Error);
+    let mut errors = diagnostics.iter().any(|d| d.severity == ir::diag::Severity::Error);
+    if let Some(span) = checked.lost.filter(|_| !errors) {
+        let text = "this cannot be checked, and nothing says why: a bug of tenon's, please report it";
+        diagnostics.push(ir::diag::Diagnostic::error("E0307", span, text));
+        errors = true;
+    }
     if syntax || errors {
         return Err((sources, Failure::Diagnostics(diagnostics)));
     }

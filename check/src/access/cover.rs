@@ -306,8 +306,12 @@ fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, changing: &Ha
                 out.regions.push(Region { axes, over: vec![] });
             }
             Stmt::For { var, lo, hi, body, .. } => {
-                let inner = written(prim, body, buf, &enter(prim, facts, *var, lo, hi), changing);
-                out.missed.extend(inner.missed);
+                let mut inner = written(prim, body, buf, &enter(prim, facts, *var, lo, hi), changing);
+                out.missed.append(&mut inner.missed);
+                if let Some(name) = leave(prim, body, facts, changing, &mut inner.regions) {
+                    let why = format!("`{name}` may be another number in each round");
+                    out.missed.extend(first_store(body, buf).map(|at| (at, why)));
+                }
                 let v = prim.var(*var).name;
                 let bounds = steady(prim, lo, changing).zip(steady(prim, hi, changing));
                 let Some((lo, hi)) = bounds else {
@@ -348,6 +352,60 @@ fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, changing: &Ha
     }
     join(&mut out.regions);
     out
+}
+
+/// As many in a row as there are remainders, wherever they begin, are all of them.
+fn whole(band: Band, facts: &Facts) -> Band {
+    match &band.modulus {
+        Some(m) if band.gaps.is_none() && proves(facts, m, &(&band.hi - &band.lo)) => {
+            Band { lo: Dim::int(0), hi: m.clone(), gaps: None, modulus: None }
+        }
+        _ => band,
+    }
+}
+
+/// Regions of a loop's body as they are outside of it, where the variables that the body sets have another value each
+/// round: those that are a dim are written out, and of what depends on others nothing is known. Gives one of the latter.
+fn leave(
+    prim: &Prim,
+    body: &[Stmt],
+    facts: &Facts,
+    changing: &HashSet<Sym>,
+    regions: &mut Vec<Region>,
+) -> Option<Sym> {
+    let mut set: Vec<(Sym, Option<Dim>)> = Vec::new();
+    for s in body {
+        if let Stmt::Set(v, value) = s {
+            set.push((prim.var(*v).name, steady(prim, value, changing)));
+            continue;
+        }
+        // Set further inside it may be of what only that knows.
+        s.walk(&mut |s| {
+            if let Stmt::Set(v, _) = s {
+                set.push((prim.var(*v).name, None));
+            }
+        });
+    }
+    let mut lost = None;
+    // The last one first: its value may speak of those before it.
+    for (name, value) in set.into_iter().rev() {
+        let out = |d: &Dim| {
+            value.as_ref().filter(|v| !speaks(v, name)).map_or_else(|| d.clone(), |v| at(d, name, v))
+        };
+        let mut named = false;
+        regions.retain_mut(|r| {
+            for axis in &mut r.axes {
+                *axis = axis.take().map(|b| whole(b.map(out), facts));
+                named |= axis.take_if(|b| b.mentions(name)).is_some();
+            }
+            r.over.iter_mut().for_each(|(_, lo, hi)| (*lo, *hi) = (out(lo), out(hi)));
+            let keeps = !r.over.iter().any(|(_, lo, hi)| speaks(lo, name) || speaks(hi, name));
+            named |= !keeps;
+            keeps
+        });
+        lost = lost.or(named.then_some(name));
+    }
+    lost
 }
 
 /// Where statements first write a buffer.

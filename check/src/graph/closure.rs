@@ -543,7 +543,8 @@ impl<'a> Checker<'a> {
             args.push(super::call::given(value, at));
         }
         let value = self.apply(body, f, args, at)?;
-        let known = self.unify(body, env, sig, gives, &value, at);
+        // What is wrong here is said before what was tried is forgotten.
+        self.unify(body, env, sig, gives, &value, at)?;
         let strange = env
             .packs
             .values()
@@ -559,7 +560,7 @@ impl<'a> Checker<'a> {
             );
             return self.fail(Diagnostic::error("E0203", at, text));
         }
-        known
+        Some(())
     }
 
     /// Finds generics of a type from a value.
