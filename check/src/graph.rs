@@ -13,6 +13,7 @@ mod carry;
 mod closure;
 mod control;
 mod index;
+mod mentions;
 mod open;
 mod operator;
 mod place;

@@ -164,7 +164,7 @@ impl<'a> Frame<'a> {
             let value = match value {
                 Value::Int(i) => Some(Dim::int(*i)),
                 Value::Copy(a) => found.get(a).cloned(),
-                Value::Dim(op, a, b) => found.get(a).zip(found.get(b)).map(|(a, b)| operate(*op, a, b)),
+                Value::Dim(op, a, b) => found.get(a).zip(found.get(b)).map(|(a, b)| Dim::of(*op, a, b)),
                 Value::Float(_)
                 | Value::Extent(..)
                 | Value::Scalar { .. }
@@ -510,19 +510,6 @@ fn lines(bytes: &Dim) -> Dim {
     }
 }
 
-fn operate(op: Op, a: &Dim, b: &Dim) -> Dim {
-    match op {
-        Op::Add => a + b,
-        Op::Sub => a - b,
-        Op::Mul => a * b,
-        Op::FloorDiv => a.floor_div(b),
-        Op::CeilDiv => a.ceil_div(b),
-        Op::Mod => a.modulo(b),
-        Op::Min => a.min(b),
-        Op::Max => a.max(b),
-    }
-}
-
 /// What steps over a kernel's ints come to, over the dims of who calls it.
 fn value(steps: &[Step], ints: &[Option<&Dim>]) -> Option<Dim> {
     let mut values: Vec<Dim> = Vec::new();
@@ -541,7 +528,7 @@ fn value(steps: &[Step], ints: &[Option<&Dim>]) -> Option<Dim> {
                     StepOp::Min => Op::Min,
                     StepOp::Max => Op::Max,
                 };
-                operate(op, values.get(a as usize)?, values.get(b as usize)?)
+                Dim::of(op, values.get(a as usize)?, values.get(b as usize)?)
             }
         };
         values.push(value);

@@ -2,7 +2,7 @@
 
 use crate::poly::{Mono, Poly, Term};
 use crate::work::did;
-use crate::{EvalError, Sym, normal};
+use crate::{EvalError, Op, Sym, normal};
 use rustc_hash::FxHasher;
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -229,6 +229,20 @@ impl Expr {
     /// `self / other`, rounded towards negative infinity. Dividing by a literal zero gives an expression that has no value.
     pub fn floor_div(&self, other: &Expr) -> Expr {
         normal::floor_div(self, other)
+    }
+
+    /// The operation `op` of two expressions.
+    pub fn of(op: Op, a: &Expr, b: &Expr) -> Expr {
+        match op {
+            Op::Add => a + b,
+            Op::Sub => a - b,
+            Op::Mul => a * b,
+            Op::FloorDiv => a.floor_div(b),
+            Op::CeilDiv => a.ceil_div(b),
+            Op::Mod => a.modulo(b),
+            Op::Min => a.min(b),
+            Op::Max => a.max(b),
+        }
     }
 
     /// `self / other`, rounded towards positive infinity: `-(-self / other)`.

@@ -28,19 +28,7 @@ impl Tree {
         match self {
             Tree::Int(c) => Expr::int(*c),
             Tree::Var(v) => Expr::sym(Sym::new(NAMES[*v])),
-            Tree::Bin(op, a, b) => {
-                let (a, b) = (&a.expr(), &b.expr());
-                match op {
-                    Op::Add => a + b,
-                    Op::Sub => a - b,
-                    Op::Mul => a * b,
-                    Op::FloorDiv => a.floor_div(b),
-                    Op::CeilDiv => a.ceil_div(b),
-                    Op::Mod => a.modulo(b),
-                    Op::Min => a.min(b),
-                    Op::Max => a.max(b),
-                }
-            }
+            Tree::Bin(op, a, b) => Expr::of(*op, &a.expr(), &b.expr()),
         }
     }
 }
