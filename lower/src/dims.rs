@@ -170,20 +170,39 @@ impl Code {
 
     /// A variable that holds an expression's value.
     pub(crate) fn expr(&mut self, e: &Dim) -> Result<Var, Error> {
+        let last = self.steps(e, &|_, _| true)?;
+        last.ok_or_else(|| Error::internal("an expression without steps", self.span))
+    }
+
+    /// Computes an expression only to see that it fits in 64 bits. A quotient by what may be zero is left out: where
+    /// it stands, a condition may guard it.
+    pub(crate) fn fits(&mut self, e: &Dim) -> Result<(), Error> {
+        self.steps(e, &|op, by| matches!(op, Op::Add | Op::Sub | Op::Mul | Op::Min | Op::Max) || by.is_some())?;
+        Ok(())
+    }
+
+    /// Computes the steps of an expression that are wanted, by their operations and second operands where those are
+    /// constants; the last one's variable, unless it hangs on one that is not wanted.
+    fn steps(&mut self, e: &Dim, wanted: &dyn Fn(Op, Option<i64>) -> bool) -> Result<Option<Var>, Error> {
         if e.is_poison() {
             return Err(Error::unsupported("a dim whose expression overflowed", self.span));
         }
-        let mut values: Vec<Var> = Vec::new();
+        let mut values: Vec<Option<Var>> = Vec::new();
         for step in e.steps() {
             values.push(match step {
-                Step::Const(c) => self.constant(c),
-                Step::Sym(s) => self.dim(s).ok_or_else(|| {
+                Step::Const(c) => Some(self.constant(c)),
+                Step::Sym(s) => Some(self.dim(s).ok_or_else(|| {
                     Error::internal(format!("dim {s} has no value where {e} is needed"), self.span)
-                })?,
-                Step::Bin(op, a, b) => self.operate(op, values[a as usize], values[b as usize]),
+                })?),
+                Step::Bin(op, a, b) => match (values[a as usize], values[b as usize]) {
+                    (Some(a), Some(b)) if wanted(op, self.constants.get(&b).copied()) => {
+                        Some(self.operate(op, a, b))
+                    }
+                    _ => None,
+                },
             });
         }
-        values.last().copied().ok_or_else(|| Error::internal("an expression without steps", self.span))
+        Ok(values.pop().flatten())
     }
 
     pub(crate) fn exprs(&mut self, es: &[Dim]) -> Result<Vec<Var>, Error> {

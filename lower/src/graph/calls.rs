@@ -1,10 +1,12 @@
 //! Calls of functions and kernels: who owns what is passed, and where results go.
 
+use std::collections::BTreeSet;
+
 use ir::FuncId;
 use ir::View;
 use ir::graph::{Node, ValId};
-use ir::loops::{Buf, BufId, Prim};
-use shape::Expr as Dim;
+use ir::loops::{Buf, BufId, Prim, ScalarKind};
+use shape::{Expr as Dim, Sym};
 use tensor::DType;
 
 use super::{Builder, Dying, is_tensor};
@@ -51,6 +53,18 @@ impl Builder<'_, '_> {
         let number = self.shared.function(id);
         let results = self.defines(node)?;
         self.code.push(Kind::Call(number, args, results));
+        Ok(())
+    }
+
+    /// Computes the dims that a primitive computes for itself: its code wraps round, a function's ends the run.
+    ///
+    /// An extent of an argument needs no second look: the tensor is there.
+    pub(super) fn fitting(&mut self, prim: &Prim, dims: &[Dim]) -> Result<(), Error> {
+        let held: BTreeSet<&Dim> = prim.params.iter().flat_map(|p| &prim.buf(*p).shape).collect();
+        let of_call = |s: Sym| prim.dims.iter().position(|d| *d == s).map(|i| dims[i].clone());
+        for e in computed(prim).difference(&held) {
+            self.code.fits(&e.subst(&of_call))?;
+        }
         Ok(())
     }
 
@@ -137,6 +151,25 @@ impl Builder<'_, '_> {
         self.code.push(Kind::Alloc(v, Vec::new(), Vec::new()));
         v
     }
+}
+
+/// The expressions over dims that stand in a primitive, but for plain dims and numbers.
+fn computed(prim: &Prim) -> BTreeSet<&Dim> {
+    let locals = prim.bufs.iter().filter(|b| b.local).flat_map(|b| &b.shape);
+    let mut all: BTreeSet<&Dim> = locals.collect();
+    for s in &prim.body {
+        s.walk(&mut |s| {
+            for e in s.scalars() {
+                e.walk(&mut |e| {
+                    if let ScalarKind::Dim(dim) = &e.kind {
+                        all.insert(dim);
+                    }
+                });
+            }
+        });
+    }
+    all.retain(|e| e.as_sym().is_none() && e.as_int().is_none());
+    all
 }
 
 /// What primitives and bindings have in common.
