@@ -238,8 +238,10 @@ impl<'a> Checker<'a> {
         let said = self.diagnostics.len();
         let prims = self.module.prims.len();
         let pattern = self.rule_pattern(def, bound);
-        // An attribute that the pattern cannot have, or that a condition excludes, makes no instance.
-        if !attributes(&def.sig).is_empty() && self.diagnostics.len() > said {
+        // Where the pattern has no type (a scalar has no last axis) or a condition excludes an attribute, nothing can
+        // match: no instance, and no fault either, unless no choice at all has one.
+        let excused = wanted == Wanted::IfMatched || !attributes(&def.sig).is_empty();
+        if excused && self.diagnostics.len() > said {
             for d in self.diagnostics.split_off(said) {
                 self.said.remove(&(d.code, d.span(), d.message.clone()));
             }

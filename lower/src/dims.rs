@@ -177,7 +177,9 @@ impl Code {
     /// Computes an expression only to see that it fits in 64 bits. A quotient by what may be zero is left out: where
     /// it stands, a condition may guard it.
     pub(crate) fn fits(&mut self, e: &Dim) -> Result<(), Error> {
-        self.steps(e, &|op, by| matches!(op, Op::Add | Op::Sub | Op::Mul | Op::Min | Op::Max) || by.is_some())?;
+        self.steps(e, &|op, by| {
+            matches!(op, Op::Add | Op::Sub | Op::Mul | Op::Min | Op::Max) || by.is_some()
+        })?;
         Ok(())
     }
 

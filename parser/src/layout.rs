@@ -27,7 +27,12 @@ use crate::structure::NONE;
 /// Whether a newline between two tokens ends a statement, brackets aside. `before` and `after` are
 /// the neighbours of the two, for the tokens that are judged by how tightly they are written.
 pub(crate) fn breaks(before: Option<&Lexeme>, prev: &Lexeme, next: &Lexeme, after: Option<&Lexeme>) -> bool {
-    can_end(before, prev) && !continues(next, after)
+    begins_statement(next) || can_end(before, prev) && !continues(next, after)
+}
+
+/// Words that no expression goes on with: an operand that is missing before them is missed there.
+fn begins_statement(next: &Lexeme) -> bool {
+    matches!(next.token, Token::Let | Token::Var | Token::For | Token::While | Token::Assert)
 }
 
 fn can_end(before: Option<&Lexeme>, prev: &Lexeme) -> bool {

@@ -166,7 +166,7 @@ impl<'a> Walk<'_, 'a> {
 
     /// Whether the open chunk is a whole definition once token `i - 1` belongs to it.
     fn complete(&self, i: usize) -> bool {
-        let Some((_, Some(keyword))) = self.chunk else { return false };
+        let Some((first, Some(keyword))) = self.chunk else { return false };
         if !self.open.is_empty() {
             return false;
         }
@@ -180,20 +180,25 @@ impl<'a> Walk<'_, 'a> {
             // These end with their braces, unless what follows shows that the braces belonged to a
             // condition: `where if a { b } else { c } {`.
             _ => {
-                self.tokens[i - 1].token == Token::RBrace
-                    && self.out.partner[i - 1] != NONE
-                    && self.tokens.get(i).is_none_or(|next| {
-                        self.new_line(i)
-                            || self.word(i, false).is_some()
-                            || matches!(
-                                next.token,
-                                Token::Hash
-                                    | Token::Semi(_)
-                                    | Token::RBrace
-                                    | Token::RParen
-                                    | Token::RBracket
-                            )
-                    })
+                let last = &self.tokens[i - 1];
+                let open = self.out.partner[i - 1];
+                last.token == Token::RBrace
+                    && open != NONE
+                    && (self.tokens[first..open as usize]
+                        .iter()
+                        .all(|t| !matches!(t.token, Token::Where | Token::When | Token::Exists | Token::If))
+                        || self.tokens.get(i).is_none_or(|next| {
+                            self.new_line(i)
+                                || self.word(i, false).is_some()
+                                || matches!(
+                                    next.token,
+                                    Token::Hash
+                                        | Token::Semi(_)
+                                        | Token::RBrace
+                                        | Token::RParen
+                                        | Token::RBracket
+                                )
+                        }))
             }
         }
     }

@@ -23,11 +23,7 @@ impl<'a> Checker<'a> {
             return self.read(b, place?, e.span);
         }
         match &e.kind {
-            ExprKind::Int(i) => Some(match want {
-                Some(d) if d.is_float() => Scalar::constant(Literal::Float(*i as f64), d),
-                Some(d) if d.is_int() && d.wrap(*i) == *i => Scalar::constant(Literal::Int(*i), d),
-                _ => Scalar::int(*i),
-            }),
+            ExprKind::Int(i) => self.whole_number(*i, want, e.span),
             ExprKind::Float(x, _) => {
                 let d = want.filter(|d| d.is_float()).unwrap_or(DType::F32);
                 Some(Scalar::constant(Literal::Float(*x), d))
@@ -60,6 +56,13 @@ impl<'a> Checker<'a> {
                     _ => self.unknown_scalar(b, *name, e.span),
                 },
             },
+            // As a float, `-0` has its sign.
+            ExprKind::Unary(UnaryOp::Neg, a)
+                if let ExprKind::Int(i) = a.kind
+                    && !want.is_some_and(DType::is_float) =>
+            {
+                self.whole_number(i.wrapping_neg(), want, e.span)
+            }
             ExprKind::Unary(op, a) => {
                 let op = if *op == UnaryOp::Neg { Intrinsic::Neg } else { Intrinsic::Not };
                 let a = self.scalar(b, a, want)?;
@@ -119,6 +122,20 @@ impl<'a> Checker<'a> {
                 self.fail(Diagnostic::error("E0405", e.span, "not a scalar expression"))
             }
             ExprKind::Error => None,
+        }
+    }
+
+    /// A whole number as it is written, with its sign.
+    fn whole_number(&mut self, i: i64, want: Option<DType>, span: Span) -> Maybe<Scalar> {
+        match want {
+            Some(d) if d.is_float() => Some(Scalar::constant(Literal::Float(i as f64), d)),
+            Some(d) if d.is_int() && d.wrap(i) == i => Some(Scalar::constant(Literal::Int(i), d)),
+            Some(d) if d.is_int() => {
+                let text = format!("`{d}` is needed, and this is the integer `{i}`");
+                let d = Diagnostic::error("E0303", span, text).note(format!("{i} does not fit in `{d}`"));
+                self.fail(d)
+            }
+            _ => Some(Scalar::int(i)),
         }
     }
 
@@ -226,7 +243,14 @@ impl<'a> Checker<'a> {
                     format!("{name}: takes 1 argument, got {}", args.len()),
                 ));
             };
-            let s = self.scalar(b, &arg.value, is_literal(b, &arg.value).then_some(d))?;
+            let literal = is_literal(b, &arg.value);
+            let s = self.scalar(b, &arg.value, (literal && d.is_float()).then_some(d))?;
+            // A number that does not fit wraps, as what is computed does.
+            if d.is_int()
+                && let ScalarKind::Const(Literal::Int(i)) = s.kind
+            {
+                return Some(Scalar::constant(Literal::Int(d.wrap(i)), d));
+            }
             // What was computed is rounded by a cast to its own type; what was read is rounded already.
             let rounds = d.is_float()
                 && matches!(s.kind, ScalarKind::Op(..) | ScalarKind::Choose(_) | ScalarKind::Reduce { .. });
