@@ -216,7 +216,11 @@ impl Env {
         };
         if d.is_poison() {
             let zero = d.eval(&|_| Some(1)) == Err(shape::EvalError::DivisionByZero);
-            let text = if zero { "a dim is divided by zero" } else { "a dim expression overflows 64 bits" };
+            let text = if zero {
+                "a dim is divided by zero"
+            } else {
+                "a dim expression overflows 64 bits or is too large"
+            };
             return Err(Box::new(Diagnostic::error("E0310", e.span, text)));
         }
         Ok(d)

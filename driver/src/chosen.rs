@@ -81,13 +81,12 @@ pub fn notes(front: &Front, entries: &[FuncId]) -> Vec<String> {
             .filter(|g| g.kind != GenericKind::Dim)
             .map(|g| if g.kind == GenericKind::Pack { "3" } else { "f16" })
             .collect();
-        out.push(format!(
-            "{} is generic: this is its instance for ({}); choose another with `-e '{}<{}>'`",
-            sig.name.name,
-            types.join(", "),
-            sig.name.name,
-            form.join(", ")
-        ));
+        let mut text =
+            format!("{} is generic: this is its instance for ({})", sig.name.name, types.join(", "));
+        if !form.is_empty() {
+            text += &format!("; choose another with `-e '{}<{}>'`", sig.name.name, form.join(", "));
+        }
+        out.push(text);
     }
     out
 }

@@ -262,7 +262,7 @@ fn filled(w: &Wanted, fill: Fill, dims: &BTreeMap<Sym, i64>) -> Result<Tensor, F
         d.eval(&|s| dims.get(&s).copied()).map_err(|e| {
             let hint =
                 d.syms().into_iter().next().map_or(String::new(), |s| format!("; give it with -i {s}=.."));
-            Failure::data(format!("argument {}: the extent {d} is not known: {e}{hint}", w.name))
+            Failure::data(format!("argument {}: extent {d}: {e}{hint}", w.name))
         })
     };
     let shape = w.ty.shape.iter().map(extent).collect::<Result<Vec<i64>, _>>()?;

@@ -196,7 +196,7 @@ fn f(x: f32[8]) -> f32[8] { small(x) }"#,
     Code {
         code: "E0310",
         title: "a dim that is not positive or overflows",
-        cause: r#"A dim expression is negative for every value of its symbols, or overflows 64 bits."#,
+        cause: r#"A dim expression is negative for every value of its symbols, overflows 64 bits, or has too many operations to reason about."#,
         wrong: r#"fn f(x: f32[4 - 7]) -> f32[4 - 7] { x }"#,
         right: r#"fn f(x: f32[7 - 4]) -> f32[7 - 4] { x }"#,
     },
