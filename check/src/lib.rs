@@ -111,6 +111,12 @@ pub fn check(library: &[File], files: &Files) -> Checked {
     run(library, files, |_, _| ())
 }
 
+/// Checks a program, and keeps an instance of every rule, also of those that nothing in it can match.
+pub fn check_rules(library: &[File], files: &Files) -> Checked {
+    let every = |checker: &mut Checker<'_>| checker.every_rule = true;
+    run_with(library, files, every, |_, _| ())
+}
+
 /// Checks a program, and makes an instance of one of its definitions for a call from outside; none where the definition
 /// has but one, or cannot be called so.
 pub fn check_entry(library: &[File], files: &Files, request: &Request) -> (Checked, Option<Entered>) {
@@ -137,11 +143,21 @@ pub fn check_line(
 
 /// Writes out what definitions leave unsaid, checks the program, then what comes after it.
 fn run(library: &[File], files: &Files, after: impl for<'a> FnOnce(&mut Checker<'a>, &'a Files)) -> Checked {
+    run_with(library, files, |_| (), after)
+}
+
+fn run_with(
+    library: &[File],
+    files: &Files,
+    before: impl FnOnce(&mut Checker<'_>),
+    after: impl for<'a> FnOnce(&mut Checker<'a>, &'a Files),
+) -> Checked {
     let (files, settings, said) = config::written_out(library, files);
     let (library, files) = generics::written_out(library, modules::written_out(library, files));
     let mut checker = Checker::new(&library, &files);
     said.into_iter().for_each(|d| checker.report(d));
     checker.module.settings = settings;
+    before(&mut checker);
     checker.program(&files);
     after(&mut checker, &files);
     checker.finish()
@@ -159,6 +175,8 @@ struct Checker<'a> {
     said: HashSet<(&'static str, Span, String)>,
     /// A body that could not be checked.
     lost: Option<Span>,
+    /// Rules whose operators stand in no function have an instance too.
+    every_rule: bool,
 }
 
 /// The answer of a step that may have reported an error.
@@ -175,6 +193,7 @@ impl<'a> Checker<'a> {
             diagnostics: Vec::new(),
             said: HashSet::new(),
             lost: None,
+            every_rule: false,
         };
         checker.declare(library, files);
         checker.evaluate_consts();

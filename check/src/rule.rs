@@ -165,7 +165,8 @@ impl<'a> Checker<'a> {
                 );
             }
             if attributes_known(&def.sig, &env) {
-                let _ = self.rule_instance(def, &env, name, Wanted::Never);
+                let wanted = if self.every_rule { Wanted::Always } else { Wanted::Never };
+                let _ = self.rule_instance(def, &env, name, wanted);
             }
         }
     }

@@ -131,10 +131,13 @@ pub(crate) enum Command {
         compile: Compile,
     },
     /// List the rewrite rules
-    #[command(after_help = "Example: tenon rules examples/01_mlp.tn")]
+    #[command(after_help = "Example: tenon rules examples/01_mlp.tn --check")]
     Rules {
-        /// A program
-        file: PathBuf,
+        /// A program; without one, the library
+        file: Option<PathBuf>,
+        /// Run both sides of each on awkward dims and values; exit 1 if one does not hold
+        #[arg(long)]
+        check: bool,
         /// One JSON object on stdout
         #[arg(long)]
         json: bool,

@@ -49,7 +49,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Opt { file, entry, at, json, output, compile } => {
             opt(&file, entry.as_deref(), &at, json, output.as_deref(), &compile)
         }
-        Command::Rules { file, json } => rules(&file, json),
+        Command::Rules { file, check, json } => crate::rules::rules(file.as_deref(), check, json),
         Command::Build { file, output, entry, compile } => build(&file, &output, entry.as_deref(), &compile),
         Command::Exec { file, call, trust_native, threads } => exec(&file, &call, trust_native, threads),
         Command::Dis { file, stage, entry, compile } => dis(&file, stage, entry.as_deref(), &compile),
@@ -416,31 +416,6 @@ fn opt(
         Ok(ExitCode::SUCCESS)
     };
     go().map_err(|f| (sources, f))
-}
-
-fn rules(file: &Path, json: bool) -> Done {
-    let front = driver::open(file)?;
-    // No rule is proved or tested by a command yet: every one is taken at its author's word.
-    let list: Vec<_> = front
-        .module
-        .rules
-        .iter()
-        .map(|r| {
-            let when: Vec<String> = r.when.iter().map(|p| p.to_string()).collect();
-            json!({ "name": r.name.name(), "status": "trusted", "both_ways": r.both_ways, "when": when })
-        })
-        .collect();
-    if json {
-        output::print_json(&json!({ "rules": list }));
-    } else {
-        for r in &front.module.rules {
-            let (line, _) = front.sources.line_col(r.span);
-            let arrow = if r.both_ways { "<=>" } else { "=>" };
-            let file = &front.sources.get(r.span.file).name;
-            output::print(&format!("{:24} {arrow:3} trusted  {file}:{line}\n", r.name.name()));
-        }
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn build(file: &Path, out: &Path, entry: Option<&str>, compile: &Compile) -> Done {

@@ -10,6 +10,7 @@ mod compare;
 mod output;
 mod profile;
 mod repl;
+mod rules;
 
 use std::process::ExitCode;
 

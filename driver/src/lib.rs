@@ -2,7 +2,7 @@
 //!
 //! [`pipeline`] is the whole compiler as a function to be read; everything else here stands around it:
 //! [`library`] the operators of `std`, [`modules`] what `use` brings, [`data`] arguments given from outside (`settings` from a config, `checkpoint` from weights), [`engine`] running, [`compare`] in every engine,
-//! [`session`] exploring line by line, [`stage`] showing what stands between stages, [`dynamic`] what is left to be known and checked while running, [`names`] those that options speak of, [`assemble`] a compiled program from its text, [`kernels`] machine code for a program's kernels ([`cache`] where it is kept), [`profile`] where the time of a run goes.
+//! [`session`] exploring line by line, [`stage`] showing what stands between stages, [`dynamic`] what is left to be known and checked while running, [`names`] those that options speak of, [`admit`] whether rules hold, [`assemble`] a compiled program from its text, [`kernels`] machine code for a program's kernels ([`cache`] where it is kept), [`profile`] where the time of a run goes.
 //!
 //! ```
 //! let text = "fn double<n>(x: f32[n]) -> f32[n] { x + x }";
@@ -17,6 +17,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the driver reads programs and data, and writes results")]
 
+pub mod admit;
 pub mod assemble;
 pub mod cache;
 mod checkpoint;

@@ -480,6 +480,19 @@ fn f<n>(x: f32[n]) -> f32 { sum(concat(large, x)) - 1e8 }"#,
 fn f<n>(x: f32[n]) -> f32 { sum(x) }"#,
     },
     Code {
+        code: "E0609",
+        title: "a rule that does not hold",
+        cause: r#"`tenon rules --check` runs both sides of each rule on awkward dims and values. This one's sides gave different results, or the right one failed where the left did not; the notes tell the case. Either a side is wrong, or a condition (`when`) is missing."#,
+        wrong: r#"$ tenon rules f.tn --check
+rule once<n>(x: f32[n]) { relu(relu(x)) => abs(x) }
+
+fn f<n>(x: f32[n]) -> f32[n] { relu(relu(x)) }"#,
+        right: r#"$ tenon rules f.tn --check
+rule once<n>(x: f32[n]) { relu(relu(x)) => relu(x) }
+
+fn f<n>(x: f32[n]) -> f32[n] { relu(relu(x)) }"#,
+    },
+    Code {
         code: "E0701",
         title: "not supported by this engine",
         cause: r#"The program is right, and the engine asked for cannot run it: a library function that no rule gives a meaning to has none for the interpreter, and the machine has operations that it does not compile yet."#,

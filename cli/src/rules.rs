@@ -1,0 +1,95 @@
+//! `tenon rules`: the rules of a program, and with `--check` whether they hold.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use driver::admit::{self, Counter, Status, Verdict};
+use driver::{Failure, Front};
+use ir::Rule;
+use ir::diag::Diagnostic;
+use serde_json::{Value, json};
+
+use crate::commands::Done;
+use crate::output;
+
+/// Lists the rules of a program, or of the library alone.
+pub(crate) fn rules(file: Option<&Path>, check: bool, json: bool) -> Done {
+    let mut front = match file {
+        Some(file) => driver::open(file)?,
+        None => driver::pipeline::front(driver::pipeline::sources(), &[])?,
+    };
+    admit::every_rule(&mut front);
+    // Without a trial a rule is taken at its author's word.
+    let verdicts = check.then(|| admit::verdicts(&front.module));
+    let of = |k: usize| verdicts.as_ref().map(|v| &v[k]);
+    let listed = front.module.rules.iter().enumerate().map(|(k, r)| (r, of(k)));
+    if json {
+        let list: Vec<Value> = listed.map(|(r, v)| described(r, v)).collect();
+        output::print_json(&json!({ "rules": list }));
+    } else {
+        listed.for_each(|(r, v)| output::print(&line(&front, r, v)));
+    }
+    let refused: Vec<Diagnostic> =
+        verdicts.iter().flatten().filter_map(|v| refusal(front.module.rule(v.rule), v)).collect();
+    match refused.is_empty() {
+        true => Ok(ExitCode::SUCCESS),
+        // The object on stdout has the cases already.
+        false if json => Ok(ExitCode::FAILURE),
+        false => Err((front.sources, Failure::Diagnostics(refused))),
+    }
+}
+
+fn line(front: &Front, rule: &Rule, verdict: Option<&Verdict>) -> String {
+    let (line, _) = front.sources.line_col(rule.span);
+    let arrow = if rule.both_ways { "<=>" } else { "=>" };
+    let file = &front.sources.get(rule.span.file).name;
+    let status = verdict.map_or("trusted", |v| v.status.name());
+    let mut text = format!("{:24} {arrow:3} {status:8} {file}:{line}", rule.name.name());
+    match verdict.map(|v| &v.status) {
+        Some(Status::Tested(cases)) => text += &format!("  {cases} cases"),
+        Some(Status::Trusted(why)) => text += &format!("  {why}"),
+        Some(Status::Refused(_)) | None => {}
+    }
+    text.push('\n');
+    for c in verdict.into_iter().flat_map(|v| &v.conditions) {
+        text += &match &c.without {
+            Some(case) => format!("    without `{}` it fails: {}\n", c.pred, case.text),
+            None => format!("    `{}`: no case that it excludes fails\n", c.pred),
+        };
+    }
+    text
+}
+
+fn refusal(rule: &Rule, verdict: &Verdict) -> Option<Diagnostic> {
+    let Status::Refused(counter) = &verdict.status else { return None };
+    let text = format!("rule `{}` does not hold", rule.name);
+    let d = Diagnostic::error("E0609", rule.span, text);
+    Some(counter.lines().into_iter().fold(d, Diagnostic::note))
+}
+
+fn described(rule: &Rule, verdict: Option<&Verdict>) -> Value {
+    let when: Vec<String> = rule.when.iter().map(|p| p.to_string()).collect();
+    let mut value = json!({
+        "name": rule.name.name(),
+        "status": verdict.map_or("trusted", |v| v.status.name()),
+        "both_ways": rule.both_ways,
+        "when": when,
+    });
+    let Some(v) = verdict else { return value };
+    match &v.status {
+        Status::Tested(cases) => value["cases"] = json!(cases),
+        Status::Trusted(why) => value["why"] = json!(why),
+        Status::Refused(counter) => value["counter_example"] = case(counter),
+    }
+    let conditions = v.conditions.iter();
+    value["conditions"] = conditions
+        .map(|c| json!({ "condition": c.pred.to_string(), "without": c.without.as_ref().map(case) }))
+        .collect();
+    value
+}
+
+fn case(counter: &Counter) -> Value {
+    let dims: serde_json::Map<String, Value> =
+        counter.dims.iter().map(|(s, n)| (s.name().to_owned(), json!(n))).collect();
+    json!({ "dims": dims, "text": counter.lines().join("; ") })
+}
