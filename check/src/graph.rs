@@ -38,7 +38,7 @@ use crate::instance::Head;
 use crate::types::{MOST_LEAVES, Ty};
 use crate::{Checker, Maybe};
 pub(crate) use closure::Closure;
-pub(crate) use template::is_template;
+pub(crate) use template::{is_template, is_value_generic};
 pub(crate) use tree::{Literals, Tree};
 pub(crate) use value::Value;
 
@@ -673,7 +673,8 @@ impl<'a> Checker<'a> {
             }
             ExprKind::Field(base, field) => {
                 let value = self.expr(body, base)?;
-                self.field(body, value, base.span, *field, e.span)
+                // A part of which nothing is known is no news.
+                self.field(body, value, base.span, *field, e.span).filter(|v| !matches!(v, Value::Unit))
             }
             ExprKind::Call(f, args) => {
                 let (callee, dims) = match &f.kind {
@@ -700,7 +701,7 @@ impl<'a> Checker<'a> {
                 }
                 _ => {
                     let value = self.expr(body, base)?;
-                    self.index_value(body, value, dims, e.span)
+                    self.index_value(body, value, dims, e.span).filter(|v| !matches!(v, Value::Unit))
                 }
             },
             ExprKind::If(cond, then, otherwise) => self.if_expr(body, cond, then, otherwise.as_ref(), e.span),

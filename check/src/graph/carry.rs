@@ -173,6 +173,10 @@ impl<'a> Checker<'a> {
         let mut fixed: Vec<Vec<Option<Dim>>> = vec![vec![]; first.len()];
         for name in vars {
             let local = body.find(name).expect("found above").clone();
+            // What could not be checked is not carried; the body is checked all the same.
+            if local.value.is_unknown() {
+                continue;
+            }
             let flat = self.flatten(body, &local.value, span, &mut first)?;
             let declared = local.declared.as_ref().map(|d| d.fixed.clone()).unwrap_or_default();
             fixed.extend(declared);

@@ -12,7 +12,7 @@ use ir::ast::{
     Expr, ExprKind, FnDef, Generic, GenericKind, IndexArg, Mode, Param, Signature, TypeExpr, TypeKind,
 };
 use ir::diag::Diagnostic;
-use ir::graph::{Type, ValId};
+use ir::graph::{Func, Type, ValId};
 use ir::source::Span;
 use shape::{Expr as Dim, Sym};
 
@@ -31,7 +31,7 @@ pub(crate) fn is_template(types: &Types<'_>, def: &FnDef) -> bool {
 }
 
 /// True for `S` of `<S: value>`.
-fn is_value_generic(g: &Generic) -> bool {
+pub(crate) fn is_value_generic(g: &Generic) -> bool {
     g.kind == GenericKind::DType && g.bounds.iter().any(|b| b.name.name() == "value")
 }
 
@@ -84,6 +84,10 @@ impl<'a> Checker<'a> {
         span: Span,
     ) -> Maybe<Value> {
         let sig = &def.sig;
+        // What is wrong with it, whatever it is called with, was said.
+        if self.unsound.contains(&sig.name.span) {
+            return None;
+        }
         let is_special: Vec<bool> = sig
             .params
             .iter()
@@ -285,6 +289,57 @@ impl<'a> Checker<'a> {
             }
         }
         value
+    }
+
+    /// The body of such a definition where nothing calls it, with what stands for any arguments.
+    pub(crate) fn template_alone(&mut self, def: &'a FnDef, bound: &Env) {
+        let sig = &def.sig;
+        let (mut env, dims) = self.inside(sig, bound);
+        for g in sig.generics.iter().filter(|g| is_value_generic(g)) {
+            env.kinds.insert(g.name.name, Value::Unit);
+        }
+        let callee = sig.name.name;
+        let func = Func {
+            def: callee,
+            dims,
+            facts: env.facts.clone(),
+            ..super::nameless(callee.name(), sig.name.span)
+        };
+        let mut body = Body::new(func, env.clone(), vec![]);
+        let mut params = BTreeMap::new();
+        for p in sig.params.iter().filter(|p| p.mode != Mode::Const) {
+            let Some(ty) = &p.ty else { continue };
+            let what = format!("{callee}: `{}`", p.name.name);
+            let value = match Contract::new(what, ty, env.clone()) {
+                Some(c) => {
+                    self.parts_of(&env, ty).map(|()| Value::Fn(Rc::new(Closure::Typed(Rc::new(c), None))))
+                }
+                None => self.stand_in(&mut body, &env, ty),
+            };
+            let value = value.unwrap_or(Value::Unit);
+            let mut leaves = Vec::new();
+            value.leaves(&mut leaves);
+            for v in leaves {
+                body.func.vals[v.0 as usize].name = p.name.name;
+                if p.mode != Mode::Own {
+                    body.borrowed.insert(v);
+                }
+            }
+            params.insert(p.name.name, Local { value, mutable: false, declared: None });
+        }
+        body.scopes.push(params);
+        let Some(value) = self.statements(&mut body, &def.body) else { return };
+        let end = def.body.stmts.last().map_or(def.body.span, |s| s.span);
+        match &def.ret {
+            Some(_) if matches!(value, Value::Unit) => {
+                let text = format!("{callee}: the body gives no value, and a result is declared");
+                self.report(Diagnostic::error("E0311", end, text));
+            }
+            Some(ty) => {
+                self.returned(&mut body, value, ty, &format!("{callee}: result"), end);
+            }
+            None => self.unwanted(&body, def, &value, end),
+        }
     }
 
     /// Finds generics from what a function says of its parameters, where it says all of a type.
