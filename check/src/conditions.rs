@@ -198,7 +198,7 @@ impl Env {
 }
 
 /// The texts that a condition compares with.
-fn texts_in(e: &Expr) -> Vec<&str> {
+pub(crate) fn texts_in(e: &Expr) -> Vec<&str> {
     match &e.kind {
         ExprKind::Str(s) => vec![s],
         ExprKind::Paren(e) | ExprKind::Unary(_, e) => texts_in(e),

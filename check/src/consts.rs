@@ -214,6 +214,6 @@ impl<'a> Checker<'a> {
                 return Some(value);
             }
         }
-        self.annotated(body, value, w.ty, w.value.span)
+        self.annotated(body, value, w.ty, &format!("constant `{name}`"), w.value.span)
     }
 }

@@ -419,6 +419,17 @@ impl<'a> Checker<'a> {
         Used::Missing
     }
 
+    /// Tries the definitions of a file that take attributes or functions.
+    pub(crate) fn tries_of(&mut self, file: &'a File) {
+        for item in &file.items {
+            match &item.kind {
+                ItemKind::Fn(d) => self.try_fn(d, item),
+                ItemKind::Prim(d) => self.try_prim(d),
+                _ => {}
+            }
+        }
+    }
+
     /// Checks every definition of a file, used or not, but rules and tests.
     pub(crate) fn file(&mut self, file: &'a File) {
         for item in &file.items {

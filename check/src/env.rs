@@ -14,6 +14,7 @@ use shape::{Expr as Dim, Facts, Sym};
 use tensor::DType;
 
 use crate::consts::Known;
+use crate::graph::Value;
 use crate::types::{Elem, EncodingId};
 
 /// A compile-time attribute.
@@ -82,6 +83,8 @@ pub(crate) struct Env {
     pub(crate) consts: BTreeMap<Sym, Const>,
     /// Generic element types that stand for encodings.
     pub(crate) encodings: BTreeMap<Sym, EncodingId>,
+    /// What generics of any kind stand for, `S: value`; no value where that is not known.
+    pub(crate) kinds: BTreeMap<Sym, Value>,
     /// Dims that an instance counts in blocks of so many.
     pub(crate) blocks: BTreeMap<Sym, i64>,
     /// The program's constants.

@@ -2,7 +2,7 @@
 //!
 //! Here stand the state of a body, its ends, and expressions. In files of their own: [`stmt`] statements,
 //! [`call`] calls, [`operator`] operators, [`control`] branches and loops with [`carry`] for what they change,
-//! [`closure`] functions as values, [`tree`] records and arrays, [`index`] elements and slices, [`place`] those assigned, [`open`] dims
+//! [`closure`] functions as values with [`contract`] for their types and [`template`] for what takes them, [`tree`] records and arrays, [`index`] elements and slices, [`place`] those assigned, [`open`] dims
 //! that are known only when running.
 //! What a name holds while checking is a [`Value`]: a tensor, but also a dim, a literal whose type its
 //! use decides, a tuple. A `var` is a name that may be given another value; what an `if` assigns
@@ -11,6 +11,7 @@
 mod call;
 mod carry;
 mod closure;
+mod contract;
 mod control;
 mod index;
 mod mentions;
@@ -18,6 +19,7 @@ mod open;
 mod operator;
 mod place;
 mod stmt;
+mod template;
 mod tree;
 mod value;
 
@@ -35,7 +37,8 @@ use crate::env::{Const, Env};
 use crate::instance::Head;
 use crate::types::{MOST_LEAVES, Ty};
 use crate::{Checker, Maybe};
-pub(crate) use closure::{Closure, is_template};
+pub(crate) use closure::Closure;
+pub(crate) use template::{is_template, is_value_generic};
 pub(crate) use tree::{Literals, Tree};
 pub(crate) use value::Value;
 
@@ -439,7 +442,7 @@ impl<'a> Checker<'a> {
                 _ if want.dtype != got.dtype => d.help(format!("convert it: `{}(..)`", want.dtype)),
                 _ => match (crate::fit::rearranged(&want.shape, &got.shape), what) {
                     (Some(hint), _) => d.help(hint),
-                    (None, "this `let`") => d.help(format!("leave the type out, or write `{got}`")),
+                    (None, what) if what.starts_with("this `") || what.starts_with("constant ") => d.help(format!("leave the type out, or write `{got}`")),
                     (None, what) if what.ends_with(": result") => d.help(declared.as_str()),
                     (None, _) => d,
                 },
@@ -670,7 +673,8 @@ impl<'a> Checker<'a> {
             }
             ExprKind::Field(base, field) => {
                 let value = self.expr(body, base)?;
-                self.field(body, value, base.span, *field, e.span)
+                // A part of which nothing is known is no news.
+                self.field(body, value, base.span, *field, e.span).filter(|v| !matches!(v, Value::Unit))
             }
             ExprKind::Call(f, args) => {
                 let (callee, dims) = match &f.kind {
@@ -697,7 +701,7 @@ impl<'a> Checker<'a> {
                 }
                 _ => {
                     let value = self.expr(body, base)?;
-                    self.index_value(body, value, dims, e.span)
+                    self.index_value(body, value, dims, e.span).filter(|v| !matches!(v, Value::Unit))
                 }
             },
             ExprKind::If(cond, then, otherwise) => self.if_expr(body, cond, then, otherwise.as_ref(), e.span),

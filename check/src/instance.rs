@@ -398,6 +398,10 @@ impl<'a> Checker<'a> {
             return *known;
         }
         self.instances.prims.insert(key.clone(), None);
+        // What is wrong with it, whatever it is called with, was said.
+        if self.unsound.contains(&def.sig.name.span) {
+            return None;
+        }
         let errors = self.diagnostics.len();
         let prim = self.prim_body(def, bound);
         let name = self.instance_name(def.sig.name);
@@ -468,6 +472,10 @@ impl<'a> Checker<'a> {
         let plain = key.is_plain();
         self.count(&def.sig, call)?;
         self.instances.funcs.insert(key.clone(), None);
+        // What is wrong with it, whatever it is called with, was said.
+        if self.unsound.contains(&def.sig.name.span) {
+            return None;
+        }
         let (env, dims) = self.inside(&def.sig, bound);
         let mut head = self.func_head(def, item, &env, dims)?;
         let id = FuncId(self.module.funcs.len() as u32);
@@ -590,62 +598,12 @@ impl<'a> Checker<'a> {
         }
         Some(Head { func, names, result })
     }
-
-    /// Generics to check an unused template with: `f32`, or the first type allowed, and rank 2.
-    /// None where attributes would have to be guessed.
-    pub(crate) fn sample(&mut self, sig: &'a Signature) -> Maybe<Env> {
-        self.signature(sig);
-        let env = self.sampled(sig)?;
-        sig.params.iter().all(|p| p.mode != Mode::Const).then_some(env)
-    }
-
-    /// As `sample`, whatever attributes there are.
-    pub(crate) fn sampled(&mut self, sig: &'a Signature) -> Maybe<Env> {
-        let mut env = self.env();
-        for g in &sig.generics {
-            match g.kind {
-                GenericKind::Dim => {
-                    env.dims.insert(g.name.name, Dim::sym(g.name.name));
-                }
-                GenericKind::Pack => {
-                    env.packs.insert(g.name.name, USUAL_SHAPE.map(Dim::int).to_vec());
-                }
-                GenericKind::DType => {
-                    env.dtypes.insert(g.name.name, usual_type(g)?);
-                }
-            }
-        }
-        Some(env)
-    }
-
-    pub(crate) fn sample_fn(&mut self, def: &'a FnDef, item: &'a Item) {
-        // What takes functions is checked where it is given some.
-        if crate::graph::is_template(&self.types, def) {
-            self.signature(&def.sig);
-            return;
-        }
-        if let Some(mut env) = self.sample(&def.sig) {
-            self.count_blocks(&def.sig, &[], &mut env);
-            self.func_instance(def, item, &env, None);
-            self.bodies();
-        }
-    }
-
-    pub(crate) fn sample_prim(&mut self, def: &'a PrimDef) {
-        if !self.outputs(&def.sig, &def.outs) {
-            return;
-        }
-        if let Some(mut env) = self.sample(&def.sig) {
-            self.count_blocks(&def.sig, &def.outs, &mut env);
-            self.prim_instance(def, &env);
-        }
-    }
 }
 
 /// What a pack stands for in a template that is checked alone.
-const USUAL_SHAPE: [i64; 2] = [2, 3];
+pub(crate) const USUAL_SHAPE: [i64; 2] = [2, 3];
 
 /// What a generic element type stands for in a template that is checked alone: `f32`, or the first that it may be.
-fn usual_type(g: &Generic) -> Option<DType> {
+pub(crate) fn usual_type(g: &Generic) -> Option<DType> {
     std::iter::once(DType::F32).chain(DType::all()).find(|&d| crate::bind::allows(g, d))
 }

@@ -11,7 +11,7 @@
 //! definitions take without saying so; [`types`] records, tuples, arrays and encoded tensors as trees of
 //! tensors, with [`generics`] that signatures leave out, [`encoding`] and [`consts`]; [`env`] dims, packs and attributes as values while checking,
 //! with [`conditions`] on them, [`lists`] and [`labels`] for what is said about ranks, and [`fit`] for what would make a shape fit;
-//! [`bind`] arguments against parameters; [`instance`] templates made concrete; [`graph`] bodies of
+//! [`bind`] arguments against parameters; [`instance`] templates made concrete, [`sample`] templates checked alone; [`graph`] bodies of
 //! functions; [`prim`] bodies of primitives, with [`access`] for bounds, coverage and independence of
 //! loops; [`rule`] rules and bindings; [`schedule`] schedules; [`marks`] attributes. Start at [`check`].
 //!
@@ -42,6 +42,7 @@ mod marks;
 mod modules;
 mod prim;
 mod rule;
+mod sample;
 mod schedule;
 mod types;
 mod walk;
@@ -170,6 +171,10 @@ struct Checker<'a> {
     consts: consts::Consts<'a>,
     module: Module,
     instances: instance::Instances<'a>,
+    /// Where definitions are tried: it is forgotten.
+    trial: (Module, instance::Instances<'a>),
+    /// Definitions that are wrong whatever they are called with.
+    unsound: HashSet<Span>,
     diagnostics: Vec<Diagnostic>,
     /// What has been said: an instance repeats the faults of its template.
     said: HashSet<(&'static str, Span, String)>,
@@ -190,6 +195,8 @@ impl<'a> Checker<'a> {
             consts: consts::Consts::default(),
             module: Module::default(),
             instances: instance::Instances::default(),
+            trial: Default::default(),
+            unsound: HashSet::new(),
             diagnostics: Vec::new(),
             said: HashSet::new(),
             lost: None,
@@ -204,6 +211,8 @@ impl<'a> Checker<'a> {
     /// Modules come before what uses them, so that their faults are said where they are.
     fn program(&mut self, files: &'a Files) {
         let all = || files.modules.iter().chain(&files.own);
+        // Before anything calls them: what is wrong with them is said of them.
+        all().for_each(|f| self.tries_of(f));
         all().for_each(|f| self.file(f));
         self.bodies();
         all().for_each(|f| self.rules(f));

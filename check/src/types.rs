@@ -541,7 +541,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Says what is wrong with the types that a type of functions speaks of.
-    fn parts_of(&mut self, env: &Env, t: &TypeExpr) -> Maybe<()> {
+    pub(crate) fn parts_of(&mut self, env: &Env, t: &TypeExpr) -> Maybe<()> {
         match &t.kind {
             TypeKind::Fn(takes, gives) => {
                 let all: Vec<Maybe<()>> =
@@ -556,7 +556,12 @@ impl<'a> Checker<'a> {
                 self.parts_of(env, of)?;
                 env.dim(k).map(|_| ()).or_else(|d| self.fail(*d).ok_or(())).ok()
             }
-            TypeKind::Exists(..) => Some(()),
+            TypeKind::Exists(vars, of) => {
+                let mut env = env.clone();
+                env.dims.extend(vars.iter().map(|(name, _)| (name.name, Dim::sym(name.name))));
+                self.parts_of(&env, of)
+            }
+            TypeKind::Named { name, dims: None, .. } if env.kinds.contains_key(&name.name) => Some(()),
             TypeKind::Named { .. } | TypeKind::Dim(_) => self.ty(env, t).map(|_| ()),
         }
     }

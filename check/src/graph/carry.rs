@@ -92,13 +92,6 @@ pub(super) struct Mark {
     dims: BTreeSet<Sym>,
 }
 
-impl Mark {
-    /// True for a dim that was in use then.
-    pub(super) fn knows(&self, s: Sym) -> bool {
-        self.dims.contains(&s)
-    }
-}
-
 impl Body {
     pub(super) fn mark(&mut self, diagnostics: usize) -> Mark {
         Mark {
@@ -113,6 +106,21 @@ impl Body {
             aliases: self.aliases.clone(),
             dims: self.dims.clone(),
         }
+    }
+
+    /// Takes back what was made since the mark.
+    pub(super) fn forget(&mut self, mark: &Mark) {
+        self.env = mark.env.clone();
+        self.scopes.clone_from(&mark.scopes);
+        self.func.vals.truncate(mark.vals);
+        self.entry.truncate(mark.entry);
+        self.block().nodes.truncate(mark.nodes);
+        self.integers = mark.integers.clone();
+        self.consumed.clone_from(&mark.consumed);
+        self.aliases.clone_from(&mark.aliases);
+        self.dims.clone_from(&mark.dims);
+        // The dims that inner loops open keep their names.
+        self.dims.extend(self.opened.values().flat_map(|o| &o.classes).map(|c| c.sym));
     }
 }
 
@@ -130,17 +138,7 @@ struct Round {
 impl<'a> Checker<'a> {
     /// Takes back what was checked since the mark. What other definitions were found guilty of stays said.
     pub(super) fn back_to(&mut self, body: &mut Body, mark: &Mark, here: Span) {
-        body.env = mark.env.clone();
-        body.scopes.clone_from(&mark.scopes);
-        body.func.vals.truncate(mark.vals);
-        body.entry.truncate(mark.entry);
-        body.block().nodes.truncate(mark.nodes);
-        body.integers = mark.integers.clone();
-        body.consumed.clone_from(&mark.consumed);
-        body.aliases.clone_from(&mark.aliases);
-        body.dims.clone_from(&mark.dims);
-        // The dims that inner loops open keep their names.
-        body.dims.extend(body.opened.values().flat_map(|o| &o.classes).map(|c| c.sym));
+        body.forget(mark);
         let later = self.diagnostics.split_off(mark.diagnostics);
         for d in later {
             let at = d.span();
@@ -175,6 +173,10 @@ impl<'a> Checker<'a> {
         let mut fixed: Vec<Vec<Option<Dim>>> = vec![vec![]; first.len()];
         for name in vars {
             let local = body.find(name).expect("found above").clone();
+            // What could not be checked is not carried; the body is checked all the same.
+            if local.value.is_unknown() {
+                continue;
+            }
             let flat = self.flatten(body, &local.value, span, &mut first)?;
             let declared = local.declared.as_ref().map(|d| d.fixed.clone()).unwrap_or_default();
             fixed.extend(declared);

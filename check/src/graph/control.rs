@@ -135,6 +135,10 @@ impl<'a> Checker<'a> {
         merge: &mut Merge,
         span: Span,
     ) -> Maybe<Value> {
+        // What could not be checked is no news.
+        if matches!((a, b), (Value::Unit, _) | (_, Value::Unit)) {
+            return None;
+        }
         if let (Value::Tuple(x), Value::Tuple(y)) = (a, b)
             && x.len() == y.len()
         {

@@ -59,7 +59,9 @@ impl<'a> Checker<'a> {
         match &stmt.kind {
             StmtKind::Let(pattern, ty, e) => {
                 self.distinct(pattern.names().into_iter());
-                let value = self.expr(body, e).and_then(|v| self.annotated(body, v, ty.as_ref(), e.span));
+                let value = self
+                    .expr(body, e)
+                    .and_then(|v| self.annotated(body, v, ty.as_ref(), "this `let`", e.span));
                 self.bind_pattern(body, pattern, value, false, e.span)?;
             }
             StmtKind::Var(name, ty, Some(e)) => {
@@ -199,19 +201,26 @@ impl<'a> Checker<'a> {
         body: &mut Body,
         value: Value,
         ty: Option<&ast::TypeExpr>,
+        what: &str,
         span: Span,
     ) -> Maybe<Value> {
         let Some(ty) = ty else { return Some(value) };
+        if let TypeKind::Named { name, dims: None, .. } = &ty.kind
+            && let Some(kind) = body.env.kinds.get(&name.name).cloned()
+        {
+            return self.of_kind(body, &kind, value, what, span);
+        }
         if let (TypeKind::Tuple(types), Value::Tuple(values)) = (&ty.kind, &value)
             && types.len() == values.len()
         {
-            let parts = types.iter().zip(values).map(|(t, v)| self.annotated(body, v.clone(), Some(t), span));
+            let parts =
+                types.iter().zip(values).map(|(t, v)| self.annotated(body, v.clone(), Some(t), what, span));
             return parts.collect::<Maybe<Vec<Value>>>().map(Value::Tuple);
         }
         match (&ty.kind, &value) {
-            (TypeKind::Fn(..), Value::Fn(_)) => return Some(value),
+            (TypeKind::Fn(..), Value::Fn(f)) => return self.ascribe(body, f, ty, what, span),
             (TypeKind::Fn(..), other) => {
-                let text = format!("a function is needed, and this is {}", other.kind());
+                let text = format!("{what}: a function is needed, and this is {}", other.kind());
                 return self.fail(Diagnostic::error("E0307", span, text).label(ty.span, "its type"));
             }
             (TypeKind::Array(of, k), Value::Tuple(parts)) if value.has_function() => {
@@ -221,7 +230,7 @@ impl<'a> Checker<'a> {
                 let text = format!("{want} elements are needed, got {count}");
                 let wrong = Diagnostic::error("E0301", span, text.clone());
                 self.require(body, Pred::Eq(want, count), span, &text, wrong)?;
-                let parts = parts.iter().map(|v| self.annotated(body, v.clone(), Some(of), span));
+                let parts = parts.iter().map(|v| self.annotated(body, v.clone(), Some(of), what, span));
                 return parts.collect::<Maybe<Vec<Value>>>().map(Value::Tuple);
             }
             (TypeKind::Named { .. }, Value::Record(r, _)) => {
@@ -230,17 +239,26 @@ impl<'a> Checker<'a> {
                 let env = body.env.clone();
                 let want = self.ty(&env, ty)?;
                 if !want.like(&got) {
-                    return self.unlike(body, &value, &want, span, "this `let`");
+                    return self.unlike(body, &value, &want, span, what);
                 }
                 if let Ty::Record(want) = &want {
-                    self.same_generics(body, want, r, span, "this `let`")?;
+                    self.same_generics(body, want, r, span, what)?;
                 }
                 return Some(value);
             }
             _ => {}
         }
+        if matches!(value, Value::Tuple(_) | Value::Unit) && !matches!(ty.kind, TypeKind::Tuple(_)) {
+            // What could not be checked is no news.
+            if value.is_unknown() && !matches!(value, Value::Unit) {
+                return None;
+            }
+            let env = body.env.clone();
+            let want = self.ty(&env, ty)?;
+            return self.unlike(body, &value, &want, span, what);
+        }
         let TypeKind::Named { name, args, dims } = &ty.kind else {
-            return self.annotated_tree(body, value, ty, span);
+            return self.annotated_tree(body, value, ty, what, span);
         };
         let mut names: Vec<Sym> = dims.iter().flatten().flat_map(index_names).collect();
         names.extend(args.iter().flat_map(|a| match &a.kind {
@@ -255,15 +273,22 @@ impl<'a> Checker<'a> {
             open_dims(&mut body.env, dims, &e.shape);
         }
         let fitted = match body.env.dtype(name.name) {
-            None => self.annotated_tree(body, value, ty, span),
-            Some(_) => self.fit(body, &value, ty, span),
+            None => self.annotated_tree(body, value, ty, what, span),
+            Some(_) => self.fit(body, &value, ty, what, span),
         };
         body.leave_locals(hidden);
         fitted
     }
 
     /// Compares a value with the type it is given, the integers of the body being dims.
-    fn fit(&mut self, body: &mut Body, value: &Value, ty: &ast::TypeExpr, span: Span) -> Maybe<Value> {
+    fn fit(
+        &mut self,
+        body: &mut Body,
+        value: &Value,
+        ty: &ast::TypeExpr,
+        what: &str,
+        span: Span,
+    ) -> Maybe<Value> {
         let TypeKind::Named { name, dims, .. } = &ty.kind else { return None };
         if let (Value::Val(v), Some(dims)) = (value, dims) {
             let got = body.func.ty(*v).shape.clone();
@@ -278,7 +303,7 @@ impl<'a> Checker<'a> {
         let env = body.env.clone();
         let want = self.tensor_type(&env, ty)?;
         let got = body.func.ty(val).clone();
-        self.same_type(body, &want, &got, span, "this `let`")?;
+        self.same_type(body, &want, &got, span, what)?;
         Some(Value::Val(val))
     }
 
@@ -288,6 +313,7 @@ impl<'a> Checker<'a> {
         body: &mut Body,
         value: Value,
         ty: &ast::TypeExpr,
+        what: &str,
         span: Span,
     ) -> Maybe<Value> {
         if let Value::Tree(t) = &value {
@@ -296,10 +322,10 @@ impl<'a> Checker<'a> {
         let env = body.env.clone();
         let want = self.ty(&env, ty)?;
         let mut leaves = Vec::new();
-        self.leaves_like(body, &value, &want, span, "this `let`", &mut leaves)?;
+        self.leaves_like(body, &value, &want, span, what, &mut leaves)?;
         for (leaf, v) in want.leaves("").iter().zip(&leaves) {
             let got = body.func.ty(*v).clone();
-            let what = if leaf.path.is_empty() { "this `let`" } else { &leaf.path };
+            let what = if leaf.path.is_empty() { what } else { &leaf.path };
             self.same_type(body, &leaf.ty, &got, span, what)?;
         }
         Some(Value::of(&want, &leaves))
@@ -427,7 +453,7 @@ impl<'a> Checker<'a> {
         self.materialize(body, &value, dtype, span).map(Value::Val)
     }
 
-    /// Literals and dims as tensors of the types that a variable has in their places.
+    /// Literals and dims as tensors of the types that a variable has in their places, functions with the types they have there.
     pub(super) fn settled(&mut self, body: &mut Body, old: &Value, new: Value, span: Span) -> Maybe<Value> {
         match (old, new) {
             (Value::Val(o), new @ (Value::Lit(_) | Value::Dim(_) | Value::Literals(_))) => {
@@ -438,6 +464,12 @@ impl<'a> Checker<'a> {
                 let parts = old.iter().zip(new).map(|(o, n)| self.settled(body, o, n, span));
                 parts.collect::<Maybe<Vec<_>>>().map(Value::Tuple)
             }
+            (Value::Fn(old), Value::Fn(new)) => match old.contract() {
+                Some(c) if !new.contract().is_some_and(|n| Rc::ptr_eq(n, c)) => {
+                    self.ascribe_to(body, &new, &Rc::clone(c), span)
+                }
+                _ => Some(Value::Fn(new)),
+            },
             (_, new) => Some(new),
         }
     }
@@ -460,7 +492,7 @@ impl<'a> Checker<'a> {
         for (name, _) in vars {
             body.env.dims.remove(&name.name);
         }
-        let value = self.annotated(body, value, Some(inner), span)?;
+        let value = self.annotated(body, value, Some(inner), "this `var`", span)?;
         let mut d = Declared::default();
         self.declare_leaves(body, inner, &value, vars, &mut d);
         for (name, bound) in vars {

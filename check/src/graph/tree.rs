@@ -537,7 +537,8 @@ impl<'a> Checker<'a> {
                 true => {
                     let (value, at) = held.next()?;
                     let env = bound.env.clone();
-                    body.apart(env, |body| self.annotated(body, value, Some(&f.ty), at))?
+                    let what = format!("{}: `{}`", def.name.name, f.name.name);
+                    body.apart(env, |body| self.annotated(body, value, Some(&f.ty), &what, at))?
                 }
                 false => {
                     let vals: Vec<ValId> = leaves.by_ref().take(field.ty.count()).collect();
