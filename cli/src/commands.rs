@@ -279,7 +279,7 @@ fn run_file(
         if compare {
             let pool = pool(compile.threads);
             let found = compare::compare(&front, entry, &args, &options, &pool, &|| limits(call))?;
-            return crate::compare::deliver(&name, &found, call);
+            return crate::compare::deliver(&name, &found, call, &front.sources);
         }
         let results = match engine {
             EngineArg::Interp => {

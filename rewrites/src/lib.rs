@@ -48,6 +48,7 @@ use crate::regimes::{Point, Solved};
 use crate::saturate::Outcome;
 
 pub use crate::classify::{Class, NumClass};
+pub use crate::flatten::flatten;
 pub use crate::machine::{Cache, Generated, Library, Machine};
 pub use crate::report::{Alternative, FuncReport, RegimeReport, Report, RuleReport, Step, render};
 pub use crate::work::{KernelWork, extern_work, prim_work};
