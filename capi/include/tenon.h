@@ -33,6 +33,16 @@ enum {
 typedef struct tenon_module tenon_module;
 typedef struct tenon_function tenon_function;
 typedef struct tenon_tensor tenon_tensor;
+typedef struct tenon_flag tenon_flag;
+
+/* What one call may use up: of 0 and NULL as much as it likes. A call that is ended by a limit answers TENON_FAULT, and
+ * the function can be called again. */
+typedef struct {
+    uint64_t memory;          /* bytes held at once */
+    uint64_t fuel;            /* steps: rounds of loops, calls, kernels */
+    double seconds;           /* time, from the beginning of the call */
+    const tenon_flag *cancel; /* raised by any thread, it ends the call */
+} tenon_limits;
 
 /* What went wrong in the last call of this thread that did not answer 0; "" before any. Valid until the next such call. */
 const char *tenon_last_error(void);
@@ -47,15 +57,28 @@ void tenon_module_free(tenon_module *module);
 int tenon_function_of(const tenon_module *module, const char *name, tenon_function **out);
 /* Gives a parameter its value for all calls to come. Not while another thread uses the function. */
 int tenon_bind(tenon_function *function, const char *name, const tenon_tensor *value);
-/* Gives a record its parts from a .safetensors file or a folder of them. Not while another thread uses the function. */
+/* Gives a record those of its parts that are not bound yet, from a .safetensors file or a folder of them; where all are
+ * bound, nothing is read. Not while another thread uses the function. */
 int tenon_bind_weights(tenon_function *function, const char *record, const char *path);
 /* Calls it with the parameters that are not bound, in their order. `results` has room for `room` tensors; `count` is how
  * many there are. Too little room is TENON_ARGUMENT, and `count` is then written all the same. */
 int tenon_call(const tenon_function *function, const tenon_tensor *const *args, size_t n, tenon_tensor **results,
                size_t room, size_t *count);
+/* The same within limits; NULL for none. */
+int tenon_call_within(const tenon_function *function, const tenon_limits *limits, const tenon_tensor *const *args,
+                      size_t n, tenon_tensor **results, size_t room, size_t *count);
+/* Frees the memory that calls which have ended left for calls to come. */
+int tenon_trim(const tenon_function *function);
 void tenon_function_free(tenon_function *function);
 
-/* A tensor with a copy of `bytes` bytes: elements row-major, little endian. `dtype` is the language's name: "f32", "i64". */
+/* A flag by which any thread ends the calls that were given it, within about a millisecond; it is lowered when made. */
+int tenon_flag_new(tenon_flag **out);
+int tenon_flag_raise(const tenon_flag *flag);
+int tenon_flag_lower(const tenon_flag *flag);
+void tenon_flag_free(tenon_flag *flag);
+
+/* A tensor with a copy of `bytes` bytes: elements row-major, little endian. `dtype` is the language's name: "f32", "i64";
+ * a byte of a "bool" is 0 or 1. */
 int tenon_tensor_new(const char *dtype, const int64_t *shape, size_t rank, const void *data, size_t bytes,
                      tenon_tensor **out);
 /* Of NULL: NULL or 0. They are valid as long as the tensor is. */

@@ -4,12 +4,16 @@
 //! the thread ([`tenon_last_error`]). Pointers are compared with null; beyond that a C caller is believed.
 #![expect(unsafe_code, reason = "pointers of C")]
 
+mod limits;
+
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use tenon::{DType, Function, Module, Tensor};
+use tenon::{Arg, DType, Function, Module, Tensor};
+
+pub use limits::{Flag, Limits, tenon_flag_free, tenon_flag_lower, tenon_flag_new, tenon_flag_raise};
 
 /// A tensor, with its element type as C reads it.
 pub struct Handle {
@@ -235,15 +239,34 @@ pub unsafe extern "C" fn tenon_call(
     room: usize,
     count: *mut usize,
 ) -> c_int {
+    // SAFETY: what holds of these pointers holds there.
+    unsafe { tenon_call_within(function, std::ptr::null(), args, n, results, room, count) }
+}
+
+/// Calls a function within limits.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tenon_call_within(
+    function: *const Function,
+    limits: *const Limits,
+    args: *const *const Handle,
+    n: usize,
+    results: *mut *mut Handle,
+    room: usize,
+    count: *mut usize,
+) -> c_int {
     guard(|| {
         let function = read(function, "function")?;
+        let limits = limits::of(limits)?;
         read(count, "count")?;
         if room > 0 {
             read(results, "results")?;
         }
-        let args: Vec<&Tensor> =
-            list(args, n, "args")?.iter().map(|a| Ok(&read(*a, "args[i]")?.tensor)).collect::<Done<_>>()?;
-        let given = function.call(&args)?;
+        let arg = |a: &*const Handle| Ok(Arg::Lent(&read(*a, "args[i]")?.tensor));
+        let args = list(args, n, "args")?.iter().map(arg).collect::<Done<Vec<Arg<'_>>>>()?;
+        let given = function.call_within(args, &limits)?;
         // SAFETY: `count` is not null, and by the header a place for a number.
         unsafe { *count = given.len() };
         if given.len() > room {
@@ -253,6 +276,18 @@ pub unsafe extern "C" fn tenon_call(
             // SAFETY: by the header `results` has `room` places, which is more than `i`.
             give(unsafe { results.add(i) }, handle(t));
         }
+        Ok(())
+    })
+}
+
+/// Frees what calls that have ended left behind.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tenon_trim(function: *const Function) -> c_int {
+    guard(|| {
+        read(function, "function")?.trim();
         Ok(())
     })
 }
@@ -285,6 +320,11 @@ pub unsafe extern "C" fn tenon_tensor_new(
         let shape = list(shape, rank, "shape")?;
         let data = list(data.cast::<u8>(), bytes, "data")?;
         read(out, "out")?;
+        if dtype == DType::Bool
+            && let Some(at) = data.iter().position(|b| *b > 1)
+        {
+            return Err(wrong(format!("element {at} of a bool tensor is {}, neither 0 nor 1", data[at])));
+        }
         let tensor = Tensor::from_bytes(dtype, shape, data).map_err(|e| wrong(e.to_string()))?;
         give(out, handle(tensor));
         Ok(())

@@ -85,8 +85,8 @@ pub(crate) fn options(c: &Compile) -> Result<Options, Failure> {
     Ok(o)
 }
 
-pub(crate) fn pool(threads: Option<u16>) -> Arc<Pool> {
-    threads.map_or_else(Pool::from_env, |n| Pool::new(n.into()))
+pub(crate) fn pool(threads: Option<u16>) -> Result<Arc<Pool>, Failure> {
+    threads.map_or_else(kernels::threads, |n| Ok(Pool::new(n.into())))
 }
 
 pub(crate) fn limits(call: &Call) -> Limits {
@@ -277,9 +277,9 @@ fn run_file(
         )?;
         watch(call.deadline);
         if compare {
-            let pool = pool(compile.threads);
+            let pool = pool(compile.threads)?;
             let found = compare::compare(&front, entry, &args, &options, &pool, &|| limits(call))?;
-            return crate::compare::deliver(&name, &found, call);
+            return crate::compare::deliver(&name, &found, call, &front.sources);
         }
         let results = match engine {
             EngineArg::Interp => {
@@ -294,7 +294,7 @@ fn run_file(
                     // Not on stdout: that is for the results.
                     eprint!("{}", rewrites::render(&report));
                 }
-                let exe = engine::load(&compilation, pool(compile.threads))?;
+                let exe = engine::load(&compilation, pool(compile.threads)?)?;
                 engine::execute(&exe, &name, &args, &limits(call), &front.sources)?
             }
         };
@@ -313,7 +313,7 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
         let args = data::arguments(&name, &wanted, &front.module.settings, &call.input)?;
         let options = options(compile)?;
         let compilation = pipeline::compile(&front, &[entry], &options)?;
-        let exe = engine::load(&compilation, pool(compile.threads))?;
+        let exe = engine::load(&compilation, pool(compile.threads)?)?;
         let takes: Vec<bool> = exe
             .program()
             .entries
@@ -456,7 +456,7 @@ fn exec(file: &Path, call: &Call, trust: bool, threads: Option<u16>) -> Done {
         let entry = kernels::entry(&package.program, call.entry.as_deref())?;
         let settings = kernels::settings(&package.program)?;
         let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &settings, &call.input)?;
-        let exe = kernels::load(package, trust, pool(threads), driver::cache::user())?;
+        let exe = kernels::load(package, trust, pool(threads)?, driver::cache::user())?;
         watch(call.deadline);
         let results = engine::execute(&exe, &entry.name, &args, &limits(call), &SourceMap::default())?;
         deliver(&entry.name, &results, call)

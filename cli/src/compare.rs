@@ -1,24 +1,32 @@
-//! What `--compare` says: each result in each engine, and how far it is from the interpreter's.
+//! What `--compare` says: each result in each engine, how far it is from the interpreter's, and where they part.
 
 use std::process::ExitCode;
 
 use driver::Failure;
-use driver::compare::{Compared, Comparison, Difference};
+use driver::compare::{Blame, Compared, Comparison, Difference, Divergence};
+use ir::diag::Diagnostic;
+use ir::source::SourceMap;
 use serde_json::{Value, json};
 
 use crate::args::Call;
 use crate::output;
 
 /// Says what was found. Engines that disagree are a failure, which says by how much.
-pub(crate) fn deliver(entry: &str, found: &Comparison, call: &Call) -> Result<ExitCode, Failure> {
+pub(crate) fn deliver(
+    entry: &str,
+    found: &Comparison,
+    call: &Call,
+    sources: &SourceMap,
+) -> Result<ExitCode, Failure> {
     let shape = |name: &str| found.results.iter().find(|r| r.0 == name).map_or(&[][..], |r| r.1.shape());
     let wrong = found.list.iter().find(|c| c.difference.as_ref().is_some_and(Difference::matters));
     if call.json {
         let list: Vec<Value> = found.list.iter().map(|c| value(c, shape(&c.name))).collect();
         let results: Vec<Value> = found.results.iter().map(|(n, t)| output::tensor(n, t)).collect();
-        output::print_json(
-            &json!({ "entry": entry, "ok": wrong.is_none(), "compare": list, "results": results }),
-        );
+        let first = found.first.as_ref().map(|d| divergence(d, sources));
+        output::print_json(&json!({
+            "entry": entry, "ok": wrong.is_none(), "compare": list, "first": first, "results": results,
+        }));
         return Ok(ExitCode::from(u8::from(wrong.is_some())));
     }
     for c in &found.list {
@@ -29,9 +37,42 @@ pub(crate) fn deliver(entry: &str, found: &Comparison, call: &Call) -> Result<Ex
         Some(c) => {
             let text =
                 format!("{} and interp disagree in {}: {}", c.engine, c.name, words(c, shape(&c.name)));
-            Err(Failure::Message { code: "E0608", text })
+            match &found.first {
+                Some(first) => Err(told(first, text).into()),
+                None => Err(Failure::Message { code: "E0608", text }),
+            }
         }
     }
+}
+
+/// The first operator that differs, where it is written.
+fn told(d: &Divergence, text: String) -> Diagnostic {
+    let value = d.value.as_ref().map_or_else(String::new, |v| format!(", the value of `{v}`,"));
+    Diagnostic::error("E0608", d.span, text)
+        .here(format!("`{}`{value} is the first to differ: {}", d.operator, by(&d.difference, &d.shape)))
+        .note(d.blame.to_string())
+}
+
+fn divergence(d: &Divergence, sources: &SourceMap) -> Value {
+    let (line, col) = sources.line_col(d.span);
+    let (kind, names) = match &d.blame {
+        Blame::Rules(names) => ("rule", names.clone()),
+        Blame::Plan(kernel) => ("plan", vec![kernel.clone()]),
+        Blame::Code(kernel) => ("code", vec![kernel.clone()]),
+    };
+    let mut said = json!({
+        "operator": d.operator, "value": d.value, "file": sources.get(d.span.file).name, "line": line, "col": col,
+        "by": kind, "names": names,
+    });
+    if let (Difference::Element { at, want, got, allowed }, Some(said)) =
+        (&d.difference, said.as_object_mut())
+    {
+        let more = json!({
+            "difference": (want - got).abs(), "at": place(*at, &d.shape), "interp": want, "got": got, "allowed": allowed,
+        });
+        said.extend(more.as_object().cloned().unwrap_or_default());
+    }
+    said
 }
 
 /// `[1, 2]`, the place of an element.
@@ -47,10 +88,13 @@ fn place(mut at: usize, shape: &[i64]) -> Vec<usize> {
 }
 
 fn words(c: &Compared, shape: &[i64]) -> String {
-    match &c.difference {
-        None => "equal".to_owned(),
-        Some(Difference::Type(text)) => text.clone(),
-        Some(Difference::Element { at, want, got, allowed }) => {
+    c.difference.as_ref().map_or_else(|| "equal".to_owned(), |d| by(d, shape))
+}
+
+fn by(d: &Difference, shape: &[i64]) -> String {
+    match d {
+        Difference::Type(text) => text.clone(),
+        Difference::Element { at, want, got, allowed } => {
             let at = place(*at, shape);
             format!(
                 "largest difference {:.3e} at {at:?} ({got:?}, in the interpreter {want:?}), allowed {allowed:.3e}",

@@ -28,7 +28,7 @@ pub(crate) fn profile(
             let entry = kernels::entry(&package.program, call.entry.as_deref())?;
             let settings = kernels::settings(&package.program)?;
             let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &settings, &call.input)?;
-            let exe = kernels::load(package, trust, pool(compile.threads), options.store.clone())?;
+            let exe = kernels::load(package, trust, pool(compile.threads)?, options.store.clone())?;
             let sources = SourceMap::default();
             let machine = &options.machine;
             let seen = profile::measure(&exe, &entry.name, &args, &limits(call), runs, machine, &sources)?;
@@ -45,7 +45,7 @@ pub(crate) fn profile(
         let wanted = data::wanted(front.module.func(entry));
         let args = data::arguments(&name, &wanted, &front.module.settings, &call.input)?;
         let compilation = pipeline::compile(&front, &[entry], &options)?;
-        let exe = engine::load(&compilation, pool(compile.threads))?;
+        let exe = engine::load(&compilation, pool(compile.threads)?)?;
         let machine = &options.machine;
         let seen = profile::measure(&exe, &name, &args, &limits(call), runs, machine, &front.sources)?;
         deliver(&seen.0, &seen.1, call, trace)

@@ -262,6 +262,51 @@ fn engines_are_compared() {
     assert!(list.iter().all(|c| c["difference"].as_f64().is_some_and(|d| d < 1e-3)), "{list:?}");
 }
 
+/// What `--compare` says of the first operator that differs: operator, value, line, who is to blame.
+fn first_to_differ(text: &str, data: &[&str]) -> (String, Option<String>, u64, String) {
+    let args = [&["run", "f.tn", "-e", "f", "--compare", "--json"][..], data].concat();
+    let said = run(&[("f.tn", text.to_owned())], &args);
+    assert_eq!(said.exit, Some(1), "{}{}", said.stdout, said.stderr);
+    let answer: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let first = &answer["first"];
+    let names: Vec<&str> =
+        first["names"].as_array().expect("a list").iter().filter_map(|n| n.as_str()).collect();
+    let text = |key: &str| first[key].as_str().map(str::to_owned);
+    let by = format!("{} {}", text("by").expect("a kind"), names.join(" "));
+    (text("operator").expect("an operator"), text("value"), first["line"].as_u64().expect("a line"), by)
+}
+
+#[test]
+fn the_first_operator_that_differs_is_named_with_the_rule() {
+    let wrong = "rule wrong<n>(x: f32[n]) { exp(x) => abs(x) }\n\
+                 rule fine<n>(x: f32[n]) { abs(x) => max(x, -x) }\n";
+    let x = ["-i", "x=randn[5]@1"];
+    // Inside of one fused kernel.
+    let text = format!(
+        "fn f<n>(x: f32[n]) -> f32[n] {{\n    let a = x + 1.0\n    let b = exp(a)\n    relu(b) - 3.0\n}}\n{wrong}"
+    );
+    let want = ("exp".to_owned(), Some("b".to_owned()), 3, "rule wrong".to_owned());
+    assert_eq!(first_to_differ(&text, &["-i", x[1]]), want);
+    // In the third round of a loop, in a branch.
+    let text = format!(
+        "fn f<n>(x: f32[n]) -> f32[n] {{\n    var y = x\n    for i in 4 {{\n        y = if i > 2 {{ exp(y) }} else {{ y * 2.0 }}\n    }}\n    y\n}}\n{wrong}"
+    );
+    let want = ("exp".to_owned(), None, 4, "rule wrong".to_owned());
+    assert_eq!(first_to_differ(&text, &["-i", x[1]]), want);
+    // In a called function that is too large to be taken apart, behind a state that is updated in place.
+    let text = format!(
+        "fn f<n>(own kv: f32[n, 4], x: f32[n]) -> f32[n] where n >= 2 {{\n    var c = kv\n    c[0] = ones[4]\n    layer(sum(c, axis=1) * x)\n}}\nfn layer<n>(x: f32[n]) -> f32[n] {{\n    var h = x\n    for j in 2 {{ h = softmax(h) + exp(x) }}\n    h\n}}\n{wrong}"
+    );
+    let want = ("exp".to_owned(), None, 8, "rule wrong".to_owned());
+    assert_eq!(first_to_differ(&text, &["-i", x[1], "-i", "kv=randn[5,4]@2"]), want);
+    // Of two rules in a row, the one that is wrong.
+    let two =
+        "rule half<n>(x: f32[n]) { sin(x) => abs(x) * 1.0 }\nrule rest<n>(x: f32[n]) { x * 1.0 => x }\n";
+    let text = format!("fn f<n>(x: f32[n]) -> f32[n] {{ sin(x) }}\n{two}");
+    let (operator, _, _, by) = first_to_differ(&text, &["-i", x[1]]);
+    assert_eq!((operator.as_str(), by.as_str()), ("sin", "rule half"));
+}
+
 #[test]
 fn a_deadline_ends_a_run_in_every_engine() {
     // 10^12 sines in one kernel of a million blocks.

@@ -200,7 +200,7 @@ pub fn test(front: &Front, engine: Engine) -> Result<Vec<Tested>, Failure> {
     let machine = if engine == Engine::Vm && !tests.is_empty() {
         let entries: Vec<FuncId> = tests.iter().map(|t| t.func).collect();
         let compilation = crate::pipeline::compile(front, &entries, &crate::Options::default())?;
-        Some(load(&compilation, Pool::from_env())?)
+        Some(load(&compilation, kernels::threads()?)?)
     } else {
         None
     };

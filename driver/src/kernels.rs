@@ -20,6 +20,11 @@ use crate::library::Library;
 use crate::pipeline;
 use crate::stage::Stage;
 
+/// The threads that the environment asks for.
+pub fn threads() -> Result<Arc<Pool>, Failure> {
+    Pool::from_env().map_err(Failure::data)
+}
+
 /// Whether the library of a binding can be loaded here, and has the function.
 pub fn available(ext: &Extern) -> bool {
     vm::loader::symbol_available(&ext.library, &ext.symbol)

@@ -137,6 +137,15 @@ pub fn plan(module: &Module, options: &Options) -> (Module, Report) {
 /// A checked module to a program for some of its functions: rewrite, lower, emit, verify.
 pub fn compile(front: &Front, entries: &[FuncId], options: &Options) -> Result<Compilation, Failure> {
     crate::names::implementations(&front.module, options)?;
+    compile_part(front, entries, options)
+}
+
+/// The same where the options were made for a program of which this is a part.
+pub(crate) fn compile_part(
+    front: &Front,
+    entries: &[FuncId],
+    options: &Options,
+) -> Result<Compilation, Failure> {
     let (plan, report) = plan(&front.module, options);
     let compiler = Compiler::new(options.target.clone()).storing(options.store.clone());
     let (lowered, kernels) = kernels::lower(&plan, entries, &front.sources, &compiler)?;

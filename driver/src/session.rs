@@ -14,7 +14,6 @@ use ir::source::SourceMap;
 use shape::{Expr as Dim, Sym};
 use tensor::Tensor;
 use vm::Limits;
-use vm::threads::Pool;
 
 use crate::engine::{self, Engine};
 use crate::library::Library;
@@ -193,7 +192,7 @@ impl Session {
             Engine::Vm => {
                 let name = front.module.func(entry).name.clone();
                 let compilation = pipeline::compile(&front, &[entry], &self.options)?;
-                let exe = engine::load(&compilation, Pool::from_env())?;
+                let exe = engine::load(&compilation, crate::kernels::threads()?)?;
                 engine::execute(&exe, &name, &args, &Limits::default(), &front.sources)?
             }
         };

@@ -173,7 +173,7 @@ impl<'f> Engines<'f> {
         for (label, rewrites) in [("vm", true), ("vm --no-rewrites", false)] {
             let options = Options { rewrites, ..Options::default() };
             let compilation = pipeline::compile(front, entries, &options).map_err(shown)?;
-            machines.push((label, engine::load(&compilation, Pool::from_env()).map_err(shown)?));
+            machines.push((label, engine::load(&compilation, Pool::from_env()?).map_err(shown)?));
             plan.get_or_insert_with(|| compilation.plan.clone());
             listing_reads_back(compilation)?;
         }

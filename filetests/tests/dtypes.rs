@@ -327,7 +327,7 @@ fn engines_agree_on_every_type_claimed() {
             .collect();
         let shown = |f: Failure| f.render(&front.sources, false);
         let built = pipeline::compile(&front, &entries, &Options::default())
-            .and_then(|c| engine::load(&c, Pool::from_env()));
+            .and_then(|c| engine::load(&c, driver::kernels::threads()?));
         let exe = built.unwrap_or_else(|f| panic!("{file}: {}", shown(f)));
         for (case, &id) in cases.iter().zip(&entries) {
             let args = case.arguments();

@@ -471,7 +471,7 @@ function fn0 f() -> (int) {
     Code {
         code: "E0608",
         title: "engines that disagree",
-        cause: r#"`--compare` runs the interpreter, which computes in double, and the compiled program with and without rewrites. They give other results than rounding explains. A sum of large numbers that cancel does so in any program of finite precision; everything else is a bug of tenon's."#,
+        cause: r#"`--compare` runs the interpreter, which computes in double, and the compiled program with and without rewrites. They give other results than rounding explains. Shown is the first operator whose value differs, and the rule without which it would not. A sum of large numbers that cancel does so in any program of finite precision; everything else is a bug of tenon's."#,
         wrong: r#"$ tenon run f.tn --compare -i x=ones[1000]
 const large = [1e8]
 

@@ -2,20 +2,15 @@
 //! its dims. Nothing here knows a primitive by name; a user's own takes part like those of `std`.
 //!
 //! Counts: an operation on values is one flop wherever it is executed (index arithmetic is free), and dear
-//! ones add `slow` units besides. A loop runs as often as its bounds say; bounds that depend on an outer
-//! loop's variable are taken at its middle, bounds that depend on data are taken as [`GUESS`] rounds, and
-//! [`Profile::guessed`] says so.
+//! ones add `slow` units besides. A loop runs as often as [`Ranges`] says; [`Profile::guessed`] tells where that depends on data.
 
 use ir::graph::Type;
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::{Combine, Intrinsic};
-use rustc_hash::FxHashMap;
 use shape::{Expr, Sym};
 
 use crate::form::{MapForm, map_form};
-
-/// Rounds of a loop whose bounds depend on data, for want of anything better.
-pub(crate) const GUESS: i64 = 16;
+use crate::rounds::{Body, GUESS, Ranges};
 
 /// What a primitive's loops are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,15 +140,12 @@ fn slow_units(op: Intrinsic) -> i64 {
 /// Reads the loops of a primitive.
 pub(crate) fn profile(prim: &Prim) -> Profile {
     let mut walk = Walk {
-        prim,
-        middle: FxHashMap::default(),
-        trips: FxHashMap::default(),
+        ranges: Ranges::new(prim),
         reads: prim.bufs.iter().map(|_| Expr::int(0)).collect(),
         writes: prim.bufs.iter().map(|_| Expr::int(0)).collect(),
         flops: Expr::int(0),
         slow: Expr::int(0),
         reduces: false,
-        guessed: false,
         fallible: false,
         loops: Vec::new(),
         contractions: Vec::new(),
@@ -187,7 +179,7 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
         parallel: parallel(prim),
         contraction,
         reduces: walk.reduces,
-        guessed: walk.guessed,
+        guessed: walk.ranges.guessed,
         fallible: walk.fallible,
         in_place,
     }
@@ -233,16 +225,12 @@ fn parallel(prim: &Prim) -> Expr {
 }
 
 struct Walk<'a> {
-    prim: &'a Prim,
-    /// The middle of the range of a loop's variable, by its name.
-    middle: FxHashMap<Sym, Expr>,
-    trips: FxHashMap<VarId, Expr>,
+    ranges: Ranges<'a>,
     reads: Vec<Expr>,
     writes: Vec<Expr>,
     flops: Expr,
     slow: Expr,
     reduces: bool,
-    guessed: bool,
     fallible: bool,
     /// The loops around, from the outside in.
     loops: Vec<VarId>,
@@ -250,25 +238,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn bound(&mut self, s: &Scalar) -> Option<Expr> {
-        let e = self.prim.as_dim(s)?;
-        let e = e.subst(&|s| self.middle.get(&s).cloned());
-        e.syms().iter().all(|s| self.prim.dims.contains(s)).then_some(e)
-    }
-
-    fn enter(&mut self, var: VarId, lo: &Scalar, hi: &Scalar) -> Expr {
-        let (lo, hi) = (self.bound(lo), self.bound(hi));
-        let trip = match (&lo, &hi) {
-            (Some(lo), Some(hi)) => hi - lo,
-            (None, _) | (_, None) => {
-                self.guessed = true;
-                Expr::int(GUESS)
-            }
-        };
-        if let (Some(lo), Some(hi)) = (lo, hi) {
-            self.middle.insert(self.prim.var(var).name, (lo + hi).floor_div(&Expr::int(2)));
-        }
-        self.trips.insert(var, trip.clone());
+    fn enter(&mut self, var: VarId, lo: &Scalar, hi: &Scalar, body: &Body<'_>) -> Expr {
+        let trip = self.ranges.enter(var, lo, hi, body);
         self.loops.push(var);
         trip
     }
@@ -282,13 +253,13 @@ impl Walk<'_> {
             Stmt::For { var, lo, hi, body, .. } => {
                 self.index(lo, times);
                 self.index(hi, times);
-                let trip = self.enter(*var, lo, hi);
+                let trip = self.enter(*var, lo, hi, &Body::Stmts(body));
                 self.stmts(body, &(times * &trip));
                 self.loops.pop();
             }
             Stmt::While(cond, body) => {
                 self.fallible = true; // It may never end.
-                self.guessed = true;
+                self.ranges.guessed = true;
                 let times = times * &Expr::int(GUESS);
                 self.scalar(cond, &times);
                 self.stmts(body, &times);
@@ -350,7 +321,7 @@ impl Walk<'_> {
                 self.reduces = true;
                 self.index(lo, times);
                 self.index(hi, times);
-                let trip = self.enter(*var, lo, hi);
+                let trip = self.enter(*var, lo, hi, &Body::Scalar(body));
                 let times = times * &trip;
                 self.flops = &self.flops + &times;
                 self.scalar(body, &times);
@@ -382,7 +353,11 @@ impl Walk<'_> {
         }
         let outer: Vec<VarId> = self.loops.iter().copied().filter(|v| !over.contains(v)).collect();
         let product = |keep: &dyn Fn(VarId) -> bool| {
-            outer.iter().filter(|&&v| keep(v)).map(|v| self.trips[v].clone()).fold(Expr::int(1), |n, t| n * t)
+            outer
+                .iter()
+                .filter(|&&v| keep(v))
+                .filter_map(|v| self.ranges.trip(*v))
+                .fold(Expr::int(1), |n, t| n * t)
         };
         let only_a = |v: VarId| a.contains(&v) && !b.contains(&v);
         let only_b = |v: VarId| b.contains(&v) && !a.contains(&v);
@@ -390,7 +365,7 @@ impl Walk<'_> {
         if !outer.iter().any(|&v| only_a(v) || only_b(v)) {
             return;
         }
-        let k = over.iter().filter_map(|v| self.trips.get(v)).fold(Expr::int(1), |n, t| n * t);
+        let k = over.iter().filter_map(|v| self.ranges.trip(*v)).fold(Expr::int(1), |n, t| n * t);
         let found = Contraction { m: product(&only_a), n: product(&only_b), k };
         self.contractions.push(found);
     }

@@ -15,7 +15,7 @@ use crate::block::substitution;
 const NODES: usize = 64;
 
 /// The module with such calls replaced, in functions and in both sides of rules.
-pub(crate) fn flatten(module: &Module) -> Module {
+pub fn flatten(module: &Module) -> Module {
     let mut out = module.clone();
     // Callees first: a function's number says nothing, so rounds until nothing changes; recursion never becomes
     // straight, and the bound is for chains of calls.

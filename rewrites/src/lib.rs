@@ -8,7 +8,7 @@
 //! The pass, top to bottom ([`rewrite`]):
 //! 1. [`block`]: each block becomes an e-graph of semantic nodes; effects stay where they are;
 //! 2. [`pattern`], [`saturate`]: the module's rules add equal nodes, types and conditions proved first;
-//! 3. [`fuse`], [`inline`], [`classify`]: implementations join the classes: kernels, fused groups, library calls;
+//! 3. [`fuse`], [`inline`], [`classify`], [`rounds`]: implementations join the classes: kernels, fused groups, library calls;
 //! 4. [`cost`], [`machine`]: what each would take, as expressions of the dims;
 //! 5. [`extract`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between;
 //! 6. [`emit`], [`assemble`]: blocks again. A plan that cannot keep the order of effects is refused here.
@@ -33,6 +33,7 @@ mod machine;
 mod pattern;
 mod regimes;
 mod report;
+mod rounds;
 mod saturate;
 mod work;
 
@@ -48,6 +49,7 @@ use crate::regimes::{Point, Solved};
 use crate::saturate::Outcome;
 
 pub use crate::classify::{Class, NumClass};
+pub use crate::flatten::flatten;
 pub use crate::machine::{Cache, Generated, Library, Machine};
 pub use crate::report::{Alternative, FuncReport, RegimeReport, Report, RuleReport, Step, render};
 pub use crate::work::{KernelWork, extern_work, prim_work};

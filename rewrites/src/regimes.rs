@@ -15,9 +15,9 @@ use rustc_hash::FxHashMap;
 use shape::{Expr, Facts, Pred, Sym};
 
 use crate::Options;
-use crate::classify::GUESS;
 use crate::emit::{Plan, Traced, Unit};
 use crate::extract::{costs, extract, total};
+use crate::rounds::GUESS;
 
 /// Values of dims.
 pub(crate) type Point = Vec<(Sym, i64)>;

@@ -55,7 +55,7 @@ impl Module {
             let id = sources.add(name, text);
             pipeline::front(sources, &[id])
         })?;
-        Ok(Module::of(front, options))
+        Module::of(front, options)
     }
 
     /// A program file, with the files that it uses; or a compiled one (`.tnx`), which is compiled again from its loops
@@ -68,9 +68,9 @@ impl Module {
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Module, Error> {
         let path = path.as_ref();
         if path.extension().is_none_or(|e| e != "tnx") {
-            return Ok(Module::of(deep(|| driver::open(path))?, options));
+            return Module::of(deep(|| driver::open(path))?, options);
         }
-        let threads = pool(&options);
+        let threads = pool(&options)?;
         let exe = deep(|| {
             let wrong = |e: vm::tnx::Error| Failure::data(format!("{}: {e}", path.display()));
             let package = vm::tnx::open(path).map_err(wrong);
@@ -82,9 +82,9 @@ impl Module {
         Ok(Module { form: Form::Compiled(exe), options, threads })
     }
 
-    fn of(front: Front, options: Options) -> Module {
-        let threads = pool(&options);
-        Module { form: Form::Text(Arc::new(front)), options, threads }
+    fn of(front: Front, options: Options) -> Result<Module, Error> {
+        let threads = pool(&options)?;
+        Ok(Module { form: Form::Text(Arc::new(front)), options, threads })
     }
 
     /// A function, compiled for every shape.
@@ -130,8 +130,11 @@ fn compile(
     Ok(Function::new(exe, name, wanted, front.sources))
 }
 
-fn pool(options: &Options) -> Arc<Pool> {
-    options.threads.map_or_else(Pool::from_env, |n| Pool::new(n.max(1)))
+fn pool(options: &Options) -> Result<Arc<Pool>, Error> {
+    match options.threads {
+        Some(n) => Ok(Pool::new(n.max(1))),
+        None => kernels::threads().map_err(|f| Error::new(&f, &SourceMap::default())),
+    }
 }
 
 /// Runs a part of the pipeline on a thread with a deep stack: programs nest as deeply as their authors like.

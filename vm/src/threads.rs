@@ -113,10 +113,16 @@ impl Pool {
     }
 
     /// A pool of `TENON_THREADS` workers, or as many as the machine has cores.
-    pub fn from_env() -> Arc<Pool> {
-        let said =
-            std::env::var("TENON_THREADS").ok().and_then(|v| v.parse().ok()).filter(|&n: &usize| n > 0);
-        Pool::new(said.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)))
+    pub fn from_env() -> Result<Arc<Pool>, String> {
+        let workers = match std::env::var_os("TENON_THREADS") {
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+            Some(said) => {
+                let number = said.to_str().and_then(|v| v.parse::<u16>().ok()).filter(|&n| n > 0);
+                let wrong = || format!("TENON_THREADS: `{}` is not a number from 1 to 65535", said.display());
+                number.ok_or_else(wrong)?.into()
+            }
+        };
+        Ok(Pool::new(workers))
     }
 
     /// The most workers a job can have.

@@ -19,6 +19,101 @@ static tenon_tensor *floats(const int64_t *shape, size_t rank, const float *data
     return t;
 }
 
+/* Each limit ends a call with a fault, and the next call is none the worse. */
+static void limits(void) {
+    const char *text = "fn grow(k: i64) -> f32[3] {\n    var y = ones[3]\n    for i in k { y = y + 1.0 }\n    y\n}\n"
+                       "fn big<n>(x: f32[n]) -> f32[n, n] {\n    let y = x[:, newaxis] + x[newaxis]\n    y * y\n}\n";
+    tenon_module *module = NULL;
+    tenon_function *grow = NULL, *big = NULL;
+    tenon_flag *flag = NULL;
+    want(tenon_load("limits.tn", text, &module) == TENON_OK, "the text is loaded");
+    want(tenon_function_of(module, "grow", &grow) == TENON_OK, "a loop is compiled");
+    want(tenon_function_of(module, "big", &big) == TENON_OK, "a large result is compiled");
+    tenon_module_free(module);
+    want(tenon_flag_new(&flag) == TENON_OK, "a flag is made");
+
+    const int64_t rounds = 1000000000000, few = 10, thousand = 1000;
+    static float zeros[1000];
+    tenon_tensor *forever = NULL, *short_ = NULL, *y = NULL;
+    want(tenon_tensor_new("i64", NULL, 0, &rounds, 8, &forever) == TENON_OK, "a number is made");
+    want(tenon_tensor_new("i64", NULL, 0, &few, 8, &short_) == TENON_OK, "a number is made");
+    tenon_tensor *x = floats(&thousand, 1, zeros, 1000);
+    const tenon_tensor *endless[] = {forever}, *brief[] = {short_}, *wide[] = {x};
+    size_t count = 0;
+
+    tenon_limits within = {0, 0, 0, NULL};
+    within.seconds = 0.05;
+    want(tenon_call_within(grow, &within, endless, 1, &y, 1, &count) == TENON_FAULT, "a deadline ends it");
+    want(strstr(tenon_last_error(), "deadline") != NULL, "it says so");
+    want(tenon_call_within(grow, &within, brief, 1, &y, 1, &count) == TENON_OK, "a short call keeps the deadline");
+    tenon_tensor_free(y);
+    within.seconds = 0;
+    within.fuel = 1000;
+    want(tenon_call_within(grow, &within, endless, 1, &y, 1, &count) == TENON_FAULT, "fuel ends it");
+    want(strstr(tenon_last_error(), "steps") != NULL, "it says so");
+    within.fuel = 0;
+    within.cancel = flag;
+    want(tenon_flag_raise(flag) == TENON_OK, "the flag is raised");
+    want(tenon_call_within(grow, &within, endless, 1, &y, 1, &count) == TENON_FAULT, "a flag ends it");
+    want(strstr(tenon_last_error(), "cancelled") != NULL, "it says so");
+    want(tenon_flag_lower(flag) == TENON_OK, "the flag is lowered");
+    want(tenon_call_within(grow, &within, brief, 1, &y, 1, &count) == TENON_OK, "a call under a lowered flag");
+    tenon_tensor_free(y);
+    within.cancel = NULL;
+    within.memory = 1000000;
+    want(tenon_call_within(big, &within, wide, 1, &y, 1, &count) == TENON_FAULT, "a budget of memory ends it");
+    want(strstr(tenon_last_error(), "memory") != NULL, "it says so");
+    want(tenon_call_within(big, NULL, wide, 1, &y, 1, &count) == TENON_OK, "without limits it passes");
+    tenon_tensor_free(y);
+    want(tenon_trim(big) == TENON_OK && tenon_trim(NULL) == TENON_NULL, "memory is given back");
+    want(tenon_call(big, wide, 1, &y, 1, &count) == TENON_OK, "it runs again");
+    tenon_tensor_free(y);
+    within.seconds = -1;
+    want(tenon_call_within(grow, &within, brief, 1, &y, 1, &count) == TENON_ARGUMENT, "no time");
+    want(tenon_flag_new(NULL) == TENON_NULL && tenon_flag_raise(NULL) == TENON_NULL, "no flag");
+
+    tenon_flag_free(flag);
+    tenon_flag_free(NULL);
+    tenon_tensor_free(forever);
+    tenon_tensor_free(short_);
+    tenon_tensor_free(x);
+    tenon_function_free(grow);
+    tenon_function_free(big);
+}
+
+/* Parts of a record that are bound by hand stay, and a whole that is bound needs no file. */
+static void weights(void) {
+    const char *text = "record Layer<n> { w: f32[n], b: f32[n] }\n"
+                       "fn f<n>(l: Layer<n>, x: f32[n]) -> f32[n] { l.w * x + l.b }\n";
+    tenon_module *module = NULL;
+    tenon_function *f = NULL;
+    tenon_tensor *y = NULL, *bools = NULL;
+    want(tenon_load("weights.tn", text, &module) == TENON_OK, "a record is loaded");
+    want(tenon_function_of(module, "f", &f) == TENON_OK, "it is compiled");
+    tenon_module_free(module);
+    const int64_t two[] = {2};
+    const float data[] = {2, 3};
+    tenon_tensor *t = floats(two, 1, data, 2);
+    want(tenon_bind(f, "l.w", t) == TENON_OK, "a part is bound");
+    want(tenon_bind_weights(f, "l", "none.safetensors") == TENON_FAULT, "the other part needs the file");
+    want(tenon_bind(f, "l.b", t) == TENON_OK, "the other is bound");
+    want(tenon_bind_weights(f, "l", "none.safetensors") == TENON_OK, "nothing is left to be read");
+    want(tenon_bind_weights(f, "m", "none.safetensors") == TENON_FAULT, "there is no such record");
+    const tenon_tensor *args[] = {t};
+    size_t count = 0;
+    want(tenon_call(f, args, 1, &y, 1, &count) == TENON_OK, "it is called");
+    want(((const float *)tenon_tensor_data(y))[1] == 12.0f, "its second element");
+    tenon_tensor_free(y);
+    tenon_tensor_free(t);
+    tenon_function_free(f);
+
+    const unsigned char good[] = {1, 0}, bad[] = {1, 2};
+    want(tenon_tensor_new("bool", two, 1, bad, 2, &bools) == TENON_ARGUMENT, "a bool that is neither 0 nor 1");
+    want(strstr(tenon_last_error(), "element 1") != NULL && bools == NULL, "it says which");
+    want(tenon_tensor_new("bool", two, 1, good, 2, &bools) == TENON_OK, "bools");
+    tenon_tensor_free(bools);
+}
+
 int main(int argc, char **argv) {
     const char *text = "fn layer<n, k, m>(x: f32[n, k], w: f32[k, m], b: f32[m]) -> f32[n, m] { relu(x @ w + b) }\n";
     tenon_module *module = NULL;
@@ -78,6 +173,9 @@ int main(int argc, char **argv) {
     want(tenon_function_of(module, NULL, &layer) == TENON_OK, "its first function");
     tenon_function_free(layer);
     tenon_module_free(module);
+
+    limits();
+    weights();
     tenon_module_free(NULL);
     tenon_function_free(NULL);
     tenon_tensor_free(NULL);

@@ -1,0 +1,110 @@
+//! What made a value differ: a rule, the way a plan was put together, or the code of a kernel.
+//!
+//! The oracle can run a plan as well. If the plan gives what the program gives, the machine code is wrong; otherwise
+//! the plan is, and the rules that fired are forbidden one at a time, in the order in which the plan names them: the one
+//! without which the value is right is to blame. What only several together cause has all of them.
+
+use ir::FuncId;
+use rewrites::Report;
+use tensor::Tensor;
+
+use super::first::{Search, differing};
+use crate::engine;
+use crate::pipeline::{self, Front, Options};
+
+/// What made a value differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Blame {
+    /// The rules without which it would not.
+    Rules(Vec<String>),
+    /// No rule: the kernel that the plan put together for it.
+    Plan(String),
+    /// The machine code of a kernel: the loops are right.
+    Code(String),
+}
+
+impl std::fmt::Display for Blame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Blame::Rules(names) => {
+                let names: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
+                match names.as_slice() {
+                    [one] => write!(f, "rule {one} introduced it"),
+                    all => write!(f, "rules {} together introduced it", all.join(", ")),
+                }
+            }
+            Blame::Plan(kernel) => write!(f, "no rule: kernel `{kernel}` computes something else"),
+            Blame::Code(kernel) => {
+                write!(f, "no rule: the machine code of `{kernel}` is not what its loops say")
+            }
+        }
+    }
+}
+
+impl Search<'_> {
+    /// What is to blame for a function that gives something else than is wanted.
+    pub(super) fn blame(&self, front: &Front, id: FuncId, args: &[Tensor], want: &[Tensor]) -> Blame {
+        let options = Options { at: dims(front, id, args), ..self.options.clone() };
+        let plain = Options { rewrites: false, ..options.clone() };
+        if !options.rewrites || self.wrong_with(&plain, front, id, args, want).is_some() {
+            return Blame::Code(self.last(front, id, &plain).0);
+        }
+        let (kernel, rules) = self.last(front, id, &options);
+        let right = |forbidden: &[String]| {
+            let forbid = options.forbid.iter().chain(forbidden).cloned().collect();
+            let (plan, _) = pipeline::plan(&front.module, &Options { forbid, ..options.clone() });
+            let got = engine::interpret_within(front, &plan, id, args.to_vec(), &(self.limits)());
+            got.is_ok_and(|got| differing(want, &got).is_none())
+        };
+        if right(&[]) {
+            return Blame::Code(kernel);
+        }
+        if let Some(one) = rules.iter().find(|r| right(std::slice::from_ref(*r))) {
+            return Blame::Rules(vec![one.clone()]);
+        }
+        if !right(&rules) {
+            return Blame::Plan(kernel);
+        }
+        let mut together = rules.clone();
+        for rule in &rules {
+            let fewer: Vec<String> = together.iter().filter(|r| *r != rule).cloned().collect();
+            if right(&fewer) {
+                together = fewer;
+            }
+        }
+        Blame::Rules(together)
+    }
+
+    /// The last kernel of a function's plan, and the rules that may have led to it: those that the plan names first.
+    fn last(&self, front: &Front, id: FuncId, options: &Options) -> (String, Vec<String>) {
+        let func = front.module.func(id);
+        let (_, report): (_, Report) = pipeline::plan(&front.module, options);
+        let found = report.functions.iter().find(|f| f.name == func.name);
+        let steps = || found.iter().flat_map(|f| &f.regimes).flat_map(|r| &r.steps);
+        let kernel = steps().filter(|s| s.kind != "native").last();
+        let fired = found.iter().flat_map(|f| &f.rules).filter(|r| r.fired > 0).map(|r| &r.rule);
+        let mut rules: Vec<String> = Vec::new();
+        for said in steps().flat_map(|s| &s.why).chain(fired) {
+            let name = said.strip_prefix("rule ").unwrap_or(said);
+            let name = name.split_once(',').map_or(name, |n| n.0);
+            if !rules.iter().any(|r| r == name) {
+                rules.push(name.to_owned());
+            }
+        }
+        (kernel.map_or_else(|| func.name.clone(), |s| s.name.clone()), rules)
+    }
+}
+
+/// The dims of a function that an axis of an argument tells: the regime that runs is that of these.
+fn dims(front: &Front, id: FuncId, args: &[Tensor]) -> Vec<(String, i64)> {
+    let func = front.module.func(id);
+    let axes = func.body.params.iter().zip(args);
+    let mut found: Vec<(String, i64)> = Vec::new();
+    for (e, n) in axes.flat_map(|(p, t)| func.ty(*p).shape.iter().zip(t.shape().iter().copied())) {
+        if let Some(s) = e.as_sym().filter(|s| func.dims.contains(s) && found.iter().all(|f| f.0 != s.name()))
+        {
+            found.push((s.name().to_owned(), n));
+        }
+    }
+    found
+}

@@ -1,0 +1,306 @@
+//! The first operator of a program whose value differs between engines.
+//!
+//! In: a program that two engines disagree on, and its data. Out: a [`Divergence`]. For each operation in the order of the
+//! program, what leads to it is compiled as a program that gives back its value, and compared with the oracle's. Calls
+//! of small functions are taken apart first, as rewriting does; larger calls, branches and the rounds of loops are
+//! entered with the values that the oracle has there. So an operator that ran inside of a fused kernel is found as well:
+//! it is the one with which that kernel's beginnings begin to differ.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ir::graph::{Block, Func, Node, Op, ValId};
+use ir::source::Span;
+use ir::{FuncId, Module};
+use tensor::Tensor;
+use vm::Limits;
+use vm::threads::Pool;
+
+use super::blame::Blame;
+use super::difference::{Difference, difference};
+use super::part;
+use crate::engine;
+use crate::pipeline::{self, Front, Options};
+
+/// Blocks in blocks that are entered; recursion is a chain of its own.
+const DEPTH: usize = 16;
+
+/// Where engines begin to disagree.
+#[derive(Debug, Clone)]
+pub struct Divergence {
+    /// The operator.
+    pub operator: String,
+    /// The name of the value it makes, where it has one.
+    pub value: Option<String>,
+    /// Where it is written.
+    pub span: Span,
+    /// How its value differs.
+    pub difference: Difference,
+    /// The extents of its value.
+    pub shape: Vec<i64>,
+    /// What made it differ.
+    pub blame: Blame,
+}
+
+/// How things are compiled and run.
+pub(super) struct Search<'a> {
+    pub(super) options: &'a Options,
+    pub(super) threads: &'a Arc<Pool>,
+    pub(super) limits: &'a dyn Fn() -> Limits,
+}
+
+/// How a program's results differ from the oracle's: which one, and by how much.
+pub(super) struct Wrong {
+    at: usize,
+    difference: Difference,
+    shape: Vec<i64>,
+}
+
+impl Search<'_> {
+    /// The first operator that differs. `result` of the whole is known to, by `known`; it is what is told where
+    /// nothing smaller differs.
+    pub(super) fn first(
+        &self,
+        front: &Front,
+        entry: FuncId,
+        args: &[Tensor],
+        result: usize,
+        known: Option<&Difference>,
+    ) -> Option<Divergence> {
+        let mut module =
+            if self.options.rewrites { rewrites::flatten(&front.module) } else { front.module.clone() };
+        // What does not run here need not be rewritten again and again.
+        let runs = reached(&module, entry);
+        for (i, f) in module.funcs.iter_mut().enumerate() {
+            f.plan |= !runs.contains(&FuncId(i as u32));
+        }
+        let front = Front { module, ..front.clone() };
+        if let Some(found) = self.within(&front, entry, args, 0) {
+            return Some(found);
+        }
+        let func = front.module.func(entry);
+        let id = *func.body.results.get(result)?;
+        let node = func.body.nodes.iter().find(|n| n.results.contains(&id));
+        let want = self.oracle(&front, entry, args)?;
+        Some(Divergence {
+            operator: node.map_or_else(|| func.name.clone(), |n| operator(&front.module, n)),
+            value: named(func, id),
+            span: node.map_or(func.span, |n| n.span),
+            difference: known?.clone(),
+            shape: want.get(result)?.shape().to_vec(),
+            blame: self.blame(&front, entry, args, &want),
+        })
+    }
+
+    /// The same in a function of the module.
+    fn within(&self, front: &Front, id: FuncId, args: &[Tensor], depth: usize) -> Option<Divergence> {
+        if depth == DEPTH {
+            return None;
+        }
+        let func = front.module.func(id);
+        let known = self.values(front, id, args);
+        for (at, node) in func.body.nodes.iter().enumerate().filter(|(_, n)| computes(n)) {
+            let Some(part) = part::up_to(func, at) else { continue };
+            let here = replaced(front, id, part);
+            let want: Option<Vec<Tensor>> = node.results.iter().map(|r| known.get(r).cloned()).collect();
+            let Some(want) = want.or_else(|| self.oracle(&here, id, args)) else { continue };
+            let Some(wrong) = self.wrong(&here, id, args, &want) else { continue };
+            if let Some(inner) = self.inside(front, func, node, &known, depth + 1) {
+                return Some(inner);
+            }
+            return Some(Divergence {
+                operator: operator(&front.module, node),
+                value: named(func, node.results[wrong.at]),
+                span: node.span,
+                difference: wrong.difference,
+                shape: wrong.shape,
+                blame: self.blame(&here, id, args, &want),
+            });
+        }
+        None
+    }
+
+    /// The same in what an operation runs, with the values that the oracle has there.
+    fn inside(
+        &self,
+        front: &Front,
+        func: &Func,
+        node: &Node,
+        known: &BTreeMap<ValId, Tensor>,
+        depth: usize,
+    ) -> Option<Divergence> {
+        let all = |ids: &[ValId]| ids.iter().map(|v| known.get(v).cloned()).collect::<Option<Vec<_>>>();
+        let enter = |front: &Front, block: &Block| {
+            let (mut part, outside) = part::of_block(func, block)?;
+            let mut front = front.clone();
+            let id = FuncId(front.module.funcs.len() as u32);
+            part.name = format!("{} part {}", func.name, id.0);
+            front.module.funcs.push(part);
+            Some((front, id, all(&outside)?))
+        };
+        match &node.op {
+            Op::Call(id, _) => self.within(front, *id, &all(&node.args)?, depth),
+            Op::If(then, other) => {
+                let taken = if known.get(&node.args[0])?.get_i64(0) != 0 { then } else { other };
+                let (front, id, args) = enter(front, taken)?;
+                self.within(&front, id, &args, depth)
+            }
+            Op::While { cond, body } => {
+                let (front, test, outside_test) = enter(front, cond)?;
+                let (front, round, outside) = enter(&front, body)?;
+                let exe = pipeline::compile_part(&front, &[round], self.options).ok()?;
+                let exe = engine::load(&exe, self.threads.clone()).ok()?;
+                let name = &front.module.func(round).name;
+                let mut carried = all(&node.args)?;
+                loop {
+                    let asked = [outside_test.clone(), carried.clone()].concat();
+                    if self.oracle(&front, test, &asked)?.first()?.get_i64(0) == 0 {
+                        return None;
+                    }
+                    let args = [outside.clone(), carried].concat();
+                    let want = self.oracle(&front, round, &args)?;
+                    let got = engine::execute(&exe, name, &args, &(self.limits)(), &front.sources).ok()?;
+                    if differing(&want, &got).is_some() {
+                        return self.within(&front, round, &args, depth);
+                    }
+                    carried = want;
+                }
+            }
+            Op::Const(_) | Op::Dim(_) | Op::Scalar(_) | Op::Cast | Op::Prim(..) | Op::Extern(..) => None,
+            Op::Switch(_) | Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => None,
+        }
+    }
+
+    /// What the oracle makes of a function: its own values, by number, those excepted that are given away or whose
+    /// extents nothing tells.
+    fn values(&self, front: &Front, id: FuncId, args: &[Tensor]) -> BTreeMap<ValId, Tensor> {
+        let func = front.module.func(id);
+        let mut known: BTreeMap<ValId, Tensor> =
+            func.body.params.iter().copied().zip(args.iter().cloned()).collect();
+        let made = func.body.nodes.iter().flat_map(|n| &n.results).copied();
+        let kept =
+            made.filter(|v| part::telling(func, vec![*v]).is_some() && !given(&front.module, func, *v));
+        let kept: Vec<ValId> = kept.collect();
+        if let Some(part) = part::telling(func, kept.clone())
+            && let Some(values) = self.oracle(&replaced(front, id, part), id, args)
+        {
+            known.extend(kept.into_iter().zip(values));
+        }
+        known
+    }
+
+    /// What the oracle makes of a function's results.
+    pub(super) fn oracle(&self, front: &Front, id: FuncId, args: &[Tensor]) -> Option<Vec<Tensor>> {
+        let results =
+            engine::interpret_within(front, &front.module, id, args.to_vec(), &(self.limits)()).ok()?;
+        Some(results.into_iter().map(|r| r.1).collect())
+    }
+
+    /// How the compiled function differs from what is wanted.
+    pub(super) fn wrong(&self, front: &Front, id: FuncId, args: &[Tensor], want: &[Tensor]) -> Option<Wrong> {
+        self.wrong_with(self.options, front, id, args, want)
+    }
+
+    /// The same, compiled in another way. What cannot be compiled or run by itself does not differ.
+    pub(super) fn wrong_with(
+        &self,
+        options: &Options,
+        front: &Front,
+        id: FuncId,
+        args: &[Tensor],
+        want: &[Tensor],
+    ) -> Option<Wrong> {
+        let compilation = pipeline::compile_part(front, &[id], options).ok()?;
+        let exe = engine::load(&compilation, self.threads.clone()).ok()?;
+        let name = &front.module.func(id).name;
+        let got = engine::execute(&exe, name, args, &(self.limits)(), &front.sources).ok()?;
+        differing(want, &got)
+    }
+}
+
+/// The first result that differs by more than is allowed.
+pub(super) fn differing(want: &[Tensor], got: &[(String, Tensor)]) -> Option<Wrong> {
+    want.iter().zip(got).enumerate().find_map(|(at, (a, (_, b)))| {
+        let difference = difference(a, b, false).filter(Difference::matters)?;
+        Some(Wrong { at, difference, shape: a.shape().to_vec() })
+    })
+}
+
+/// The program with another function in the place of one.
+fn replaced(front: &Front, id: FuncId, func: Func) -> Front {
+    let mut front = front.clone();
+    front.module.funcs[id.0 as usize] = func;
+    front
+}
+
+/// The functions that run when one does.
+fn reached(module: &Module, entry: FuncId) -> Vec<FuncId> {
+    let mut found = vec![entry];
+    let mut next = 0;
+    while let Some(id) = found.get(next) {
+        let mut calls = Vec::new();
+        module.func(*id).body.walk(&mut |n| {
+            if let Op::Call(callee, _) = &n.op {
+                calls.push(*callee);
+            }
+        });
+        for c in calls {
+            if !found.contains(&c) {
+                found.push(c);
+            }
+        }
+        next += 1;
+    }
+    found
+}
+
+/// True for an operation whose value some engine computes.
+fn computes(node: &Node) -> bool {
+    let given = matches!(
+        node.op,
+        Op::Const(_) | Op::Dim(_) | Op::BindDim(..) | Op::Check(..) | Op::Assert(_) | Op::Switch(_)
+    );
+    !given && !node.results.is_empty()
+}
+
+/// True if some operation may take the value away.
+fn given(module: &Module, func: &Func, v: ValId) -> bool {
+    let mut taken = false;
+    func.body.walk(&mut |n| {
+        for (i, _) in n.args.iter().enumerate().filter(|(_, a)| **a == v) {
+            taken |= match &n.op {
+                Op::Prim(id, _) => {
+                    let prim = module.prim(*id);
+                    prim.params.get(i).is_some_and(|p| prim.outs.contains(p))
+                }
+                Op::Call(id, _) => module.func(*id).params.get(i).is_some_and(|p| p.own),
+                Op::Const(_) | Op::Dim(_) | Op::Scalar(_) | Op::Cast | Op::Extern(..) => false,
+                Op::If(..) | Op::While { .. } | Op::Switch(_) => false,
+                Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => false,
+            };
+        }
+    });
+    taken
+}
+
+/// What the program calls a value; what it does not name is `v` in the IR.
+fn named(func: &Func, v: ValId) -> Option<String> {
+    let name = func.val(v).name.to_string();
+    (name != "v").then_some(name)
+}
+
+/// What the program calls an operation.
+fn operator(module: &Module, node: &Node) -> String {
+    match &node.op {
+        Op::Prim(id, _) => module.prim(*id).def.to_string(),
+        Op::Extern(id, _) => module.extern_(*id).name.to_string(),
+        Op::Call(id, _) => module.func(*id).def.to_string(),
+        Op::Scalar(op) => op.name().to_owned(),
+        Op::Cast => "cast".to_owned(),
+        Op::If(..) => "if".to_owned(),
+        Op::While { .. } => "loop".to_owned(),
+        Op::Const(_) | Op::Dim(_) | Op::Switch(_) | Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => {
+            "value".to_owned()
+        }
+    }
+}

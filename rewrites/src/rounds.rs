@@ -1,0 +1,211 @@
+//! How often the loops of a primitive run, as expressions of its dims.
+//!
+//! Bounds that are dims give the rounds exactly; those that depend on an outer loop's variable are taken at its middle,
+//! so that a triangle counts half. Bounds that depend on data are taken as far as anything limits them ([`Ranges::limit`]):
+//! `min(data, e)` is at most `e`, `max(data, e)` at least. Where two neighbouring elements of an index are the bounds
+//! (`start[i]..start[i + 1]`), the rounds of all `i` share the axis that the loop walks; where nothing else is known,
+//! the loop walks all of the shortest axis that its variable indexes. What is left runs [`GUESS`] rounds.
+
+use ir::Intrinsic;
+use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
+use rustc_hash::FxHashMap;
+use shape::{Expr, Sym};
+
+use crate::classify::as_var;
+
+/// Rounds of a loop of which nothing is known.
+pub(crate) const GUESS: i64 = 16;
+
+/// What a loop runs.
+pub(crate) enum Body<'a> {
+    /// Statements.
+    Stmts(&'a [Stmt]),
+    /// What a reduction adds up.
+    Scalar(&'a Scalar),
+}
+
+/// What is known about the variables of a primitive on the way through its loops.
+pub(crate) struct Ranges<'a> {
+    prim: &'a Prim,
+    /// The middle of the range of a loop's variable, by its name.
+    middle: FxHashMap<Sym, Expr>,
+    trips: FxHashMap<VarId, Expr>,
+    /// What a variable is given, where it is given but once.
+    given: FxHashMap<VarId, Option<&'a Scalar>>,
+    /// True once the rounds of a loop were not exact.
+    pub(crate) guessed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Most,
+    Least,
+}
+
+impl Side {
+    fn other(self) -> Side {
+        if self == Side::Most { Side::Least } else { Side::Most }
+    }
+}
+
+impl<'a> Ranges<'a> {
+    pub(crate) fn new(prim: &'a Prim) -> Ranges<'a> {
+        let mut given: FxHashMap<VarId, Option<&'a Scalar>> = FxHashMap::default();
+        for stmt in &prim.body {
+            stmt.walk(&mut |s| {
+                if let Stmt::Set(var, value) = s {
+                    given.entry(*var).and_modify(|g| *g = None).or_insert(Some(value));
+                }
+            });
+        }
+        Ranges { prim, middle: FxHashMap::default(), trips: FxHashMap::default(), given, guessed: false }
+    }
+
+    /// The rounds of a loop that was entered.
+    pub(crate) fn trip(&self, var: VarId) -> Option<&Expr> {
+        self.trips.get(&var)
+    }
+
+    /// Enters a loop and says how often it runs.
+    pub(crate) fn enter(&mut self, var: VarId, lo: &Scalar, hi: &Scalar, body: &Body<'_>) -> Expr {
+        let trip = match (self.exact(lo), self.exact(hi)) {
+            (Some(lo), Some(hi)) => {
+                self.middle.insert(self.prim.var(var).name, (&lo + &hi).floor_div(&Expr::int(2)));
+                hi - lo
+            }
+            _ => {
+                self.guessed = true;
+                self.bounded(var, lo, hi, body)
+            }
+        };
+        self.trips.insert(var, trip.clone());
+        trip
+    }
+
+    /// Rounds that depend on data.
+    fn bounded(&mut self, var: VarId, lo: &Scalar, hi: &Scalar, body: &Body<'_>) -> Expr {
+        if let (Some(least), Some(most)) = (self.limit(lo, Side::Least), self.limit(hi, Side::Most)) {
+            self.middle.insert(self.prim.var(var).name, (&least + &most).floor_div(&Expr::int(2)));
+            return Expr::max(&(most - least), &Expr::int(0));
+        }
+        let Some(walked) = self.walked(var, body) else { return Expr::int(GUESS) };
+        self.middle.insert(self.prim.var(var).name, walked.floor_div(&Expr::int(2)));
+        match self.segments(lo, hi) {
+            Some(all) => walked.ceil_div(&Expr::max(&all, &Expr::int(1))),
+            None => walked,
+        }
+    }
+
+    fn exact(&self, s: &Scalar) -> Option<Expr> {
+        let e = self.prim.as_dim(s)?;
+        self.known(e)
+    }
+
+    fn known(&self, e: Expr) -> Option<Expr> {
+        let e = e.subst(&|s| self.middle.get(&s).cloned());
+        e.syms().iter().all(|s| self.prim.dims.contains(s)).then_some(e)
+    }
+
+    /// What a scalar is at most or at least, where dims tell it.
+    fn limit(&self, s: &Scalar, side: Side) -> Option<Expr> {
+        if let Some(e) = self.exact(s) {
+            return Some(e);
+        }
+        match &s.kind {
+            ScalarKind::Var(v) => self.limit((*self.given.get(v)?)?, side),
+            ScalarKind::Op(op, args) => {
+                let of = |i: usize, side: Side| args.get(i).and_then(|a| self.limit(a, side));
+                #[expect(
+                    clippy::wildcard_enum_match_arm,
+                    reason = "nothing else is monotone in what it is given"
+                )]
+                match op {
+                    Intrinsic::Add => Some(of(0, side)? + of(1, side)?),
+                    Intrinsic::Sub => Some(of(0, side)? - of(1, side.other())?),
+                    Intrinsic::Min | Intrinsic::Max => {
+                        // One of the two is a limit by itself on one side only.
+                        let alone = (*op == Intrinsic::Min) == (side == Side::Most);
+                        match (of(0, side), of(1, side)) {
+                            (Some(a), Some(b)) if *op == Intrinsic::Min => Some(Expr::min(&a, &b)),
+                            (Some(a), Some(b)) => Some(Expr::max(&a, &b)),
+                            (one, other) if alone => one.or(other),
+                            _ => None,
+                        }
+                    }
+                    Intrinsic::Select => Some(either(&of(1, side)?, &of(2, side)?, side)),
+                    _ => None,
+                }
+            }
+            ScalarKind::Choose(parts) => {
+                Some(either(&self.limit(&parts[1], side)?, &self.limit(&parts[2], side)?, side))
+            }
+            ScalarKind::Const(_) | ScalarKind::Dim(_) | ScalarKind::Load { .. } => None,
+            ScalarKind::Cast(_) | ScalarKind::Reduce { .. } => None,
+        }
+    }
+
+    /// The shortest axis that a loop's variable indexes by itself.
+    fn walked(&self, var: VarId, body: &Body<'_>) -> Option<Expr> {
+        let mut found: Option<Expr> = None;
+        let mut access = |buf: BufId, index: &[Scalar]| {
+            for (i, e) in index.iter().zip(&self.prim.buf(buf).shape) {
+                if as_var(i) == Some(var)
+                    && let Some(e) = self.known(e.clone())
+                {
+                    found = Some(found.as_ref().map_or_else(|| e.clone(), |f| Expr::min(f, &e)));
+                }
+            }
+        };
+        let mut scalar = |s: &Scalar| {
+            s.walk(&mut |s| {
+                if let ScalarKind::Load { buf, index, .. } = &s.kind {
+                    access(*buf, index);
+                }
+            });
+        };
+        match body {
+            Body::Scalar(s) => scalar(s),
+            Body::Stmts(stmts) => {
+                for s in *stmts {
+                    s.walk(&mut |s| s.scalars().into_iter().for_each(&mut scalar));
+                }
+            }
+        }
+        if let Body::Stmts(stmts) = body {
+            for s in *stmts {
+                s.walk(&mut |s| {
+                    if let Stmt::Store { buf, index, .. } = s {
+                        access(*buf, index);
+                    }
+                });
+            }
+        }
+        found
+    }
+
+    /// The number of segments, where the bounds are the begin and the end of one: two neighbouring elements.
+    fn segments(&self, lo: &Scalar, hi: &Scalar) -> Option<Expr> {
+        let (ScalarKind::Load { buf: a, index: first, .. }, ScalarKind::Load { buf: b, index: next, .. }) =
+            (&self.meant(lo).kind, &self.meant(hi).kind)
+        else {
+            return None;
+        };
+        let ((last, first), (end, next)) = (first.split_last()?, next.split_last()?);
+        let dim = |s: &Scalar| self.prim.as_dim(s);
+        let same = a == b && first.iter().zip(next).all(|(x, y)| dim(x).is_some() && dim(x) == dim(y));
+        let neighbours = (dim(end)? - dim(last)?).as_int() == Some(1);
+        if same && neighbours { self.trips.get(&as_var(last)?).cloned() } else { None }
+    }
+
+    /// What a variable was given, or the scalar itself.
+    fn meant<'s>(&self, s: &'s Scalar) -> &'s Scalar
+    where
+        'a: 's,
+    {
+        as_var(s).and_then(|v| *self.given.get(&v)?).unwrap_or(s)
+    }
+}
+
+fn either(a: &Expr, b: &Expr, side: Side) -> Expr {
+    if side == Side::Most { Expr::max(a, b) } else { Expr::min(a, b) }
+}
