@@ -64,11 +64,11 @@ fn divergence(d: &Divergence, sources: &SourceMap) -> Value {
         "operator": d.operator, "value": d.value, "file": sources.get(d.span.file).name, "line": line, "col": col,
         "by": kind, "names": names,
     });
-    if let (Difference::Element { at, want, got, allowed }, Some(said)) =
+    if let (Difference::Element { at, want, got, by, allowed }, Some(said)) =
         (&d.difference, said.as_object_mut())
     {
         let more = json!({
-            "difference": (want - got).abs(), "at": place(*at, &d.shape), "interp": want, "got": got, "allowed": allowed,
+            "difference": by, "at": place(*at, &d.shape), "interp": want, "got": got, "allowed": allowed,
         });
         said.extend(more.as_object().cloned().unwrap_or_default());
     }
@@ -94,11 +94,11 @@ fn words(c: &Compared, shape: &[i64]) -> String {
 fn by(d: &Difference, shape: &[i64]) -> String {
     match d {
         Difference::Type(text) => text.clone(),
-        Difference::Element { at, want, got, allowed } => {
+        Difference::Element { at, want, got, by, allowed } => {
             let at = place(*at, shape);
             format!(
                 "largest difference {:.3e} at {at:?} ({got:?}, in the interpreter {want:?}), allowed {allowed:.3e}",
-                (want - got).abs()
+                by
             )
         }
     }
@@ -111,8 +111,8 @@ fn value(c: &Compared, shape: &[i64]) -> Value {
         Some(Difference::Type(text)) => {
             json!({ "name": c.name, "engine": c.engine, "ok": ok, "difference": null, "message": text })
         }
-        Some(Difference::Element { at, want, got, allowed }) => json!({
-            "name": c.name, "engine": c.engine, "ok": ok, "difference": (want - got).abs(),
+        Some(Difference::Element { at, want, got, by, allowed }) => json!({
+            "name": c.name, "engine": c.engine, "ok": ok, "difference": by,
             "at": place(*at, shape), "interp": want, "got": got, "allowed": allowed,
         }),
     }

@@ -24,7 +24,6 @@ use ir::ast::{
 use ir::source::SourceId;
 use tensor::{DType, Tensor};
 use vm::Limits;
-use vm::threads::Pool;
 
 /// An operator with a way to call it.
 struct Operator {

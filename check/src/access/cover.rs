@@ -207,6 +207,8 @@ fn sweep(region: Region, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Result<Re
         [axis] if region.over.is_empty() => {
             let band = region.axes[*axis].as_ref().expect("it moves");
             let Some(swept) = sweep_band(band, v, lo, hi, facts) else {
+                // The rounds of `for i in a..b by k` are counted by a variable of their own.
+                let v = v.name().trim_end_matches("_round");
                 return Err(format!("what the rounds over `{v}` write is not known to lie side by side"));
             };
             let mut axes = region.axes.clone();

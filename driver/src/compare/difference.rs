@@ -27,6 +27,8 @@ pub enum Difference {
         want: f64,
         /// What it is in the second.
         got: f64,
+        /// How far that is apart: integers that differ, by 1 or more, also where both are the same as doubles.
+        by: f64,
         /// The difference allowed there.
         allowed: f64,
     },
@@ -37,7 +39,7 @@ impl Difference {
     pub fn matters(&self) -> bool {
         match *self {
             Difference::Type(_) => true,
-            Difference::Element { want, got, allowed, .. } => distance(want, got) > allowed,
+            Difference::Element { by, allowed, .. } => by > allowed,
         }
     }
 }
@@ -76,7 +78,7 @@ pub fn difference(want: &Tensor, got: &Tensor, exact: bool) -> Option<Difference
         };
         let share = if allowed > 0.0 { d / allowed } else { d * f64::INFINITY };
         if d > 0.0 && worst.as_ref().is_none_or(|w| share > w.0) {
-            worst = Some((share, Difference::Element { at, want: a, got: b, allowed }));
+            worst = Some((share, Difference::Element { at, want: a, got: b, by: d, allowed }));
         }
     }
     worst.map(|w| w.1)
