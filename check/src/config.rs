@@ -123,6 +123,11 @@ impl Configs {
                 let Some(meaning) = meaning else {
                     let d = Diagnostic::error("E0306", ty.span, "a config holds dims and numbers");
                     said.push(d.help("say `dim`, or a type of numbers without brackets: `f32`"));
+                    // What names it has no more to say.
+                    for &ident in names {
+                        let nothing = Expr { kind: ExprKind::Error, span: ty.span };
+                        self.declare(ident, Meaning::Derived(nothing), said);
+                    }
                     return;
                 };
                 for &ident in names {

@@ -215,6 +215,8 @@ impl Env {
                 self.pack(base)?.into_iter().fold(Dim::int(1), |a, d| a * d)
             }
             ExprKind::Field(base, f) => return Err(Box::new(self.unknown_part(base, f, e.span))),
+            // It was said what is wrong with it.
+            ExprKind::Error => return Err(Box::new(said_already(e.span))),
             _ => return wrong(e.span, "not a dim expression"),
         };
         if d.is_poison() {

@@ -2,7 +2,7 @@
 //!
 //! Here stand the state of a body, its ends, and expressions. In files of their own: [`stmt`] statements,
 //! [`call`] calls, [`operator`] operators, [`control`] branches and loops with [`carry`] for what they change,
-//! [`closure`] functions as values with [`contract`] for their types and [`template`] for what takes them, [`tree`] records and arrays, [`index`] elements and slices, [`place`] those assigned, [`open`] dims
+//! [`closure`] functions as values with [`contract`] for their types and [`template`] for what takes them and [`told`] for what they tell, [`tree`] records and arrays, [`index`] elements and slices, [`place`] those assigned, [`open`] dims
 //! that are known only when running.
 //! What a name holds while checking is a [`Value`]: a tensor, but also a dim, a literal whose type its
 //! use decides, a tuple. A `var` is a name that may be given another value; what an `if` assigns
@@ -20,6 +20,7 @@ mod operator;
 mod place;
 mod stmt;
 mod template;
+mod told;
 mod tree;
 mod value;
 
@@ -90,6 +91,8 @@ pub(crate) struct Body {
     entry: Vec<Node>,
     /// Values whose memory a callee has taken.
     consumed: HashMap<ValId, Span>,
+    /// Where that was no call but an assignment or a loop.
+    kept: BTreeSet<Span>,
     /// Parameters that are only read.
     borrowed: BTreeSet<ValId>,
     /// Values that may be the same memory under another name: what an `if` or a loop passed on.
@@ -130,6 +133,7 @@ impl Body {
             blocks: vec![first],
             entry: vec![],
             consumed: HashMap::new(),
+            kept: BTreeSet::new(),
             borrowed,
             aliases: HashMap::new(),
             dims,
@@ -258,11 +262,17 @@ impl Body {
         if let Some(declared) = local.declared.clone() {
             let mut leaves = Vec::new();
             local.value.leaves(&mut leaves);
+            let mut found: BTreeMap<Sym, Dim> = BTreeMap::new();
             for (name, leaf, axis) in &declared.names {
                 let extent = leaves.get(*leaf).and_then(|v| self.func.ty(*v).shape.get(*axis).cloned());
                 if let Some(extent) = extent {
+                    found.entry(*name).or_insert(extent.clone());
                     self.env.dims.insert(*name, extent);
                 }
+            }
+            // Every value that it was given was found to keep to them.
+            for fact in &declared.facts {
+                self.env.facts.assume(fact.subst(&|s| found.get(&s).cloned()));
             }
         }
     }
@@ -296,7 +306,11 @@ impl<'a> Checker<'a> {
         let span = def.body.stmts.last().map_or(def.body.span, |s| s.span);
         let mut results = Vec::new();
         match &head.result {
-            Some(want) => self.results(&mut body, &value, want, span, &mut results)?,
+            Some(want) => {
+                self.results(&mut body, &value, want, span, &mut results)?;
+                let types: Vec<Type> = results.iter().map(|v| body.func.ty(*v).clone()).collect();
+                self.as_promised(&mut body, &types, span)?;
+            }
             None => self.unwanted(&body, def, &value, span),
         }
         Some(body.finish(results))
@@ -321,7 +335,7 @@ impl<'a> Checker<'a> {
     pub(crate) fn test(&mut self, def: &'a ast::TestDef) {
         let name = format!("test {}", self.module.tests.len());
         let mut body = Body::new(nameless(&name, def.body.span), self.env(), vec![]);
-        if self.statements(&mut body, &def.body).is_none() {
+        if self.valueless(&mut body, &def.body).is_none() {
             self.lost = self.lost.or(Some(def.body.span));
             return;
         }
@@ -341,6 +355,14 @@ impl<'a> Checker<'a> {
     ) -> Maybe<()> {
         let callee = body.func.def;
         if matches!(value, Value::Unit) {
+            // That a branch alone gives one is said here.
+            let inside = |d: &Diagnostic| {
+                d.code == "E0311"
+                    && span.file == d.span().file
+                    && span.lo < d.span().lo
+                    && d.span().hi <= span.hi
+            };
+            self.diagnostics.retain(|d| !inside(d));
             let d = Diagnostic::error(
                 "E0311",
                 span,
@@ -394,17 +416,6 @@ impl<'a> Checker<'a> {
                 _ => w.clone(),
             })
             .collect();
-        for (w, g) in want.shape.iter().zip(&got.shape) {
-            let Some((s, facts)) = w.as_sym().and_then(|s| exists.iter().find(|e| e.0 == s)) else {
-                continue;
-            };
-            for fact in facts {
-                let fact = fact.subst(&|x| (x == *s).then(|| g.clone()));
-                let text = format!("{callee}: the result's dim {s} is {g}: `{fact}` does not hold");
-                let d = Diagnostic::error("E0301", span, text.clone());
-                self.require(body, fact, span, &text, d)?;
-            }
-        }
         let same = want.shape.len() == got.shape.len();
         let want = if same { Type { dtype: want.dtype, shape: fixed } } else { want.clone() };
         self.same_type(body, &want, &got, span, &format!("{callee}: result"))?;
@@ -442,7 +453,7 @@ impl<'a> Checker<'a> {
                 _ if want.dtype != got.dtype => d.help(format!("convert it: `{}(..)`", want.dtype)),
                 _ => match (crate::fit::rearranged(&want.shape, &got.shape), what) {
                     (Some(hint), _) => d.help(hint),
-                    (None, what) if what.starts_with("this `") || what.starts_with("constant ") => d.help(format!("leave the type out, or write `{got}`")),
+                    (None, what) if matches!(what, "this `let`" | "this `var`") || what.starts_with("constant ") => d.help(format!("leave the type out, or write `{got}`")),
                     (None, what) if what.ends_with(": result") => d.help(declared.as_str()),
                     (None, _) => d,
                 },
@@ -548,7 +559,11 @@ impl<'a> Checker<'a> {
         if taken == span {
             return self.fail(d.here("this runs more than once, and consumes it each time"));
         }
-        self.fail(d.label(taken, "here it was consumed").help("use the value that the call gave back"))
+        let d = d.label(taken, "here it was consumed");
+        self.fail(d.help(match body.kept.contains(&taken) && taken.file == span.file {
+            true => "the variable that is assigned there has its memory: use that one",
+            false => "use the value that the call gave back",
+        }))
     }
 
     /// Says that a function stands where a tensor is needed.
@@ -590,6 +605,9 @@ impl<'a> Checker<'a> {
 
     /// Notes that a callee takes the memory of a value, and so of whatever may be the same memory.
     pub(crate) fn consume(&mut self, body: &mut Body, val: ValId, span: Span, callee: &str) -> Maybe<()> {
+        if callee.starts_with("this ") {
+            body.kept.insert(span);
+        }
         let mut work = vec![val];
         while let Some(v) = work.pop() {
             if body.borrowed.contains(&v) {

@@ -15,6 +15,7 @@ use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
 use crate::bind::names_in;
+use crate::conditions::condition_text;
 use crate::defs::Def;
 use crate::encoding::Layout;
 use crate::env::{Const, Env};
@@ -256,6 +257,20 @@ impl<'a> Checker<'a> {
                 (d.message, d.labels) = (said.message, said.labels);
             }
             "E0302" => d.message = format!("{}: {}: {}", sig.name.name, d.message, env.described(e)),
+            "E0310" if let Some(call) = call => {
+                let text = format!(
+                    "{}: in `{}` {}: {}",
+                    sig.name.name,
+                    condition_text(e),
+                    d.message,
+                    env.described(e)
+                );
+                let at = d.span();
+                d = Box::new(Diagnostic::error("E0310", call, text));
+                if !self.defs.in_library(at) {
+                    *d = d.label(at, "here");
+                }
+            }
             _ => {}
         }
         self.fail(*d)
@@ -565,28 +580,7 @@ impl<'a> Checker<'a> {
         let mut result = None;
         if let Some(ret) = &def.ret {
             let mut env = env.clone();
-            let ret = match &ret.kind {
-                TypeKind::Exists(vars, inner) => {
-                    self.distinct(vars.iter().map(|v| v.0));
-                    for (name, bound) in vars {
-                        let mut facts = vec![Pred::Le(Dim::int(0), Dim::sym(name.name))];
-                        if let Some(b) = bound {
-                            match env.dim(b) {
-                                Ok(b) => facts.push(Pred::Le(Dim::sym(name.name), b)),
-                                Err(d) => self.report(*d),
-                            }
-                        }
-                        env.dims.insert(name.name, Dim::sym(name.name));
-                        func.exists.push((name.name, facts));
-                    }
-                    inner
-                }
-                TypeKind::Named { .. }
-                | TypeKind::Tuple(_)
-                | TypeKind::Array(..)
-                | TypeKind::Dim(_)
-                | TypeKind::Fn(..) => ret,
-            };
+            let ret = self.opened(&def.sig, ret, &mut env, &mut func);
             let ty = self.ty(&env, ret)?;
             for leaf in ty.leaves("") {
                 // The parts of a record have names; those of a tuple go by their place.

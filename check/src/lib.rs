@@ -10,7 +10,7 @@
 //! The files: [`defs`] what names mean, with [`modules`] for types and constants of other files; [`config`] what
 //! definitions take without saying so; [`types`] records, tuples, arrays and encoded tensors as trees of
 //! tensors, with [`generics`] that signatures leave out, [`encoding`] and [`consts`]; [`env`] dims, packs and attributes as values while checking,
-//! with [`conditions`] on them, [`lists`] and [`labels`] for what is said about ranks, and [`fit`] for what would make a shape fit;
+//! with [`conditions`] on them and [`exist`] for those that only running tells, [`lists`] and [`labels`] for what is said about ranks, and [`fit`] for what would make a shape fit;
 //! [`bind`] arguments against parameters; [`instance`] templates made concrete, [`sample`] templates checked alone; [`graph`] bodies of
 //! functions; [`prim`] bodies of primitives, with [`access`] for bounds, coverage and independence of
 //! loops; [`rule`] rules and bindings; [`schedule`] schedules; [`marks`] attributes. Start at [`check`].
@@ -31,6 +31,7 @@ mod defs;
 mod encoding;
 mod entered;
 mod env;
+mod exist;
 mod fit;
 mod generics;
 mod graph;

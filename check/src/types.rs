@@ -14,7 +14,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use ir::ast::{
-    EncodingDef, ExprKind, File, Generic, GenericKind, IndexArg, ItemKind, RecordDef, TypeExpr, TypeKind,
+    EncodingDef, Exist, ExprKind, File, Generic, GenericKind, IndexArg, ItemKind, RecordDef, TypeExpr,
+    TypeKind,
 };
 use ir::diag::Diagnostic;
 use ir::graph::Type;
@@ -558,7 +559,7 @@ impl<'a> Checker<'a> {
             }
             TypeKind::Exists(vars, of) => {
                 let mut env = env.clone();
-                env.dims.extend(vars.iter().map(|(name, _)| (name.name, Dim::sym(name.name))));
+                env.dims.extend(Exist::names(vars).iter().map(|n| (n.name, Dim::sym(n.name))));
                 self.parts_of(&env, of)
             }
             TypeKind::Named { name, dims: None, .. } if env.kinds.contains_key(&name.name) => Some(()),

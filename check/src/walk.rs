@@ -92,10 +92,8 @@ fn ty(t: &mut TypeExpr, f: &mut dyn FnMut(Place<'_>)) {
             ty(result, f);
         }
         TypeKind::Exists(names, of) => {
-            for (name, bound) in names {
-                f(Place::Bound(*name));
-                bound.iter_mut().for_each(|e| expr(e, f));
-            }
+            Exist::names(names).into_iter().for_each(|name| f(Place::Bound(name)));
+            names.iter_mut().filter_map(|e| e.fact.as_mut()).for_each(|e| expr(e, f));
             ty(of, f);
         }
     }

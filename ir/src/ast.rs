@@ -312,8 +312,30 @@ pub enum TypeKind {
     Dim(Box<Expr>),
     /// `fn(A, B) -> C`
     Fn(Vec<TypeExpr>, Box<TypeExpr>),
-    /// `exists k <= n, j. f32[k, j]`
-    Exists(Vec<(Ident, Option<Expr>)>, Box<TypeExpr>),
+    /// `exists k <= n, k % 2 == 0, j. f32[k, j]`
+    Exists(Vec<Exist>, Box<TypeExpr>),
+}
+
+/// A dim of an `exists`, or what holds of such dims: `k`, `k <= n`, `0 == k % 2`.
+#[derive(Clone, Debug)]
+pub struct Exist {
+    /// The dim that it names: what its condition begins with, unless that is a number.
+    pub name: Option<Ident>,
+    /// What holds, as in a `where`.
+    pub fact: Option<Expr>,
+}
+
+impl Exist {
+    /// The dims that an `exists` names, in order.
+    pub fn names(all: &[Exist]) -> Vec<Ident> {
+        let mut names: Vec<Ident> = Vec::new();
+        for name in all.iter().filter_map(|e| e.name) {
+            if names.iter().all(|n| n.name != name.name) {
+                names.push(name);
+            }
+        }
+        names
+    }
 }
 
 /// An argument in brackets: of an index, a slice, a shape, or explicit generics.
@@ -359,6 +381,14 @@ pub struct Expr {
 }
 
 impl Expr {
+    /// The name that its text begins with.
+    pub fn first_name(&self) -> Option<Ident> {
+        match &self.spine().0.kind {
+            ExprKind::Name(name) => Some(Ident { name: *name, span: self.spine().0.span }),
+            _ => None,
+        }
+    }
+
     /// The kind, by value.
     pub fn into_kind(mut self) -> ExprKind {
         std::mem::replace(&mut self.kind, ExprKind::Error)

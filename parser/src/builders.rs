@@ -97,6 +97,19 @@ pub(crate) fn qualified(path: Vec<Ident>) -> Ident {
     }
 }
 
+/// A dim of an `exists`, or a condition on some.
+pub(crate) fn exist(cx: &mut Context, e: Expr) -> Exist {
+    if let ExprKind::Name(name) = e.kind {
+        return Exist { name: Some(Ident { name, span: e.span }), fact: None };
+    }
+    if !matches!(e.kind, ExprKind::Binary(..) | ExprKind::Error) {
+        let d = Diagnostic::error("E0102", e.span, "`exists` names dims and says what holds of them");
+        cx.faults
+            .push(d.help("name each, and write conditions as in a `where`: `exists k, k % 2 == 0. f32[k]`"));
+    }
+    Exist { name: e.first_name(), fact: Some(e) }
+}
+
 pub(crate) fn ident(cx: &Context, l: Loc, name: &str, r: Loc) -> Ident {
     Ident { name: Sym::new(name), span: span(cx, l, r) }
 }

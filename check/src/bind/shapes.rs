@@ -333,6 +333,10 @@ impl Checker<'_> {
                 }
                 self.fail(d)
             }
+            // An extent that no integer is.
+            Verdict::Unknown if pred.exprs().iter().any(|e| e.is_poison()) => {
+                self.fail(wrong.note("a dim in it is divided by zero, or does not fit in 64 bits"))
+            }
             Verdict::Unknown => {
                 body.check(pred, text.to_owned(), span);
                 Some(())

@@ -506,7 +506,7 @@ impl<'a> Checker<'a> {
 
     fn heads(&mut self, body: &mut Body, heads: &[Head<'_>], block: &ast::Block, span: Span) -> Maybe<()> {
         let Some((head, rest)) = heads.split_first() else {
-            return self.statements(body, block).map(|_| ());
+            return self.valueless(body, block);
         };
         let count = match head {
             Head::Pack(name, names) => {

@@ -10,7 +10,7 @@
 
 use std::rc::Rc;
 
-use ir::ast::{Expr, Ident, TypeExpr, TypeKind};
+use ir::ast::{Exist, TypeExpr, TypeKind};
 use ir::diag::Diagnostic;
 use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym, Verdict};
@@ -18,7 +18,9 @@ use shape::{Expr as Dim, Pred, Sym, Verdict};
 use super::mentions::names_of;
 use super::{Body, Closure, Value};
 use crate::bind::Actual;
+use crate::conditions::condition_text;
 use crate::env::Env;
+use crate::exist::extents;
 use crate::types::{Arg, Named, Ty};
 use crate::{Checker, Maybe};
 
@@ -237,9 +239,14 @@ impl<'a> Checker<'a> {
             TypeKind::Tuple(parts) => format!("({})", all(parts)),
             TypeKind::Exists(vars, of) => {
                 let mut env = env.clone();
-                env.dims.extend(vars.iter().map(|(name, _)| (name.name, Dim::sym(name.name))));
-                let names: Vec<&str> = vars.iter().map(|v| v.0.name.name()).collect();
-                format!("exists {}. {}", names.join(", "), self.type_shown(&env, of))
+                let names = Exist::names(vars);
+                env.dims.extend(names.iter().map(|n| (n.name, Dim::sym(n.name))));
+                let said = vars.iter().map(|e| match (&e.fact, e.name) {
+                    (Some(fact), _) => condition_text(fact),
+                    (None, name) => name.map_or(String::new(), |n| n.name.to_string()),
+                });
+                let said: Vec<String> = said.collect();
+                format!("exists {}. {}", said.join(", "), self.type_shown(&env, of))
             }
             TypeKind::Named { name, .. } if env.kinds.contains_key(&name.name) => name.name.to_string(),
             _ if self.says_all(env, t) => self.ty(env, t).map_or_else(|| "..".to_owned(), |t| t.to_string()),
@@ -259,30 +266,25 @@ impl<'a> Checker<'a> {
         let TypeKind::Exists(vars, inner) = &ty.kind else {
             return self.annotated(body, value, Some(ty), what, at);
         };
-        for (name, _) in vars {
+        for name in Exist::names(vars) {
             body.env.dims.remove(&name.name);
         }
         let value = self.annotated(body, value, Some(inner), what, at)?;
-        for pred in self.exist_facts(&body.env.clone(), vars)? {
-            let text = format!("{what}: `{pred}` does not hold");
+        let names = Exist::names(vars);
+        let found = |body: &Body, s: Sym| {
+            let named = names.iter().any(|n| n.name == s);
+            body.env.dims.get(&s).filter(|_| named).cloned()
+        };
+        let mut env = body.env.clone();
+        env.dims.extend(names.iter().map(|n| (n.name, Dim::sym(n.name))));
+        for fact in self.exist_facts(&env, vars)? {
+            let is = extents(&fact, &|s| found(body, s));
+            let text = format!("{what}: `{fact}` does not hold: {is}");
             let wrong = Diagnostic::error("E0301", at, text.clone());
+            let pred = fact.subst(&|s| found(body, s));
             self.require(body, pred, at, &text, wrong)?;
         }
         Some(value)
-    }
-
-    /// What an `exists` says of its dims.
-    fn exist_facts(&mut self, env: &Env, vars: &[(Ident, Option<Expr>)]) -> Maybe<Vec<Pred>> {
-        let mut preds = Vec::new();
-        for (name, bound) in vars {
-            let Some(bound) = bound else { continue };
-            match (env.dims.get(&name.name), env.dim(bound)) {
-                (Some(k), Ok(most)) => preds.push(Pred::Le(k.clone(), most)),
-                (None, _) => {}
-                (_, Err(d)) => return self.fail(*d),
-            }
-        }
-        Some(preds)
     }
 
     /// A value of a type, of which nothing else is known; no value where a type of any kind has none.
@@ -302,7 +304,7 @@ impl<'a> Checker<'a> {
             }
             TypeKind::Exists(vars, of) => {
                 let mut env = env.clone();
-                for (name, _) in vars {
+                for name in Exist::names(vars) {
                     let fresh = body.fresh_dim(name.name);
                     env.dims.insert(name.name, Dim::sym(fresh));
                 }

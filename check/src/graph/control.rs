@@ -102,7 +102,14 @@ impl<'a> Checker<'a> {
         };
         let value = match (&a, &b) {
             (Value::Unit, Value::Unit) => Value::Unit,
-            (Value::Unit, _) | (_, Value::Unit) => Value::Unit,
+            // One branch gives nothing, so nothing uses what the other gives.
+            (Value::Unit, _) | (_, Value::Unit) => {
+                let blocks = [Some(then), otherwise].into_iter();
+                for (block, v) in blocks.zip([&a, &b]).filter_map(|(block, v)| Some((block?, v))) {
+                    self.unused(body, v, super::stmt::end_of(block));
+                }
+                Value::Unit
+            }
             _ => self.merge(body, &a, &b, (&mut a_block, &mut b_block), &mut merge, span)?,
         };
         let mut merged = Vec::new();
@@ -181,6 +188,14 @@ impl<'a> Checker<'a> {
             let ty = x.ty.with_leaves(&y.ty, &leaves.iter().map(types).collect::<Vec<_>>());
             return Some(Value::Tree(Tree { ty: Rc::new(ty), leaves }));
         }
+        if let Value::Tuple(_) | Value::Tree(_) | Value::Record(..) | Value::Fn(_) = a
+            && !matches!(a, Value::Tree(t) if matches!(*t.ty, crate::types::Ty::Encoded(_)))
+        {
+            return self.branches_differ(a, b, span);
+        }
+        if let Value::Tuple(_) | Value::Record(..) | Value::Fn(_) = b {
+            return self.branches_differ(a, b, span);
+        }
         let dtype = match (a, b) {
             (Value::Val(v), _) | (_, Value::Val(v)) => body.func.ty(*v).dtype,
             (Value::Lit(l), _) | (_, Value::Lit(l)) => l.natural(),
@@ -252,6 +267,12 @@ impl<'a> Checker<'a> {
         merge.types.push(Type { dtype: tx.dtype, shape });
         // A position now, the value once the node stands.
         Some(Value::Val(ValId(merge.types.len() as u32 - 1)))
+    }
+
+    fn branches_differ<T>(&mut self, a: &Value, b: &Value, span: Span) -> Maybe<T> {
+        let text = format!("the branches differ: {} and {}", a.described(), b.described());
+        let d = Diagnostic::error("E0309", span, text);
+        self.fail(d.note("a value is of one kind, whichever branch runs"))
     }
 
     /// One of two functions. What a function captured of its branch becomes a result, which the other branch fills
@@ -328,7 +349,7 @@ impl<'a> Checker<'a> {
         block: &ast::Block,
         span: Span,
     ) -> Maybe<Value> {
-        let mut inside = |c: &mut Self, body: &mut Body| c.statements(body, block).map(|_| ());
+        let mut inside = |c: &mut Self, body: &mut Body| c.valueless(body, block);
         self.repeat(body, &Repeat::While(cond), block, span, &mut inside)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ir::Combine;
-use ir::ast::{self, AssignOp, Expr, ExprKind, Ident, IndexArg, Pattern, Stmt, StmtKind, TypeKind};
+use ir::ast::{self, AssignOp, Exist, Expr, ExprKind, Ident, IndexArg, Pattern, Stmt, StmtKind, TypeKind};
 use ir::diag::Diagnostic;
 use ir::graph::{Op, Type};
 use ir::source::Span;
@@ -38,6 +38,13 @@ impl<'a> Checker<'a> {
         }
         body.scopes.pop();
         value
+    }
+
+    /// The statements of a block whose value nothing asks for: one that it has all the same is refused.
+    pub(crate) fn valueless(&mut self, body: &mut Body, block: &ast::Block) -> Maybe<()> {
+        let value = self.statements(body, block)?;
+        self.unused(body, &value, end_of(block));
+        Some(())
     }
 
     /// Refuses a value that nothing uses: there are no effects but on what is owned, so it is a mistake.
@@ -483,22 +490,29 @@ impl<'a> Checker<'a> {
         span: Span,
     ) -> Maybe<(Value, Option<Declared>)> {
         let Some(ty) = ty else { return Some((value, None)) };
-        let (vars, inner): (&[(Ident, Option<Expr>)], _) = match &ty.kind {
+        let (vars, inner): (&[Exist], _) = match &ty.kind {
             TypeKind::Exists(vars, inner) => (vars, &**inner),
             _ => (&[], ty),
         };
-        self.distinct(vars.iter().map(|v| v.0));
+        self.distinct_exists(vars);
+        let names = Exist::names(vars);
         // A free extent has the name it is given, whatever had that name before.
-        for (name, _) in vars {
+        for name in &names {
             body.env.dims.remove(&name.name);
         }
         let value = self.annotated(body, value, Some(inner), "this `var`", span)?;
         let mut d = Declared::default();
-        self.declare_leaves(body, inner, &value, vars, &mut d);
-        for (name, bound) in vars {
-            let Some(bound) = bound else { continue };
-            let bound = self.dim_of(body, bound)?;
-            d.facts.push(Pred::Le(Dim::sym(name.name), bound));
+        self.declare_leaves(body, inner, &value, &names, &mut d);
+        for fact in crate::exist::facts(vars) {
+            let mut others = names_in(fact);
+            others.retain(|n| names.iter().all(|x| x.name != *n));
+            let hidden = self.enter_locals(body, &others, Some(fact.span))?;
+            let mut env = body.env.clone();
+            body.leave_locals(hidden);
+            env.dims.extend(names.iter().map(|n| (n.name, Dim::sym(n.name))));
+            if let Err(wrong) = env.preds(fact, &mut d.facts) {
+                return self.fail(*wrong);
+            }
         }
         self.keeps(body, &d, &value, span, "this `var`")?;
         Some((value, Some(d)))
@@ -509,7 +523,7 @@ impl<'a> Checker<'a> {
         body: &Body,
         ty: &ast::TypeExpr,
         value: &Value,
-        vars: &[(Ident, Option<Expr>)],
+        vars: &[Ident],
         out: &mut Declared,
     ) {
         match (&ty.kind, value) {
@@ -523,12 +537,12 @@ impl<'a> Checker<'a> {
                 for (axis, (d, now)) in written.zip(shape).enumerate() {
                     let free = match d {
                         Some(IndexArg::Expr(Expr { kind: ExprKind::Name(n), .. })) => {
-                            vars.iter().find(|x| x.0.name == *n)
+                            vars.iter().find(|x| x.name == *n)
                         }
                         _ => None,
                     };
                     match free {
-                        Some((name, _)) => {
+                        Some(name) => {
                             out.names.push((name.name, out.fixed.len(), axis));
                             fixed.push(None);
                         }
@@ -564,17 +578,22 @@ impl<'a> Checker<'a> {
             body.func.ty(*leaves.get(*leaf)?).shape.get(*axis).cloned()
         };
         // One name is one extent, wherever it stands.
-        let mut facts: Vec<Pred> = d.facts.iter().map(|p| p.subst(&extent)).collect();
+        let mut facts: Vec<(Pred, String)> = Vec::new();
+        for fact in &d.facts {
+            let is = crate::exist::extents(fact, &extent);
+            let text = format!("`{name}`: `{fact}` is declared, and does not hold: {is}");
+            facts.push((fact.subst(&extent), text));
+        }
         for (name, leaf, axis) in &d.names {
             let here = leaves.get(*leaf).and_then(|v| body.func.ty(*v).shape.get(*axis).cloned());
             if let (Some(first), Some(here)) = (extent(*name), here)
                 && first != here
             {
-                facts.push(Pred::Eq(first, here));
+                let text = format!("`{name}`: one extent is declared, and they are {first} and {here}");
+                facts.push((Pred::Eq(first, here), text));
             }
         }
-        for p in facts {
-            let text = format!("`{name}`: `{p}` is declared, and does not hold");
+        for (p, text) in facts {
             self.require(body, p, span, &text, Diagnostic::error("E0301", span, text.clone()))?;
         }
         Some(())
@@ -651,11 +670,17 @@ impl<'a> Checker<'a> {
             (Value::Unit, _) | (_, Value::Unit) => None,
             (Value::Fn(_), Value::Fn(_)) => Some(()),
             _ => {
-                let text = format!("`{name}` is {}, and this is {}", old.kind(), new.kind());
+                let name = if name.starts_with("this ") { name.to_owned() } else { format!("`{name}`") };
+                let text = format!("{name} is {}, and this is {}", old.described(), new.described());
                 self.fail(Diagnostic::error("E0309", span, text))
             }
         }
     }
+}
+
+/// The last statement of a block.
+pub(super) fn end_of(block: &ast::Block) -> Span {
+    block.stmts.last().map_or(block.span, |s| s.span)
 }
 
 /// Binds the names of dims that are not known yet to the extents in their places.

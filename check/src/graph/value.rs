@@ -99,6 +99,14 @@ impl Value {
         }
     }
 
+    /// What it is, with how many parts a tuple has.
+    pub(crate) fn described(&self) -> String {
+        match self {
+            Value::Tuple(parts) => format!("a tuple of {}", parts.len()),
+            value => value.kind().to_owned(),
+        }
+    }
+
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Value::Val(_) => "a tensor",

@@ -258,7 +258,7 @@ impl Writer<'_> {
                 Some(s) => {
                     let name =
                         if named.insert(s) { self.names.add_dim(s) } else { self.names.fresh(s.name()) };
-                    free.push((term::ident(name), None));
+                    free.push(ast::Exist { name: Some(term::ident(name)), fact: None });
                     term::name(name)
                 }
                 None => self.names.dim_expr(d),

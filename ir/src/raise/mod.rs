@@ -236,16 +236,49 @@ fn fn_def(m: &Module, callees: &Callees, f: &Func, name: Sym) -> FnDef {
     let types: Vec<ast::TypeExpr> = f.result_types.iter().map(|t| names.ty(t)).collect();
     let mut ret = term::tuple_type(types);
     if !f.exists.is_empty() {
-        let exists = f.exists.iter().map(|(sym, preds)| {
-            let bound = preds.iter().find_map(|p| {
-                let Pred::Le(k, most) = p else { return None };
-                (k.as_sym() == Some(*sym)).then(|| names.dim_expr(most))
-            });
-            (ident(names.dim(*sym)), bound)
-        });
-        ret = ret.map(|t| term::ty(ast::TypeKind::Exists(exists.collect(), Box::new(t))));
+        let exists = existing(&names, f);
+        ret = ret.map(|t| term::ty(ast::TypeKind::Exists(exists, Box::new(t))));
     }
     FnDef { sig, ret, body }
+}
+
+/// The dims that a function opens, and what holds of them. A condition names the dim that it begins with; one that
+/// would begin with another begins with a number.
+fn existing(names: &names::Names, f: &Func) -> Vec<ast::Exist> {
+    let mut all: Vec<ast::Exist> = Vec::new();
+    let is_new = |n: Sym| f.exists.iter().any(|(s, _)| names.dim(*s) == n);
+    for (sym, preds) in &f.exists {
+        let mut facts: Vec<ast::Exist> = Vec::new();
+        for p in preds.iter().filter(|p| !goes_without_saying(p)) {
+            let turned = match p {
+                Pred::Eq(a, b) => Pred::Eq(b.clone(), a.clone()),
+                p => p.clone(),
+            };
+            let begins = [p, &turned].into_iter().map(|p| names.pred(p)).find_map(|e| {
+                let first = e.first_name().filter(|n| is_new(n.name))?;
+                Some(ast::Exist { name: Some(first), fact: Some(e) })
+            });
+            facts.push(begins.unwrap_or_else(|| {
+                let (zero, at_least) =
+                    (term::int(0), |a: &Dim, b: &Dim| names.dim_expr(&(b.clone() - a.clone())));
+                let (op, right) = match p {
+                    Pred::Le(a, b) => (BinaryOp::Le, at_least(a, b)),
+                    Pred::Lt(a, b) => (BinaryOp::Lt, at_least(a, b)),
+                    Pred::Eq(a, b) => (BinaryOp::Eq, at_least(a, b)),
+                    Pred::Ne(a, b) => (BinaryOp::Ne, at_least(a, b)),
+                    Pred::Divides(k, e) => (BinaryOp::Eq, names.dim_expr(&e.modulo(k))),
+                };
+                ast::Exist { name: None, fact: Some(term::binary(op, zero, right)) }
+            }));
+        }
+        let name = ident(names.dim(*sym));
+        let named = |e: &ast::Exist| e.name.is_some_and(|n| n.name == name.name);
+        if !all.iter().chain(&facts).any(named) {
+            all.push(ast::Exist { name: Some(name), fact: None });
+        }
+        all.extend(facts);
+    }
+    all
 }
 
 fn extern_(e: &Extern, name: Sym) -> Item {

@@ -60,8 +60,11 @@ fn kind(t: &ast::TypeExpr) -> String {
         }
         TypeKind::Tuple(ts) => format!("<{}>", list(ts.iter().map(kind))),
         TypeKind::Exists(names, t) => {
-            let bound = |b: &Option<Expr>| b.as_ref().map_or(String::new(), |b| format!(" <= {}", text(b)));
-            let names = list(names.iter().map(|(n, b)| format!("{}{}", n.name, bound(b))));
+            let one = |e: &ast::Exist| match (&e.fact, &e.name) {
+                (Some(fact), _) => text(fact),
+                (None, name) => name.map_or(String::new(), |n| n.name.to_string()),
+            };
+            let names = list(names.iter().map(one));
             format!("exists {names}. {}", kind(t))
         }
         other => format!("{other:?}"),

@@ -41,10 +41,11 @@ impl Printer<'_> {
             TypeKind::Exists(names, of) => {
                 let names = self.series(
                     names,
-                    |n| n.0.span.lo,
-                    |p, (ident, bound)| match bound {
-                        Some(bound) => docs![name(ident), " <= ", p.expr(bound)],
-                        None => name(ident),
+                    |e| e.fact.as_ref().map(|f| f.span).or(e.name.map(|n| n.span)).unwrap_or_default().lo,
+                    |p, e| match (&e.fact, &e.name) {
+                        (Some(fact), _) => p.expr(fact),
+                        (None, Some(ident)) => name(ident),
+                        (None, None) => docs![""],
                     },
                 );
                 docs!["exists ", names, ". ", self.ty(of)]

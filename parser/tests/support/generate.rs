@@ -171,9 +171,20 @@ impl Choices<'_> {
             4 => TypeKind::Tuple(self.many(0, Self::ty)),
             5 => TypeKind::Array(Box::new(self.ty()), Box::new(self.expr())),
             6 => TypeKind::Fn(self.many(0, Self::ty), Box::new(self.ty())),
-            _ => TypeKind::Exists(self.many(1, |c| (c.ident(), c.some(Self::expr))), Box::new(self.ty())),
+            _ => TypeKind::Exists(self.many(1, Self::exist), Box::new(self.ty())),
         };
         TypeExpr { kind, span: Span::default() }
+    }
+
+    /// A dim of an `exists`, alone or at the head of a condition.
+    fn exist(&mut self) -> Exist {
+        let name = self.ident();
+        let left = Box::new(Expr { kind: ExprKind::Name(name.name), span: Span::default() });
+        let fact = self.some(|c| {
+            let op = [BinaryOp::Le, BinaryOp::Eq, BinaryOp::Rem, BinaryOp::And][c.pick(4)];
+            Expr { kind: ExprKind::Binary(op, left, c.boxed()), span: Span::default() }
+        });
+        Exist { name: Some(name), fact }
     }
 
     /// What stands between `<` and `>`: a type, or a dim that is no name.

@@ -79,7 +79,7 @@ fn ty(t: &mut TypeExpr) {
             ty(result);
         }
         TypeKind::Exists(names, of) => {
-            names.iter_mut().for_each(|n| n.1.iter_mut().for_each(expr));
+            names.iter_mut().filter_map(|e| e.fact.as_mut()).for_each(expr);
             ty(of);
         }
     }
