@@ -333,3 +333,23 @@ fn a_deadline_ends_a_run_in_every_engine() {
         }
     }
 }
+
+#[test]
+fn threads_are_a_number_or_an_error() {
+    let folder = std::env::temp_dir().join(format!("tenon-threads-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("f.tn"), "fn f<n>(x: f32[n]) -> f32[n] { x + x }\n").expect("a file");
+    let run = |threads: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tenon"));
+        command.current_dir(&folder).args(["run", "f.tn", "-i", "x=ones[3]"]).env("TENON_THREADS", threads);
+        let out = command.output().expect("it runs");
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    for wrong in ["abc", "0", "-3", "", "100000"] {
+        let (exit, said) = run(wrong);
+        assert_eq!(exit, Some(1), "{wrong}: {said}");
+        assert!(said.contains(&format!("TENON_THREADS: `{wrong}` is not a number")), "{said}");
+    }
+    assert_eq!(run("2"), (Some(0), String::new()));
+    std::fs::remove_dir_all(&folder).expect("it was made above");
+}

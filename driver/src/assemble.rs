@@ -32,7 +32,7 @@ pub fn assemble(name: &str, text: &str, target: &Target) -> Result<Package, (Sou
             let at = place(&read.places, fault.part).map_or(Span::default(), |r| span(&r));
             Failure::from(Diagnostic::error("E0607", at, format!("the program is refused: {fault}")))
         })
-        .and_then(|()| kernels::recompile(&package, &Compiler::new(target.clone())));
+        .and_then(|()| kernels::recompile(&package.program, &package.loops, &Compiler::new(target.clone())));
     match made {
         Ok(compiled) => {
             package.natives = vec![kernels::native(&compiled, target)];

@@ -45,18 +45,17 @@ pub fn interpret_within(
     limits: &Limits,
 ) -> Result<Named, Failure> {
     // The oracle recurses over calls and blocks: its depth is bounded by a limit, and the stack is made for it.
-    const DEPTH: u32 = 20_000;
+    const DEPTH: usize = 10 * tensor::limits::CALLS;
     const STACK: usize = 1 << 30;
     // It reads no clock: this thread, which waits for it anyway, sets its flag.
     let cancel = Arc::new(AtomicBool::new(false));
     let watched = limits.deadline.is_some() || limits.cancel.is_some();
-    let most = interp::Limits::default().tensor_bytes;
+    let usual = interp::Limits::default();
     let own = interp::Limits {
         depth: DEPTH,
-        // It frees as names go out of use, and counts no bytes: one tensor must not be more than a whole run may hold.
-        tensor_bytes: limits.memory.map_or(most, |m| m.min(most)),
+        memory: limits.memory.unwrap_or(usual.memory),
         cancel: watched.then(|| cancel.clone()),
-        ..interp::Limits::default()
+        ..usual
     };
     let (done, ended) = mpsc::channel::<()>();
     let run = move || {
@@ -181,7 +180,7 @@ pub fn load(
     threads: Arc<Pool>,
 ) -> Result<Arc<Executable>, Failure> {
     let code = kernels::link(&compilation.program, &compilation.kernels)?;
-    Executable::new(compilation.program.clone(), code, threads)
+    Executable::of(compilation.program.clone(), code, threads)
         .map_err(|e| kernels::ours("a compiled program does not load", &e))
 }
 

@@ -12,6 +12,7 @@ use lower::{KernelOf, Lowered};
 use shape::Sym;
 use vm::threads::Pool;
 use vm::tnx::{Native, Package};
+use vm::verify::Verified;
 use vm::{Entry, Executable, KernelCode, Program};
 
 use crate::Failure;
@@ -247,21 +248,22 @@ pub fn load(
     store: Option<Store>,
 ) -> Result<Arc<Executable>, Failure> {
     let host = native_target(&Target::host());
+    let Package { program, loops, natives } = package;
+    // Before any work is done for it.
+    let program = Verified::new(program).map_err(|e| rejected(&e))?;
     let fits = |n: &&Native| n.target.cpu == host.cpu && n.target.runs_on(&host.arch, &host.features);
-    let native = package.natives.iter().find(fits).filter(|_| trust);
+    let native = natives.iter().find(fits).filter(|_| trust);
     let code = match native {
         Some(n) => {
             let objects: Vec<&[u8]> = n.objects.iter().map(Vec::as_slice).collect();
-            attach(&package.program, &objects, n.symbols.iter().map(String::as_str))?
+            attach(&program, &objects, n.symbols.iter().map(String::as_str))?
         }
         None => {
-            // Before any work is done for it; `Executable::new` verifies whatever it is given.
-            vm::verify::verify(&package.program).map_err(|e| rejected(&e))?;
             let compiler = Compiler::new(Target::host()).storing(store);
-            link(&package.program, &recompile(&package, &compiler)?)?
+            link(&program, &recompile(&program, &loops, &compiler)?)?
         }
     };
-    Executable::new(package.program, code, threads).map_err(|e| rejected(&e))
+    Executable::of(program, code, threads).map_err(|e| rejected(&e))
 }
 
 fn rejected(e: &dyn std::fmt::Display) -> Failure {
@@ -270,12 +272,16 @@ fn rejected(e: &dyn std::fmt::Display) -> Failure {
 
 /// The kernels of a file from their loop text. The text is checked like any program, and what it gives must be
 /// called as the bytecode calls it.
-pub(crate) fn recompile(package: &Package, compiler: &Compiler) -> Result<Vec<Arc<Compiled>>, Failure> {
+pub(crate) fn recompile(
+    program: &Program,
+    loops: &str,
+    compiler: &Compiler,
+) -> Result<Vec<Arc<Compiled>>, Failure> {
     let mut sources = pipeline::sources();
-    let id = sources.add("<loops>", package.loops.as_str());
+    let id = sources.add("<loops>", loops);
     let front = pipeline::front(sources, &[id]).map_err(|(s, f)| Failure::data(f.render(&s, false)))?;
     let mut out = Vec::new();
-    for k in &package.program.kernels {
+    for k in &program.kernels {
         let prim = front.module.prims.iter().position(|p| p.name == k.name);
         let ext = front.module.externs.iter().position(|e| e.name.name() == k.name);
         let (of, code) = match (prim, ext) {

@@ -10,8 +10,8 @@ use codegen::{Compiled, Compiler, Store, Target};
 use ir::source::{SourceId, SourceMap};
 use ir::{FuncId, Module};
 use rewrites::{Machine, Report};
-use vm::Program;
 use vm::tnx::Package;
+use vm::verify::Verified;
 
 use crate::library::Library;
 use crate::modules::{self, Reader};
@@ -71,7 +71,7 @@ pub struct Compilation {
     /// What was chosen, and why.
     pub report: Report,
     /// Bytecode.
-    pub program: Program,
+    pub program: Verified,
     /// The native code of each of its kernels.
     pub kernels: Vec<Arc<Compiled>>,
     /// The text of each kernel, from which it can be compiled again.
@@ -149,8 +149,8 @@ pub(crate) fn compile_part(
     let (plan, report) = plan(&front.module, options);
     let compiler = Compiler::new(options.target.clone()).storing(options.store.clone());
     let (lowered, kernels) = kernels::lower(&plan, entries, &front.sources, &compiler)?;
-    let program = lowered.program;
-    vm::verify::verify(&program).map_err(|e| kernels::ours("the verifier refuses what lowering made", &e))?;
+    let program = Verified::new(lowered.program)
+        .map_err(|e| kernels::ours("the verifier refuses what lowering made", &e))?;
     let loops = kernels::text(&plan, &lowered.kernels, &front.files);
     Ok(Compilation { plan, report, program, kernels, loops })
 }
@@ -158,7 +158,7 @@ pub(crate) fn compile_part(
 /// The file of a compiled program.
 pub fn package(compilation: Compilation, target: &Target) -> Package {
     let native = kernels::native(&compilation.kernels, target);
-    Package { program: compilation.program, loops: compilation.loops, natives: vec![native] }
+    Package { program: compilation.program.into_program(), loops: compilation.loops, natives: vec![native] }
 }
 
 /// The entry of a program, by name or by custom, as it is called from outside.

@@ -26,6 +26,8 @@ pub(crate) struct Code {
     pub(crate) params: Vec<BufId>,
     pub(crate) outs: Vec<OutCode>,
     pub(crate) vars: usize,
+    /// True if no access is checked: where there is nothing to write, there is nothing to do.
+    pub(crate) unchecked: bool,
     pub(crate) body: Vec<S>,
 }
 
@@ -91,6 +93,19 @@ pub(crate) enum I {
     Reduce(Box<Reduce<I>>),
 }
 
+impl I {
+    /// True if it is the same wherever it stands.
+    pub(crate) fn is_fixed(&self) -> bool {
+        match self {
+            I::Const(_) | I::Dim(_) => true,
+            I::Unary(_, _, a) | I::OfInteger(_, a) => a.is_fixed(),
+            I::Binary(_, _, ab) => ab.0.is_fixed() && ab.1.is_fixed(),
+            I::Var(_) | I::Load(_) | I::CompareFloats(..) | I::CompareInts(..) => false,
+            I::Select(_) | I::Choose(_) | I::OfFloat(..) | I::Reduce(_) => false,
+        }
+    }
+}
+
 /// A reduction.
 pub(crate) struct Reduce<E> {
     pub(crate) combine: Combine,
@@ -136,6 +151,7 @@ pub(crate) fn compile(prim: &Prim) -> Result<Code, Error> {
         params: prim.params.clone(),
         outs: outs.collect(),
         vars: prim.vars.len(),
+        unchecked: prim.checked().is_empty(),
         body,
         dims: c.dims,
     })

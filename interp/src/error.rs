@@ -82,6 +82,16 @@ pub enum Error {
     /// Calls and blocks are nested too deeply.
     #[error("calls nest too deeply")]
     Depth(Span),
+    /// The run would hold more bytes than it may.
+    #[error("out of memory: {bytes} bytes more are needed, {held} are held, the limit is {limit}")]
+    Memory {
+        /// What was asked for last.
+        bytes: usize,
+        /// What the run held by then.
+        held: usize,
+        /// What it may hold.
+        limit: usize,
+    },
     /// A tensor that cannot be made.
     #[error(transparent)]
     Tensor(#[from] tensor::Error),
@@ -110,6 +120,7 @@ impl Error {
             | Error::Argument { .. }
             | Error::Steps(_)
             | Error::Cancelled
+            | Error::Memory { .. }
             | Error::Tensor(_) => None,
         }
     }
@@ -120,6 +131,7 @@ impl Error {
             Error::Bounds { call, .. } => {
                 call.get_or_insert(at);
             }
+            Error::Memory { .. } => return Error::Check { message: self.to_string(), span: at },
             Error::Tensor(e) => return Error::Check { message: format!("out of memory: {e}"), span: at },
             Error::ArgumentCount { .. }
             | Error::Argument { .. }
@@ -144,6 +156,7 @@ impl Error {
             | Error::Steps(_)
             | Error::Cancelled
             | Error::Depth(_)
+            | Error::Memory { .. }
             | Error::Tensor(_)
             | Error::Internal { .. } => "E0602",
         };

@@ -5,8 +5,6 @@
 //! otherwise. After every operation the results are compared with their types: that is how dims an
 //! operation opens get their values, and how a wrong type is found where it arises.
 
-use std::rc::Rc;
-
 use ir::graph::{Block, Func, Op, ValId};
 use ir::said::said;
 use ir::source::Span;
@@ -16,17 +14,18 @@ use tensor::{DType, Tensor};
 
 use crate::dims::Dims;
 use crate::error::Error;
+use crate::held::Held;
 use crate::scope::{Scope, internal};
 use crate::value::{Value, Values, push};
 use crate::{Budget, Interp, machine};
 
 /// Calls a function from outside.
 pub(crate) fn enter(interp: &Interp<'_>, func: &Func, args: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
-    let mut run = Run { interp, budget: Budget::new(&interp.limits), depth: 0 };
-    let args: Values = args.into_iter().map(|t| Value::from(Rc::new(t))).collect();
+    let mut run = Run { interp, budget: Budget::new(&interp.limits), calls: 0, depth: 0 };
+    let args: Values = args.into_iter().map(|t| Value::from(Held::outside(t))).collect();
     let dims = entry_dims(func, &args)?;
     let results = run.call(func, args, dims)?;
-    Ok(results.into_iter().map(|v| Rc::unwrap_or_clone(v.into_tensor())).collect())
+    Ok(results.into_iter().map(|v| Held::give(v.into_tensor())).collect())
 }
 
 /// Checks the arguments of an entry and finds its dims.
@@ -107,7 +106,8 @@ fn entry_dims(func: &Func, args: &[Value]) -> Result<Dims, Error> {
 struct Run<'i, 'm> {
     interp: &'i Interp<'m>,
     budget: Budget,
-    depth: u32,
+    calls: usize,
+    depth: usize,
 }
 
 impl Run<'_, '_> {
@@ -339,7 +339,13 @@ impl Run<'_, '_> {
                 return Err(internal(s.func, message, span));
             }
         }
-        self.call(callee, args, env)
+        if self.calls >= self.interp.limits.calls {
+            return Err(Error::Depth(span));
+        }
+        self.calls += 1;
+        let results = self.call(callee, args, env);
+        self.calls -= 1;
+        results
     }
 
     /// A library function: the left side of the rule that says what it computes.

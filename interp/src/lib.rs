@@ -13,6 +13,7 @@
 //! - a cast to an integer cuts towards zero and saturates, NaN gives 0; between integers it wraps;
 //! - `min` and `max` give NaN if either is, and -0 is below +0; `round` takes ties to the even; `pow` is IEEE's;
 //! - a reduction adds in the order of its range, in double; over nothing it is the identity of its combiner;
+//! - a primitive all of whose outputs are without elements, and which checks nothing, does nothing;
 //! - an output all of whose writes accumulate with one combiner begins as that combiner's identity, any
 //!   other as zeros;
 //! - a float literal is the nearest number of its type, of f32 for the types of sixteen bits; a remainder of floats is
@@ -37,6 +38,7 @@ mod dims;
 mod erf;
 mod error;
 mod graph;
+mod held;
 mod machine;
 mod memory;
 mod scalar;
@@ -53,51 +55,57 @@ use tensor::{DType, Tensor};
 
 pub use error::Error;
 
+use held::{Held, Ledger};
+
 /// How far a run may go.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Loop rounds and graph operations together; none: no limit.
     pub steps: Option<u64>,
-    /// Bytes of any one tensor or local buffer.
-    pub tensor_bytes: usize,
-    /// Calls, blocks and loops around each other, in graph functions.
-    pub depth: u32,
+    /// Bytes of what the run makes, tensors and local buffers together, at any one time.
+    pub memory: usize,
+    /// Calls around each other.
+    pub calls: usize,
+    /// Calls, blocks and loops around each other, in graph functions: what the native stack can take.
+    pub depth: usize,
     /// Set by anyone to end the run: seen within some ten thousand steps.
     pub cancel: Option<Arc<AtomicBool>>,
 }
 
 impl Default for Limits {
-    /// No limit on steps; 4 GiB a tensor; a depth that fits the stack of a test thread.
+    /// No limit on steps; 4 GiB; a depth that fits the stack of a test thread.
     fn default() -> Limits {
-        Limits { steps: None, tensor_bytes: 1 << 32, depth: 300, cancel: None }
+        Limits { steps: None, memory: 1 << 32, calls: tensor::limits::CALLS, depth: 300, cancel: None }
     }
 }
 
 impl Limits {
-    /// Refuses a shape that has too many bytes.
-    fn tensor(&self, dtype: DType, shape: &[i64]) -> Result<(), Error> {
+    /// The bytes of a tensor. Refuses a shape that by itself has too many.
+    fn bytes(&self, dtype: DType, shape: &[i64]) -> Result<usize, Error> {
         if let Some(&d) = shape.iter().find(|d| **d < 0) {
             return Err(tensor::Error::NegativeExtent(d).into());
         }
         if shape.contains(&0) {
-            return Ok(());
+            return Ok(0);
         }
         let bytes = shape.iter().try_fold(dtype.size() as i64, |n, d| n.checked_mul(*d));
         match bytes {
-            Some(b) if b as u64 <= self.tensor_bytes as u64 => Ok(()),
+            Some(b) if b as u64 <= self.memory as u64 => Ok(b as usize),
             _ => Err(tensor::Error::TooLarge(shape.to_vec()).into()),
         }
     }
 }
 
-/// Steps left.
+/// What is left of the limits of a run.
 struct Budget {
-    /// Of this helping.
+    /// Steps of this helping.
     left: u64,
     /// Of the helpings to come. Where nothing can end the run but its steps, the first helping is all.
     later: u64,
     limit: u64,
     cancel: Option<Arc<AtomicBool>>,
+    /// Bytes held.
+    ledger: Rc<Ledger>,
 }
 
 /// Steps from one look at the flag to the next.
@@ -107,7 +115,8 @@ impl Budget {
     fn new(limits: &Limits) -> Budget {
         let limit = limits.steps.unwrap_or(u64::MAX);
         let left = if limits.cancel.is_some() { 0 } else { limit };
-        Budget { left, later: limit - left, limit, cancel: limits.cancel.clone() }
+        let ledger = Ledger::new(limits.memory);
+        Budget { left, later: limit - left, limit, cancel: limits.cancel.clone(), ledger }
     }
 
     /// Takes a step; false if there is none left.
@@ -178,7 +187,7 @@ impl<'m> Interp<'m> {
 /// Runs a primitive by itself, with a value for each of its dims and a tensor for each parameter.
 pub fn run_prim(prim: &Prim, dims: &[i64], args: &[Tensor], limits: &Limits) -> Result<Vec<Tensor>, Error> {
     let code = compile::compile(prim)?;
-    let args = args.iter().cloned().map(Rc::new).collect();
+    let args = args.iter().cloned().map(Held::outside).collect();
     let outs = machine::run(&code, dims, args, &mut Budget::new(limits), limits)?;
-    Ok(outs.into_iter().map(Rc::unwrap_or_clone).collect())
+    Ok(outs.into_iter().map(Held::give).collect())
 }

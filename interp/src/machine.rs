@@ -16,9 +16,13 @@ use tensor::Tensor;
 use crate::compile::{Access, Code, F, I, OutCode, Reduce, S};
 use crate::dims::Dims;
 use crate::error::Error;
+use crate::held::{Held, Ledger};
 use crate::memory::Memory;
 use crate::scalar;
 use crate::{Budget, Limits};
+
+/// Rounds from which on it is worth asking whether they do anything.
+const MANY: i64 = 1 << 10;
 
 /// The run ends; why is in [`Frame::error`].
 struct Stop;
@@ -36,6 +40,8 @@ struct Frame<'a> {
     memory: Vec<Memory<'a>>,
     budget: &'a mut Budget,
     limits: &'a Limits,
+    /// Bytes of local buffers, as they are entered.
+    local: Vec<usize>,
     error: Option<Error>,
 }
 
@@ -43,10 +49,10 @@ struct Frame<'a> {
 pub(crate) fn run(
     code: &Code,
     dims: &[i64],
-    mut args: Vec<Rc<Tensor>>,
+    mut args: Vec<Rc<Held>>,
     budget: &mut Budget,
     limits: &Limits,
-) -> Result<Vec<Rc<Tensor>>, Error> {
+) -> Result<Vec<Rc<Held>>, Error> {
     if args.len() != code.params.len() {
         return Err(Error::ArgumentCount {
             callee: code.name.clone(),
@@ -66,16 +72,22 @@ pub(crate) fn run(
     }
     let mut outs = Vec::new();
     for out in code.outs.iter().filter(|o| o.in_place.is_none()) {
-        outs.push(fresh(code, out.buf, out.start, &dims, limits)?);
+        outs.push(fresh(code, out.buf, out.start, &dims, limits, &budget.ledger)?);
     }
+    let empty = |o: &OutCode| match o.in_place {
+        Some(i) => args[i].is_empty(),
+        None => extents(code, o.buf, &dims).is_ok_and(|e| e.contains(&0)),
+    };
+    let idle = code.unchecked && !code.outs.is_empty() && code.outs.iter().all(empty);
+    let ledger = budget.ledger.clone();
     let mut memory: Vec<Memory<'_>> = code.bufs.iter().map(|b| Memory::local(&b.buf)).collect();
     for (i, (id, t)) in code.params.iter().zip(&mut args).enumerate() {
         // Copied if somebody else holds it too.
         let owned = code.outs.iter().any(|o| o.in_place == Some(i));
-        memory[id.0 as usize] = if owned { Memory::output(Rc::make_mut(t)) } else { Memory::input(t) };
+        memory[id.0 as usize] = if owned { Memory::output(Held::own(t, &ledger)?) } else { Memory::input(t) };
     }
     for (out, t) in code.outs.iter().filter(|o| o.in_place.is_none()).zip(&mut outs) {
-        memory[out.buf.0 as usize] = Memory::output(t);
+        memory[out.buf.0 as usize] = Memory::output(t.tensor_mut());
     }
     let mut frame = Frame {
         code,
@@ -86,9 +98,12 @@ pub(crate) fn run(
         memory,
         budget,
         limits,
+        local: vec![0; code.bufs.len()],
         error: None,
     };
-    if frame.block(&code.body).is_err() {
+    let done = if idle { Ok(()) } else { frame.block(&code.body) };
+    frame.local.iter().for_each(|bytes| ledger.strike(*bytes));
+    if done.is_err() {
         let lost = || frame.fault("stopped without a reason".into(), code.span);
         return Err(frame.error.clone().unwrap_or_else(lost));
     }
@@ -136,7 +151,26 @@ fn fresh(
     start: ir::Literal,
     dims: &[Result<i64, EvalError>],
     limits: &Limits,
-) -> Result<Tensor, Error> {
+    ledger: &Rc<Ledger>,
+) -> Result<Held, Error> {
+    let dtype = code.bufs[id.0 as usize].buf.dtype;
+    let extents = extents(code, id, dims)?;
+    Held::made(ledger, limits.bytes(dtype, &extents)?, || {
+        let mut t = Tensor::zeros(dtype, &extents)?;
+        if start != ir::Literal::Int(0) && start != ir::Literal::Float(0.0) {
+            for i in 0..t.len() {
+                match start {
+                    ir::Literal::Int(x) => t.set_i64(i, x),
+                    ir::Literal::Float(x) => t.set_f64(i, x),
+                }
+            }
+        }
+        Ok(t)
+    })
+}
+
+/// The extents of an output.
+fn extents(code: &Code, id: BufId, dims: &[Result<i64, EvalError>]) -> Result<Vec<i64>, Error> {
     let b = &code.bufs[id.0 as usize];
     let mut extents = Vec::with_capacity(b.buf.shape.len());
     for (axis, e) in b.buf.shape.iter().enumerate() {
@@ -146,17 +180,7 @@ fn fresh(
             span: code.span,
         })?);
     }
-    limits.tensor(b.buf.dtype, &extents)?;
-    let mut t = Tensor::zeros(b.buf.dtype, &extents)?;
-    if start != ir::Literal::Int(0) && start != ir::Literal::Float(0.0) {
-        for i in 0..t.len() {
-            match start {
-                ir::Literal::Int(x) => t.set_i64(i, x),
-                ir::Literal::Float(x) => t.set_f64(i, x),
-            }
-        }
-    }
-    Ok(t)
+    Ok(extents)
 }
 
 /// Extents and strides. A dim without a value counts as 0 here, so that no index is inside; reading it
@@ -201,6 +225,9 @@ impl Frame<'_> {
         match stmt {
             S::For { var, lo, hi, body } => {
                 let (lo, hi) = (self.int(lo)?, self.int(hi)?);
+                if hi.saturating_sub(lo) > MANY && self.is_idle(body)? {
+                    return Ok(());
+                }
                 for i in lo..hi {
                     self.tick()?;
                     self.ints[*var] = i;
@@ -246,14 +273,32 @@ impl Frame<'_> {
         Ok(())
     }
 
+    /// Whether statements are loops without rounds, and nothing else: then so is every round of a loop around them, if
+    /// no variable moves their bounds.
+    fn is_idle(&mut self, body: &[S]) -> Eval<bool> {
+        for s in body {
+            let S::For { lo, hi, body, .. } = s else { return Ok(false) };
+            if !(lo.is_fixed() && hi.is_fixed()) {
+                return Ok(false);
+            }
+            if self.int(lo)? < self.int(hi)? && !self.is_idle(body)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn alloc(&mut self, buf: usize) -> Eval<()> {
         let b = &self.code.bufs[buf];
         let mut extents = Vec::with_capacity(b.buf.shape.len());
         for axis in 0..b.buf.shape.len() {
             extents.push(self.dim(self.code.axes[b.first + axis] as usize)?);
         }
-        if let Err(e) = self.limits.tensor(b.buf.dtype, &extents) {
-            return self.stop(e);
+        self.budget.ledger.strike(std::mem::take(&mut self.local[buf]));
+        let bytes = self.limits.bytes(b.buf.dtype, &extents);
+        match bytes.and_then(|n| self.budget.ledger.enter(n).map(|()| n)) {
+            Ok(bytes) => self.local[buf] = bytes,
+            Err(e) => return self.stop(e),
         }
         // Extents beside a 0 may be too large to multiply.
         let len: i64 = if extents.contains(&0) { 0 } else { extents.iter().product() };
@@ -352,10 +397,22 @@ impl Frame<'_> {
         })
     }
 
+    /// Whether the bounds are the same whatever the variables are, and leave nothing between them.
+    fn has_no_rounds(&mut self, lo: &I, hi: &I) -> Eval<bool> {
+        Ok(lo.is_fixed() && hi.is_fixed() && self.int(lo)? >= self.int(hi)?)
+    }
+
     #[inline(never)]
     fn reduce_float(&mut self, r: &Reduce<F>) -> Eval<f64> {
         let (lo, hi) = (self.int(&r.lo)?, self.int(&r.hi)?);
         let mut sum = self.float(&r.start)?;
+        if let F::Reduce(inner) = &r.body
+            && hi.saturating_sub(lo) > MANY
+            && inner.combine == r.combine
+            && self.has_no_rounds(&inner.lo, &inner.hi)?
+        {
+            return Ok(sum);
+        }
         for i in lo..hi {
             self.tick()?;
             self.ints[r.var] = i;
@@ -410,6 +467,13 @@ impl Frame<'_> {
     fn reduce_integer(&mut self, r: &Reduce<I>) -> Eval<i64> {
         let (lo, hi) = (self.int(&r.lo)?, self.int(&r.hi)?);
         let mut sum = self.int(&r.start)?;
+        if let I::Reduce(inner) = &r.body
+            && hi.saturating_sub(lo) > MANY
+            && inner.combine == r.combine
+            && self.has_no_rounds(&inner.lo, &inner.hi)?
+        {
+            return Ok(sum);
+        }
         for i in lo..hi {
             self.tick()?;
             self.ints[r.var] = i;

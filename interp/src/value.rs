@@ -8,6 +8,8 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 use tensor::{DType, Tensor};
 
+use crate::held::Held;
+
 /// A value of a function.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
@@ -16,7 +18,7 @@ pub(crate) enum Value {
     /// An integer or bool of rank 0.
     Int(DType, i64),
     /// Any other.
-    Tensor(Rc<Tensor>),
+    Tensor(Rc<Held>),
 }
 
 /// The arguments or results of an operation.
@@ -30,14 +32,14 @@ impl Value {
 
     /// A constant of the program.
     pub(crate) fn constant(t: &Tensor) -> Value {
-        if t.rank() == 0 { Value::of_scalar(t) } else { Value::Tensor(Rc::new(t.clone())) }
+        if t.rank() == 0 { Value::of_scalar(t) } else { Value::Tensor(Held::outside(t.clone())) }
     }
 
     /// As a tensor, for primitives and for whoever called the function.
-    pub(crate) fn into_tensor(self) -> Rc<Tensor> {
+    pub(crate) fn into_tensor(self) -> Rc<Held> {
         match self {
-            Value::Float(dtype, x) => Rc::new(Tensor::scalar_f(dtype, x)),
-            Value::Int(dtype, x) => Rc::new(Tensor::scalar_i(dtype, x)),
+            Value::Float(dtype, x) => Held::outside(Tensor::scalar_f(dtype, x)),
+            Value::Int(dtype, x) => Held::outside(Tensor::scalar_i(dtype, x)),
             Value::Tensor(t) => t,
         }
     }
@@ -72,8 +74,8 @@ impl Value {
     }
 }
 
-impl From<Rc<Tensor>> for Value {
-    fn from(t: Rc<Tensor>) -> Value {
+impl From<Rc<Held>> for Value {
+    fn from(t: Rc<Held>) -> Value {
         if t.rank() == 0 { Value::of_scalar(&t) } else { Value::Tensor(t) }
     }
 }

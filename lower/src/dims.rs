@@ -187,7 +187,7 @@ impl Code {
     /// constants; the last one's variable, unless it hangs on one that is not wanted.
     fn steps(&mut self, e: &Dim, wanted: &dyn Fn(Op, Option<i64>) -> bool) -> Result<Option<Var>, Error> {
         if e.is_poison() {
-            return Err(Error::unsupported("a dim whose expression overflowed", self.span));
+            return Err(Error::no_extent(e, self.span));
         }
         let mut values: Vec<Option<Var>> = Vec::new();
         for step in e.steps() {

@@ -18,7 +18,7 @@ pub(crate) fn steps(
     number: &dyn Fn(Sym) -> Option<u32>,
 ) -> Result<Vec<abi::Step>, Error> {
     if e.is_poison() {
-        return Err(Error::unsupported("a dim whose expression overflowed", span));
+        return Err(Error::no_extent(e, span));
     }
     let step = |s: Step| {
         Ok(match s {

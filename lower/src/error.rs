@@ -1,6 +1,7 @@
 //! What cannot be lowered.
 
 use ir::source::Span;
+use shape::{EvalError, Expr};
 
 /// Why a module has no bytecode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -10,6 +11,14 @@ pub enum Error {
     Unsupported {
         /// What.
         what: String,
+        /// Where.
+        span: Span,
+    },
+    /// An extent that has no value, whatever the arguments are.
+    #[error("an extent here {why}, whatever the arguments are")]
+    NoExtent {
+        /// Why.
+        why: &'static str,
         /// Where.
         span: Span,
     },
@@ -27,12 +36,23 @@ impl Error {
     /// The place in the source.
     pub fn span(&self) -> Span {
         match self {
-            Error::Unsupported { span, .. } | Error::Internal { span, .. } => *span,
+            Error::Unsupported { span, .. } | Error::NoExtent { span, .. } | Error::Internal { span, .. } => {
+                *span
+            }
         }
     }
 
     pub(crate) fn internal(what: impl Into<String>, span: Span) -> Error {
         Error::Internal { what: what.into(), span }
+    }
+
+    /// Of a dim that is poison.
+    pub(crate) fn no_extent(e: &Expr, span: Span) -> Error {
+        let why = match e.eval(&|_| Some(1)) {
+            Err(EvalError::DivisionByZero) => "is divided by zero",
+            _ => "does not fit in 64 bits",
+        };
+        Error::NoExtent { why, span }
     }
 
     pub(crate) fn unsupported(what: impl Into<String>, span: Span) -> Error {

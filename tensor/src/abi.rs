@@ -6,7 +6,8 @@
 //! numbers. A GPU launches `grid` blocks and each calls with its own number. Nothing else crosses.
 //!
 //! - `bufs`: one pointer a tensor argument of rank 1 or more and one an output, in the order of
-//!   [`Kernel::bufs`], offsets already applied, dense row-major.
+//!   [`Kernel::bufs`], offsets already applied, dense row-major. Behind them two more: the addresses of two bytes, by
+//!   either of which, when it is not 0, whoever calls asks a kernel that runs for long to end ([`STOPPED`]).
 //! - `ints`: the dims in the order of the primitive's generics, then each rank-0 input as the bits of
 //!   an i64 (integers, bool) or of an f64 (floats; exact for every narrower type).
 //! - the answer: 0, or 1 + the index in [`Kernel::checks`] of a run-time check that failed. The values of the holes
@@ -20,6 +21,9 @@ use crate::DType;
 /// The C type of a kernel's entry: `int64_t k(void **bufs, const int64_t *ints, void *scratch, int64_t lo, int64_t hi)`.
 pub type Entry =
     unsafe extern "C" fn(bufs: *const *mut u8, ints: *const i64, scratch: *mut u8, lo: i64, hi: i64) -> i64;
+
+/// What a kernel answers that was asked to end before it was done. Not every kernel looks whether it is.
+pub const STOPPED: i64 = i64::MIN + 1;
 
 /// What a kernel does with a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

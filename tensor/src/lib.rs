@@ -11,6 +11,7 @@ mod block;
 mod data;
 mod dtype;
 pub mod generate;
+pub mod limits;
 pub mod npy;
 mod print;
 pub mod real;

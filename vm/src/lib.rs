@@ -9,9 +9,11 @@
 //! The crate depends on neither `ir` nor a compiler.
 #![expect(clippy::disallowed_methods, reason = "the runtime has a clock, threads and files")]
 
+mod alarm;
 pub mod asm;
 pub mod blob;
 mod chunks;
+mod drafts;
 pub mod isa;
 pub mod loader;
 mod machine;

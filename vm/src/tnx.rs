@@ -297,13 +297,12 @@ pub fn open(path: &Path) -> Result<Package, Error> {
 }
 
 /// Writes a file so that at every moment there is either the old one or the new one: to a temporary file
-/// beside it, flushed to the disk, then renamed.
+/// beside it, flushed to the disk, then renamed. What writers that were killed left of theirs is removed.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let name =
         path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a file name"))?;
-    let mut temporary = name.to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(temporary);
+    crate::drafts::sweep(path);
+    let temporary = path.with_file_name(crate::drafts::name(name));
     let written = (|| {
         let mut file = fs::File::create(&temporary)?;
         file.write_all(bytes)?;

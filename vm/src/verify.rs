@@ -69,6 +69,31 @@ pub enum Part {
 
 type Result<T = ()> = std::result::Result<T, String>;
 
+/// A program that was verified.
+#[derive(Clone, Debug)]
+pub struct Verified(Program);
+
+impl Verified {
+    /// Verifies a program.
+    pub fn new(program: Program) -> std::result::Result<Verified, Fault> {
+        verify(&program)?;
+        Ok(Verified(program))
+    }
+
+    /// The program.
+    pub fn into_program(self) -> Program {
+        self.0
+    }
+}
+
+impl std::ops::Deref for Verified {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.0
+    }
+}
+
 /// Checks every invariant; the first that does not hold is the answer.
 pub fn verify(program: &Program) -> std::result::Result<(), Fault> {
     let at = |part: Part, place: String| move |what: String| Fault { part, place, what };

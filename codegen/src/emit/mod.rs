@@ -10,13 +10,14 @@
 //! computed at a *point* of it, as scalar code ([`Emit::at_point`]).
 //!
 //! Files: `tile` the values of a tile, `stmt` statements, `nest` loops by lanes and rows, `expr`
-//! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `panel` copies that rows share, `memory` addresses, checks, loads and stores.
+//! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `panel` copies that rows share, `poll` looking whether to end, `memory` addresses, checks, loads and stores.
 
 mod choose;
 mod expr;
 mod memory;
 mod nest;
 mod panel;
+mod poll;
 mod reduce;
 mod stmt;
 mod tile;
@@ -65,6 +66,8 @@ pub(crate) struct Emit<'a, 'c> {
     scratch: PointerValue<'c>,
     /// The slice of the grid.
     slice: (V<'c>, V<'c>),
+    /// The addresses of the buffers, as they came.
+    addresses: PointerValue<'c>,
 }
 
 /// Emits a primitive under a symbol.
@@ -91,6 +94,7 @@ pub(crate) fn emit_with<'c>(
     let n_ints = prim.dims.len() + layout.scalars.len();
     let mut params: Vec<BasicMetadataTypeEnum<'c>> = vec![ptr.into(); layout.bufs.len() + 1];
     params.extend(vec![BasicMetadataTypeEnum::from(i64); n_ints + 2]);
+    params.push(ptr.into());
     let body = ll.module.add_function("body", i64.fn_type(&params, false), Some(Linkage::Internal));
     object::plain(ll, body, &["nounwind", "alwaysinline"]);
     for i in 0..=layout.bufs.len() as u32 {
@@ -115,7 +119,7 @@ pub(crate) fn emit_with<'c>(
         let at = ll.element(Ty::I64, ints.into_pointer_value(), ll.i64(i));
         call.push(ll.load(i64.into(), at, 8));
     }
-    call.extend([*lo, *hi]);
+    call.extend([*lo, *hi, *bufs]);
     let answer = ll.call(body, &call).expect("the body answers");
     ll.ret(answer);
 
@@ -147,7 +151,8 @@ impl<'a, 'c> Emit<'a, 'c> {
             guards: Vec::new(),
             panels: BTreeMap::new(),
             scratch: function.get_nth_param(layout.bufs.len() as u32).expect("scratch").into_pointer_value(),
-            slice: (last(2), last(1)),
+            slice: (last(3), last(2)),
+            addresses: last(1).into_pointer_value(),
         }
     }
 

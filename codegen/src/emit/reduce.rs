@@ -8,6 +8,7 @@ use ir::loops::{Scalar, VarId};
 
 use super::Emit;
 use super::expr::product;
+use super::poll::levels_of;
 use super::tile::{Slot, Tile, Values, Varies};
 use crate::Error;
 use crate::format::register;
@@ -31,6 +32,8 @@ impl<'c> Emit<'_, 'c> {
             return Values::collect(tile, varies, |r, _| Ok(self.at_point(r, 0, |e| e.scalar(s))?.one()));
         }
         let (lo, hi) = self.bounds(var, lo, hi)?;
+        let inner = self.summed(combine, body)?;
+        let hi = self.unless_idle(lo, hi, inner);
         if tile.lanes.is_none()
             && let Some(wide) = self.schedule.reductions.get(&var).copied()
         {
@@ -51,6 +54,7 @@ impl<'c> Emit<'_, 'c> {
         }
         self.count(start, hi, 1, |e, i| {
             e.slots[var.0 as usize] = Slot::Fixed(i);
+            e.poll(var, levels_of(body));
             e.accumulate(&sums, combine, body)
         })?;
         self.slots[var.0 as usize] = Slot::Unset;
@@ -141,6 +145,7 @@ impl<'c> Emit<'_, 'c> {
         let rest = self.accumulators(combine, body, varies);
         self.by_lanes(var, lo, hi, wide, &mut |e| {
             let slot = if e.tile.lanes.is_some() { &sums } else { &rest };
+            e.poll(var, levels_of(body));
             e.accumulate(slot, combine, body)
         })?;
         self.tile = Tile { vectors: wide.vectors, lanes: Some(wide.lanes), ..outside };

@@ -4,6 +4,7 @@ use inkwell::IntPredicate as I;
 use ir::Literal;
 use ir::loops::{BufId, Scalar, Stmt, VarId};
 
+use super::poll::levels;
 use super::tile::{Slot, Tile};
 use super::{Emit, Place};
 use crate::Error;
@@ -24,8 +25,11 @@ impl<'c> Emit<'_, 'c> {
                     return self.nest(nest, s);
                 }
                 let (lo, hi) = self.bounds(*var, lo, hi)?;
+                let inner = self.nested(body)?;
+                let hi = self.unless_idle(lo, hi, inner);
                 self.count(lo, hi, 1, |e, i| {
                     e.slots[var.0 as usize] = Slot::Fixed(i);
+                    e.poll(*var, levels(body));
                     e.block(body)?;
                     e.slots[var.0 as usize] = Slot::Unset;
                     Ok(())
@@ -38,6 +42,7 @@ impl<'c> Emit<'_, 'c> {
                 let c = self.at_point(0, 0, |e| e.scalar(c))?.one();
                 ll.branch(c, round, done);
                 ll.at(round);
+                self.look();
                 self.block(body)?;
                 ll.jump(test);
                 ll.at(done);

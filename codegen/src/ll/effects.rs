@@ -18,6 +18,14 @@ impl<'c> Ll<'c> {
         v
     }
 
+    /// A load of what others change meanwhile.
+    pub(crate) fn load_volatile(&self, ty: BasicTypeEnum<'c>, p: PointerValue<'c>, align: u32) -> V<'c> {
+        let v = self.load(ty, p, align);
+        let load = v.as_instruction_value().expect("a load is an instruction");
+        load.set_volatile(true).expect("a load can be volatile");
+        v
+    }
+
     pub(crate) fn store(&self, p: PointerValue<'c>, v: V<'c>, align: u32) {
         self.b.build_store(p, v).expect(OK).set_alignment(align).expect("a power of two");
     }

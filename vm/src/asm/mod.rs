@@ -33,6 +33,8 @@
 //! one after another in braces: `{#0, ($0 * $0)}`.
 
 mod code;
+mod items;
+mod parts;
 mod print;
 mod read;
 mod steps;

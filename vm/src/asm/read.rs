@@ -1,15 +1,12 @@
-//! Reading a listing.
+//! Reading a listing: its items one after the other, each fault noted and the rest read all the same.
+//!
+//! What takes lines of its own is in `items`, what stands within a line in `parts`.
 
 use std::ops::Range;
 
-use tensor::abi::{self, Access, Buf};
-
-use super::token::{Cursor, Lexed, Result, Token};
-use super::{Error, code, in_order, steps};
-use crate::program::{
-    Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kernel, Param,
-    Region, Setting, TensorType, Type, Work,
-};
+use super::parts::{constant, count, setting};
+use super::token::{Cursor, Lexed, Result};
+use super::{Error, in_order};
 use crate::tnx::{Package, VERSION};
 
 /// What a text says, and where.
@@ -73,10 +70,11 @@ fn split(text: &str) -> (&str, Option<usize>) {
     (text, None)
 }
 
-struct Reader<'a, 't> {
-    c: &'a mut Cursor<'t>,
-    faults: &'a mut Vec<Error>,
-    out: &'a mut Read,
+/// A listing that is being read.
+pub(super) struct Reader<'a, 't> {
+    pub(super) c: &'a mut Cursor<'t>,
+    pub(super) faults: &'a mut Vec<Error>,
+    pub(super) out: &'a mut Read,
 }
 
 impl<'t> Reader<'_, 't> {
@@ -158,7 +156,11 @@ impl<'t> Reader<'_, 't> {
     }
 
     /// The lines between braces; each begins with one of `words`.
-    fn block(&mut self, words: &[&str], mut line: impl FnMut(&mut Cursor<'t>, &str) -> Result) -> Result {
+    pub(super) fn block(
+        &mut self,
+        words: &[&str],
+        mut line: impl FnMut(&mut Cursor<'t>, &str) -> Result,
+    ) -> Result {
         self.c.expect("{")?;
         loop {
             self.c.skip_blank();
@@ -179,301 +181,8 @@ impl<'t> Reader<'_, 't> {
             }
         }
     }
-
-    fn entry(&mut self, start: usize) -> Result {
-        let name = self.c.name("the name of an entry")?;
-        self.c.expect("=")?;
-        let function = self.c.numbered("fn", "a function (`fn0`)")?;
-        let place = start..self.c.before().end;
-        let mut entry = Entry { name, function, ..Entry::default() };
-        self.block(&["dim", "param", "result"], |c, word| {
-            match word {
-                "dim" => {
-                    let name = c.name("the name of a dim")?;
-                    c.expect("=")?;
-                    entry.dims.push(EntryDim { name, steps: steps::read(c, "#")? });
-                }
-                "param" => {
-                    let own = c.is("own") && c.ahead(1).is_none_or(|t| t.text != ":");
-                    if own {
-                        c.next();
-                    }
-                    let name = c.name("the name of a parameter")?;
-                    c.expect(":")?;
-                    let dtype = code::dtype(c)?;
-                    let shape = extents(c, |c| {
-                        let text = c.text("an extent in quotes")?;
-                        c.expect("=")?;
-                        Ok(EntryExtent { text, steps: steps::read(c, "#")? })
-                    })?;
-                    entry.params.push(EntryParam { name, dtype, shape, own, from: from(c)? });
-                }
-                _ => {
-                    let named = c.ahead(1).is_some_and(|t| t.text == ":");
-                    let name = if named { Some(c.name("the name of a result")?) } else { None };
-                    if named {
-                        c.expect(":")?;
-                    }
-                    let dtype = code::dtype(c)?;
-                    let shape = extents(c, |c| c.text("an extent in quotes"))?;
-                    entry.results.push(EntryResult { name, dtype, shape });
-                }
-            }
-            Ok(())
-        })?;
-        self.out.package.program.entries.push(entry);
-        self.out.places.entries.push(place);
-        Ok(())
-    }
-
-    fn kernel(&mut self, start: usize) -> Result {
-        count(self.c, "k", self.out.package.program.kernels.len())?;
-        let name = self.c.name("the name of a kernel")?;
-        self.c.expect("(")?;
-        let ints = self.c.number("how many ints it has")?;
-        self.c.expect("ints")?;
-        let (mut bufs, mut shapes) = (Vec::new(), Vec::new());
-        while self.c.eat(",") {
-            let (buf, shape) = buffer(self.c)?;
-            bufs.push(buf);
-            shapes.push(shape);
-        }
-        self.c.expect(")")?;
-        let place = start..self.c.before().end;
-        let mut kernel = Kernel {
-            name,
-            abi: abi::Kernel {
-                symbol: String::new(),
-                bufs,
-                ints,
-                grid: Vec::new(),
-                scratch: Vec::new(),
-                checks: Vec::new(),
-                libraries: Vec::new(),
-            },
-            floats: Vec::new(),
-            shapes,
-            places: Vec::new(),
-            work: None,
-        };
-        let words = ["symbol", "grid", "scratch", "floats", "library", "check", "work"];
-        self.block(&words, |c, word| {
-            match word {
-                "symbol" => kernel.abi.symbol = c.text("a symbol in quotes")?,
-                "grid" => kernel.abi.grid = steps::read(c, "#")?,
-                "scratch" => kernel.abi.scratch = steps::read(c, "#")?,
-                "floats" => {
-                    while !c.at_line_end() {
-                        kernel.floats.push(c.number("the number of an int that is a float")?);
-                    }
-                }
-                "library" => kernel.abi.libraries.push(c.text("a library in quotes")?),
-                "check" => {
-                    kernel.abi.checks.push(c.text("a message in quotes")?);
-                    kernel.places.extend(code::place(c, 0)?);
-                }
-                _ => {
-                    c.expect("flops")?;
-                    let flops = steps::read(c, "#")?;
-                    c.expect(",")?;
-                    c.expect("bytes")?;
-                    let bytes = steps::read(c, "#")?;
-                    let guessed = c.eat(",");
-                    if guessed {
-                        c.expect("guessed")?;
-                    }
-                    kernel.work = Some(Work { flops, bytes, guessed });
-                }
-            }
-            Ok(())
-        })?;
-        self.out.package.program.kernels.push(kernel);
-        self.out.places.kernels.push(place);
-        Ok(())
-    }
-
-    fn function(&mut self, start: usize) -> Result {
-        count(self.c, "fn", self.out.package.program.functions.len())?;
-        let mut f = Function { name: self.c.name("the name of a function")?, ..Function::default() };
-        f.params = types(self.c, |c| {
-            let own = c.eat("own");
-            Ok(Param { ty: ty(c)?, own })
-        })?;
-        if self.c.take(Token::Arrow, "`->`").is_ok() {
-            f.results = types(self.c, ty)?;
-        } else {
-            return Err(self.c.fault("`->`"));
-        }
-        let place = start..self.c.before().end;
-        self.c.expect("{")?;
-        self.c.line_end()?;
-        self.c.skip_blank();
-        while self.c.is("registers") || self.c.is("region") {
-            if let Err(fault) = registers(self.c, &mut f).and_then(|()| self.c.line_end()) {
-                self.faults.push(fault);
-                self.c.skip_line();
-            }
-            self.c.skip_blank();
-        }
-        let body = code::read(self.c, self.faults);
-        self.c.expect("}")?;
-        self.c.line_end()?;
-        self.out.package.program.functions.push(Function {
-            code: body.code,
-            pool: body.pool,
-            places: body.places,
-            ..f
-        });
-        self.out.places.functions.push((place, body.spans));
-        Ok(())
-    }
 }
 
 fn list(words: &[&str]) -> String {
     words.iter().map(|w| format!("`{w}`")).collect::<Vec<_>>().join(", ")
-}
-
-/// The number of a thing: they are counted.
-fn count(c: &mut Cursor<'_>, prefix: &str, next: usize) -> Result {
-    let wanted = format!("`{prefix}{next}`");
-    let at = c.here();
-    let found: usize = c.numbered(prefix, &wanted)?;
-    if found == next {
-        return Ok(());
-    }
-    Err(Error::new(at, format!("expected {wanted}, found `{prefix}{found}`"))
-        .help("they are counted from 0, in order"))
-}
-
-/// `[a, b]`; without brackets none.
-fn extents<T>(c: &mut Cursor<'_>, mut one: impl FnMut(&mut Cursor<'_>) -> Result<T>) -> Result<Vec<T>> {
-    let mut out = Vec::new();
-    if !c.eat("[") {
-        return Ok(out);
-    }
-    while !c.eat("]") {
-        out.push(one(c)?);
-        if !c.is("]") {
-            c.expect(",")?;
-        }
-    }
-    Ok(out)
-}
-
-/// `(a, b)`
-fn types<T>(c: &mut Cursor<'_>, mut one: impl FnMut(&mut Cursor<'_>) -> Result<T>) -> Result<Vec<T>> {
-    let mut out = Vec::new();
-    c.expect("(")?;
-    while !c.eat(")") {
-        out.push(one(c)?);
-        if !c.is(")") {
-            c.expect(",")?;
-        }
-    }
-    Ok(out)
-}
-
-fn ty(c: &mut Cursor<'_>) -> Result<Type> {
-    if c.eat("int") {
-        Ok(Type::Int)
-    } else if c.eat("float") {
-        Ok(Type::Float)
-    } else {
-        tensor_type(c).map(Type::Tensor)
-    }
-}
-
-/// `from "a.b"`, if it stands there.
-fn from(c: &mut Cursor<'_>) -> Result<Option<String>> {
-    if c.eat("from") { c.text("a name in quotes").map(Some) } else { Ok(None) }
-}
-
-/// `heads from "num_heads"`, `eps: f32`, `head = "hidden/heads"`
-fn setting(c: &mut Cursor<'_>) -> Result<Setting> {
-    let name = c.name("the name of a setting")?;
-    let dtype = if c.eat(":") { Some(code::dtype(c)?) } else { None };
-    let is = if c.eat("=") { Some(c.text("an expression in quotes")?) } else { None };
-    Ok(Setting { name, dtype, is, from: from(c)? })
-}
-
-/// `f32/2`
-fn tensor_type(c: &mut Cursor<'_>) -> Result<TensorType> {
-    let dtype = code::dtype(c)?;
-    c.expect("/")?;
-    Ok(TensorType { dtype, rank: c.number("a number of axes")? })
-}
-
-/// `registers ints 2, floats 0, tensors f32/1 f32/1` and `region r0 STEPS bytes, 0..2, twin`
-fn registers(c: &mut Cursor<'_>, f: &mut Function) -> Result {
-    if c.eat("registers") {
-        c.expect("ints")?;
-        f.ints = c.number("how many `i` registers there are")?;
-        c.expect(",")?;
-        c.expect("floats")?;
-        f.floats = c.number("how many `f` registers there are")?;
-        c.expect(",")?;
-        c.expect("tensors")?;
-        while !c.at_line_end() {
-            f.tensors.push(tensor_type(c)?);
-        }
-        return Ok(());
-    }
-    c.expect("region")?;
-    count(c, "r", f.regions.len())?;
-    let bytes = steps::read(c, "i")?;
-    c.expect("bytes")?;
-    c.expect(",")?;
-    let from = c.number("the first moment of its life")?;
-    c.expect("..")?;
-    let to = c.number("the last moment of its life")?;
-    let twin = c.eat(",");
-    if twin {
-        c.expect("twin")?;
-    }
-    f.regions.push(Region { bytes, from, to, twin });
-    Ok(())
-}
-
-/// `in f32[#0, 4]`
-fn buffer(c: &mut Cursor<'_>) -> Result<(Buf, Vec<Extent>)> {
-    let accesses = [("in", Access::In), ("out", Access::Out), ("inout", Access::InOut)];
-    let Some(&(_, access)) = accesses.iter().find(|(word, _)| c.eat(word)) else {
-        return Err(c.fault("`in`, `out` or `inout`"));
-    };
-    let dtype = code::dtype(c)?;
-    let from = c.here().start;
-    let shape = extents(c, |c| {
-        Ok(match c.peek() {
-            Some(t) if t.token == Token::Int => Extent::Const(c.number("an extent")?),
-            Some(t) if t.text == "#" => {
-                c.next();
-                Extent::Int(c.number("the number of an int")?)
-            }
-            _ => Extent::Steps(steps::read(c, "#")?),
-        })
-    })?;
-    let rank = u8::try_from(shape.len())
-        .map_err(|_| Error::new(from..c.before().end, "a buffer has at most 255 axes"))?;
-    Ok((Buf { dtype, rank, access }, shape))
-}
-
-/// `f32[2, 3] { 0x.. }`
-fn constant(c: &mut Cursor<'_>) -> Result<Constant> {
-    let dtype = code::dtype(c)?;
-    let shape = extents(c, |c| c.number("an extent"))?;
-    c.expect("{")?;
-    let mut bytes = Vec::new();
-    loop {
-        c.skip_blank();
-        if c.eat("}") {
-            return Ok(Constant { dtype, shape, bytes: Bytes::copy(&bytes) });
-        }
-        let piece = c.take(Token::Hex, "bytes (`0x0000803f`) or `}`")?;
-        let digits = &piece.text.as_bytes()[2..];
-        if !digits.len().is_multiple_of(2) {
-            return Err(Error::new(piece.span, "a byte is two digits; there is an odd number of them"));
-        }
-        let digit = |d: u8| char::from(d).to_digit(16).unwrap_or(0) as u8;
-        bytes.extend(digits.chunks_exact(2).map(|d| digit(d[0]) << 4 | digit(d[1])));
-    }
 }

@@ -1,8 +1,8 @@
 //! The loop over instructions, and frames.
 //!
 //! Registers of all frames lie in three stacks; a frame is a window of each. A call pushes a frame and a
-//! return pops it without recursion in Rust, so that the depth of calls is limited by [`MAX_REGISTERS`]
-//! and nothing else. Indexing is checked: a hole in the verifier is an error or a panic, never a stray write.
+//! return pops it without recursion in Rust, so that the depth of calls is limited by [`CALLS`] and by the run's
+//! budget of memory, in which frames count ([`Stacks::bytes`]). Indexing is checked: a hole in the verifier is an error or a panic, never a stray write.
 
 use super::arena::{self, Arena};
 use super::error::{Error, Trap, filled};
@@ -10,12 +10,11 @@ use super::memory::Memory;
 use super::profile::Observe;
 use super::value::Value;
 use super::{Executable, State, kernel, tensors};
+use tensor::limits::CALLS;
+
 use crate::isa::{Instr, List, Reg};
 use crate::program::{Function, Program, Type};
 use crate::scalar::{to_float, to_int};
-
-/// The most registers of one kind that all frames together may have.
-const MAX_REGISTERS: usize = 1 << 22;
 
 /// Frames and their registers.
 #[derive(Debug, Default)]
@@ -74,6 +73,13 @@ impl Stacks {
         self.results.clear();
     }
 
+    /// Bytes of the frames and their registers.
+    pub(crate) fn bytes(&self) -> usize {
+        self.frames.len() * size_of::<Frame>()
+            + (self.ints.len() + self.floats.len()) * size_of::<i64>()
+            + self.tensors.len() * size_of::<Value>()
+    }
+
     /// Makes a frame whose registers are all empty.
     pub(crate) fn push(&mut self, index: usize, function: &Function, args: List) -> Result<(), Trap> {
         let frame = Frame {
@@ -88,7 +94,8 @@ impl Stacks {
         let ints = frame.ints + function.ints as usize;
         let floats = frame.floats + function.floats as usize;
         let tensors = frame.tensors + function.tensors.len();
-        if ints.max(floats).max(tensors).max(self.frames.len()) > MAX_REGISTERS {
+        // The first frame is the entry's, which nobody calls.
+        if self.frames.len() > CALLS {
             return Err(Trap::StackOverflow);
         }
         self.ints.resize(ints, 0);
@@ -129,6 +136,7 @@ fn call(exe: &Executable, state: &mut State, caller: Frame, callee: usize, args:
     let program = &exe.program;
     let function = &program.functions[callee];
     state.stacks.push(callee, function, args)?;
+    state.memory.frames(state.stacks.bytes())?;
     let stacks = &mut state.stacks;
     let (mut int, mut float, mut tensor) = top(stacks);
     for (reg, param) in program.functions[caller.function].list(args).iter().zip(&function.params) {
@@ -215,6 +223,8 @@ fn leave(program: &Program, state: &mut State, frame: Frame, values: List) {
     stacks.ints.truncate(frame.ints);
     stacks.floats.truncate(frame.floats);
     stacks.tensors.truncate(frame.tensors);
+    // There are fewer now, for which there was room.
+    let _ = memory.frames(stacks.bytes());
 }
 
 /// Writes a tensor register, releasing what it held.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tensor::abi::{self, Access, Step, StepOp};
+use tensor::abi::{self, Access, STOPPED, Step, StepOp};
 
 use super::error::{Trap, filled};
 use super::interp::dims;
@@ -200,6 +200,7 @@ pub(crate) fn call(
         }
         bufs.push(memory.address(value.slot).0.wrapping_add(value.offset));
     }
+    bufs.extend(meter.flags().map(|f| f.as_ptr().cast::<u8>()));
 
     let entry = match &prepared.code.0 {
         Code::Native { entry, .. } => *entry,
@@ -265,8 +266,8 @@ pub(crate) fn call(
         memory.release(slot);
     }
     if answer == STOPPED {
-        // Who stopped it saw the reason, which does not go away.
-        return meter.watch();
+        // A flag that was lowered again was raised all the same.
+        return meter.watch().and(Err(Trap::Cancelled));
     }
     if answer != 0 {
         return Err(failed(answer, report));
@@ -281,9 +282,6 @@ fn is_idle(kernel: &Kernel, tensors: &[Reg], args: &Args<'_>) -> bool {
     let mut outs = tensors.iter().zip(&kernel.abi.bufs).filter(|(_, b)| b.access != Access::In).peekable();
     kernel.abi.checks.is_empty() && outs.peek().is_some() && outs.all(|(reg, _)| is_empty(reg))
 }
-
-/// What a call answers that was stopped between blocks.
-const STOPPED: i64 = i64::MIN + 1;
 
 /// Between two looks at the clock, blocks are done for about so long.
 const PIECE: Duration = Duration::from_micros(500);

@@ -97,8 +97,13 @@ pub(crate) struct Memory {
     /// The most `live` was since `reset`.
     peak: usize,
     budget: usize,
+    /// Bytes of frames that count as held.
+    frames: usize,
     system: u64,
 }
+
+/// Frames cost nothing up to here: what a program without recursion needs is told by its buffers alone.
+const FRAMES: usize = 1 << 18;
 
 // SAFETY: borrowed addresses are only followed during the run that borrowed them; `reset` clears them.
 unsafe impl Send for Memory {}
@@ -118,6 +123,7 @@ impl Memory {
             }
         }
         self.vacant.clear();
+        self.live -= std::mem::take(&mut self.frames);
         self.budget = budget;
         self.peak = self.live;
     }
@@ -146,6 +152,25 @@ impl Memory {
         }
         self.slots.push(slot);
         self.slots.len() as Handle - 1
+    }
+
+    /// Tells how many bytes the frames of a run have come to.
+    #[inline]
+    pub(crate) fn frames(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
+        let counted = bytes.saturating_sub(FRAMES);
+        if counted != self.frames { self.count_frames(counted) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn count_frames(&mut self, counted: usize) -> Result<(), OutOfMemory> {
+        let more = counted.saturating_sub(self.frames);
+        if more > self.left() {
+            return Err(self.exhausted(more));
+        }
+        self.live = self.live - self.frames + counted;
+        self.frames = counted;
+        self.peak = self.peak.max(self.live);
+        Ok(())
     }
 
     /// How many bytes more may be held.

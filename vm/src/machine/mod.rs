@@ -30,9 +30,10 @@ pub use kernel::KernelCode;
 pub use profile::Profile;
 pub use value::Arg;
 
+use crate::alarm::Alarm;
 use crate::program::Program;
 use crate::threads::Pool;
-use crate::verify;
+use crate::verify::Verified;
 use arena::{Layout, Placements};
 use error::Trap;
 use interp::Stacks;
@@ -56,7 +57,16 @@ impl Executable {
         code: Vec<KernelCode>,
         threads: Arc<Pool>,
     ) -> Result<Arc<Executable>, Error> {
-        verify::verify(&program)?;
+        Executable::of(Verified::new(program)?, code, threads)
+    }
+
+    /// The same of a program that was verified before.
+    pub fn of(
+        program: Verified,
+        code: Vec<KernelCode>,
+        threads: Arc<Pool>,
+    ) -> Result<Arc<Executable>, Error> {
+        let program = program.into_program();
         if code.len() != program.kernels.len() {
             return Err(Error::KernelCount { want: program.kernels.len(), got: code.len() });
         }
@@ -81,7 +91,8 @@ impl Executable {
 pub struct Limits {
     /// Steps: rounds of loops, calls, kernels. None: no end.
     pub fuel: Option<u64>,
-    /// When it must have ended; looked at between instructions and between the blocks of a kernel's grid.
+    /// When it must have ended; looked at between instructions, between the blocks of a kernel's grid, and in a block by
+    /// loops around much work.
     pub deadline: Option<Instant>,
     /// Set by anyone to end the run; looked at where the deadline is.
     pub cancel: Option<Arc<AtomicBool>>,
@@ -208,9 +219,12 @@ impl Context {
         self.state.placements.fits()
     }
 
-    /// Frees what is kept for later runs.
+    /// Frees what is kept for later runs: blocks, frames, placements.
     pub fn trim(&mut self) {
         self.state.memory.trim();
+        self.state.stacks = Stacks::default();
+        self.state.placements = Placements::default();
+        self.state.scratch = kernel::Scratch::default();
     }
 }
 
@@ -220,7 +234,12 @@ struct Meter {
     left: u64,
     deadline: Option<Instant>,
     cancel: Option<Arc<AtomicBool>>,
+    /// Raised at the deadline, for kernels.
+    alarm: Option<Alarm>,
 }
+
+/// The flag of a run that nobody ends.
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 impl Meter {
     fn new(limits: &Limits) -> Meter {
@@ -228,7 +247,13 @@ impl Meter {
             left: limits.fuel.unwrap_or(u64::MAX),
             deadline: limits.deadline,
             cancel: limits.cancel.clone(),
+            alarm: limits.deadline.map(Alarm::at),
         }
+    }
+
+    /// What a kernel looks at while it runs.
+    fn flags(&self) -> [&AtomicBool; 2] {
+        [self.alarm.as_ref().map_or(&NEVER, Alarm::flag), self.cancel.as_deref().unwrap_or(&NEVER)]
     }
 
     /// One step.

@@ -171,7 +171,7 @@ fn fuel_deadline_and_cancellation_end_a_loop() {
 }
 
 #[test]
-fn recursion_is_limited_by_registers_not_by_the_stack() {
+fn calls_nest_up_to_the_limit_of_all_engines() {
     // f(n) = n == 0 ? 0 : f(n - 1) + 1
     let text = "int.const i1, 0\njump.cmp eq, i0, i1, zero\nint.const i1, 1\ndim.sub i2, i0, i1\n\
         call fn0, [i2 i2]\ndim.add i2, i2, i1\nret [i2]\nzero:\nret [i1]";
@@ -182,7 +182,9 @@ fn recursion_is_limited_by_registers_not_by_the_stack() {
     };
     let mut context = Context::new(executable(program, Vec::new()));
     let mut run = |n: i64| context.run("main", &[&Tensor::scalar_i(I64, n)], &Limits::default());
-    assert_eq!(run(100_000).unwrap()[0].get_i64(0), 100_000);
+    let most = tensor::limits::CALLS as i64;
+    assert_eq!(run(most).unwrap()[0].get_i64(0), most);
+    assert!(matches!(run(most + 1), Err(Error::StackOverflow { .. })));
     assert!(matches!(run(1 << 40), Err(Error::StackOverflow { .. })));
     assert_eq!(run(3).unwrap()[0].get_i64(0), 3);
 }
