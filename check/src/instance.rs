@@ -266,7 +266,7 @@ impl<'a> Checker<'a> {
                     env.described(e)
                 );
                 let at = d.span();
-                d = Box::new(Diagnostic::error("E0310", call, text));
+                *d = Diagnostic::error("E0310", call, text);
                 if !self.defs.in_library(at) {
                     *d = d.label(at, "here");
                 }

@@ -383,10 +383,9 @@ pub struct Expr {
 impl Expr {
     /// The name that its text begins with.
     pub fn first_name(&self) -> Option<Ident> {
-        match &self.spine().0.kind {
-            ExprKind::Name(name) => Some(Ident { name: *name, span: self.spine().0.span }),
-            _ => None,
-        }
+        let (first, _) = self.spine();
+        let ExprKind::Name(name) = first.kind else { return None };
+        Some(Ident { name, span: first.span })
     }
 
     /// The kind, by value.

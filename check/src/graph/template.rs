@@ -327,7 +327,13 @@ impl<'a> Checker<'a> {
         }
         body.scopes.push(params);
         let Some(value) = self.statements(&mut body, &def.body) else { return };
+        // What it gives is alive; what a function in it captured may not be, until it is called.
+        let mut leaves = Vec::new();
+        value.leaves(&mut leaves);
         let end = super::stmt::end_of(&def.body);
+        if leaves.into_iter().any(|v| self.alive(&mut body, &Value::Val(v), None, end).is_none()) {
+            return;
+        }
         match &def.ret {
             Some(_) if matches!(value, Value::Unit) => {
                 let text = format!("{callee}: the body gives no value, and a result is declared");

@@ -250,10 +250,7 @@ fn existing(names: &names::Names, f: &Func) -> Vec<ast::Exist> {
     for (sym, preds) in &f.exists {
         let mut facts: Vec<ast::Exist> = Vec::new();
         for p in preds.iter().filter(|p| !goes_without_saying(p)) {
-            let turned = match p {
-                Pred::Eq(a, b) => Pred::Eq(b.clone(), a.clone()),
-                p => p.clone(),
-            };
+            let turned = if let Pred::Eq(a, b) = p { Pred::Eq(b.clone(), a.clone()) } else { p.clone() };
             let begins = [p, &turned].into_iter().map(|p| names.pred(p)).find_map(|e| {
                 let first = e.first_name().filter(|n| is_new(n.name))?;
                 Some(ast::Exist { name: Some(first), fact: Some(e) })
