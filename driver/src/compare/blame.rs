@@ -33,10 +33,14 @@ impl std::fmt::Display for Blame {
                     all => write!(f, "rules {} together introduced it", all.join(", ")),
                 }
             }
-            Blame::Plan(kernel) => write!(f, "no rule: kernel `{kernel}` computes something else"),
-            Blame::Code(kernel) => {
-                write!(f, "no rule: the machine code of `{kernel}` is not what its loops say")
+            Blame::Plan(kernel) => {
+                write!(f, "no rule: kernel `{kernel}` of the plan computes something else, a bug of tenon's")
             }
+            Blame::Code(kernel) => write!(
+                f,
+                "no rule: the loops of `{kernel}` are right, its machine code differs: by rounding that the \
+                 bound does not know of, or by a bug of tenon's"
+            ),
         }
     }
 }
