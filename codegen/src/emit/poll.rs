@@ -50,14 +50,15 @@ impl<'c> Emit<'_, 'c> {
         combine: ir::Combine,
         body: &Scalar,
     ) -> Result<Vec<(V<'c>, V<'c>)>, Error> {
-        match &body.kind {
-            ScalarKind::Reduce { combine: inner, lo, hi, body, .. } if *inner == combine => {
-                let mut bounds = self.known(lo, hi)?;
-                bounds.extend(self.summed(combine, body)?);
-                Ok(bounds)
-            }
-            _ => Ok(Vec::new()),
+        let ScalarKind::Reduce { combine: inner, lo, hi, body, .. } = &body.kind else {
+            return Ok(Vec::new());
+        };
+        if *inner != combine {
+            return Ok(Vec::new());
         }
+        let mut bounds = self.known(lo, hi)?;
+        bounds.extend(self.summed(combine, body)?);
+        Ok(bounds)
     }
 
     /// Bounds, if they speak of dims alone.

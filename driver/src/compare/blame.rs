@@ -85,7 +85,7 @@ impl Search<'_> {
         let (_, report): (_, Report) = pipeline::plan(&front.module, options);
         let found = report.functions.iter().find(|f| f.name == func.name);
         let steps = || found.iter().flat_map(|f| &f.regimes).flat_map(|r| &r.steps);
-        let kernel = steps().filter(|s| s.kind != "native").last();
+        let kernel = steps().rfind(|s| s.kind != "native");
         let fired = found.iter().flat_map(|f| &f.rules).filter(|r| r.fired > 0).map(|r| &r.rule);
         let mut rules: Vec<String> = Vec::new();
         for said in steps().flat_map(|s| &s.why).chain(fired) {
