@@ -1,4 +1,5 @@
 //! What a call may use up, as C says it, and the flag by which it is ended.
+#![expect(clippy::disallowed_methods, reason = "a deadline begins with the call")]
 
 use std::ffi::c_int;
 use std::sync::Arc;

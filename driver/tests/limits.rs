@@ -1,5 +1,7 @@
 //! Limits of a run, which both engines have alike.
 
+#![expect(clippy::disallowed_methods, reason = "the tests watch the clock, and raise a flag meanwhile")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

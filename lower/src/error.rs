@@ -48,10 +48,8 @@ impl Error {
 
     /// Of a dim that is poison.
     pub(crate) fn no_extent(e: &Expr, span: Span) -> Error {
-        let why = match e.eval(&|_| Some(1)) {
-            Err(EvalError::DivisionByZero) => "is divided by zero",
-            _ => "does not fit in 64 bits",
-        };
+        let divided = e.eval(&|_| Some(1)) == Err(EvalError::DivisionByZero);
+        let why = if divided { "is divided by zero" } else { "does not fit in 64 bits" };
         Error::NoExtent { why, span }
     }
 

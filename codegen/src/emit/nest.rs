@@ -65,17 +65,23 @@ impl<'c> Emit<'_, 'c> {
         body: &[Stmt],
     ) -> Result<(), Error> {
         if let [(var, lo, hi), inner @ ..] = loops {
-            let tile = lanes.iter().map(|l| l.0).chain(rows.iter().map(|r| r.0));
-            let hi = self.unless_idle(*lo, *hi, inner.iter().copied().chain(tile).map(|b| (b.1, b.2)));
+            // A block of a grid has little to do in the loops of a tile: both together count as one.
+            let tile = match (lanes.is_some(), rows.is_some()) {
+                (true, true) => 1,
+                (false, false) => 0,
+                (true, false) | (false, true) => usize::from(self.layout.grid.is_none()),
+            };
+            let looks = self.looks(*var, inner.len() + tile + levels(body));
+            let mut hi = *hi;
+            if looks {
+                let tile = lanes.iter().map(|l| l.0).chain(rows.iter().map(|r| r.0));
+                hi = self.unless_idle(*lo, hi, inner.iter().copied().chain(tile).map(|b| (b.1, b.2)));
+            }
             self.count(*lo, hi, 1, |e, i| {
                 e.slots[var.0 as usize] = Slot::Fixed(i);
-                // A block of a grid has little to do in the loops of a tile: both together count as one.
-                let tile = match (lanes.is_some(), rows.is_some()) {
-                    (true, true) => 1,
-                    (false, false) => 0,
-                    (true, false) | (false, true) => usize::from(e.layout.grid.is_none()),
-                };
-                e.poll(*var, inner.len() + tile + levels(body));
+                if looks {
+                    e.look();
+                }
                 e.outer(nest, inner, lanes, rows, body)
             })?;
             self.slots[var.0 as usize] = Slot::Unset;

@@ -17,13 +17,11 @@ use crate::Error;
 use crate::ll::{Ty, V};
 
 impl<'c> Emit<'_, 'c> {
-    /// Looks whether to end, if a round of the loop that begins here is worth it: `levels` of loops run inside.
-    pub(super) fn poll(&self, var: VarId, levels: usize) {
+    /// Whether a round of a loop is worth a look: `levels` of loops run inside.
+    pub(super) fn looks(&self, var: VarId, levels: usize) -> bool {
         let least = if self.layout.grid.is_none() { 1 } else { 2 };
         let of_grid = self.layout.grid.as_ref().is_some_and(|g| g.0 == var);
-        if levels >= least && !of_grid {
-            self.look();
-        }
+        levels >= least && !of_grid
     }
 
     /// The end of a loop, which is its beginning where some of the loops inside have no rounds, by the bounds that are
@@ -52,14 +50,15 @@ impl<'c> Emit<'_, 'c> {
         combine: ir::Combine,
         body: &Scalar,
     ) -> Result<Vec<(V<'c>, V<'c>)>, Error> {
-        match &body.kind {
-            ScalarKind::Reduce { combine: inner, lo, hi, body, .. } if *inner == combine => {
-                let mut bounds = self.known(lo, hi)?;
-                bounds.extend(self.summed(combine, body)?);
-                Ok(bounds)
-            }
-            _ => Ok(Vec::new()),
+        let ScalarKind::Reduce { combine: inner, lo, hi, body, .. } = &body.kind else {
+            return Ok(Vec::new());
+        };
+        if *inner != combine {
+            return Ok(Vec::new());
         }
+        let mut bounds = self.known(lo, hi)?;
+        bounds.extend(self.summed(combine, body)?);
+        Ok(bounds)
     }
 
     /// Bounds, if they speak of dims alone.

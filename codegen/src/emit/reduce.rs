@@ -31,9 +31,12 @@ impl<'c> Emit<'_, 'c> {
             // The same in all lanes: computed once a row, and free to use lanes of its own.
             return Values::collect(tile, varies, |r, _| Ok(self.at_point(r, 0, |e| e.scalar(s))?.one()));
         }
-        let (lo, hi) = self.bounds(var, lo, hi)?;
-        let inner = self.summed(combine, body)?;
-        let hi = self.unless_idle(lo, hi, inner);
+        let (lo, mut hi) = self.bounds(var, lo, hi)?;
+        let looks = self.looks(var, levels_of(body));
+        if looks {
+            let inner = self.summed(combine, body)?;
+            hi = self.unless_idle(lo, hi, inner);
+        }
         if tile.lanes.is_none()
             && let Some(wide) = self.schedule.reductions.get(&var).copied()
         {
@@ -54,7 +57,9 @@ impl<'c> Emit<'_, 'c> {
         }
         self.count(start, hi, 1, |e, i| {
             e.slots[var.0 as usize] = Slot::Fixed(i);
-            e.poll(var, levels_of(body));
+            if looks {
+                e.look();
+            }
             e.accumulate(&sums, combine, body)
         })?;
         self.slots[var.0 as usize] = Slot::Unset;
@@ -137,6 +142,7 @@ impl<'c> Emit<'_, 'c> {
     ) -> Result<Values<'c>, Error> {
         let ll = self.ll;
         let outside = self.tile;
+        let looks = self.looks(var, levels_of(body));
         let over = Varies { rows: varies.rows, lanes: true };
         self.tile = Tile { vectors: wide.vectors, lanes: Some(wide.lanes), ..outside };
         let sums = self.accumulators(combine, body, over);
@@ -145,7 +151,9 @@ impl<'c> Emit<'_, 'c> {
         let rest = self.accumulators(combine, body, varies);
         self.by_lanes(var, lo, hi, wide, &mut |e| {
             let slot = if e.tile.lanes.is_some() { &sums } else { &rest };
-            e.poll(var, levels_of(body));
+            if looks {
+                e.look();
+            }
             e.accumulate(slot, combine, body)
         })?;
         self.tile = Tile { vectors: wide.vectors, lanes: Some(wide.lanes), ..outside };

@@ -24,12 +24,17 @@ impl<'c> Emit<'_, 'c> {
                 if plain && let Some(nest) = self.schedule.nests.get(var) {
                     return self.nest(nest, s);
                 }
-                let (lo, hi) = self.bounds(*var, lo, hi)?;
-                let inner = self.nested(body)?;
-                let hi = self.unless_idle(lo, hi, inner);
+                let (lo, mut hi) = self.bounds(*var, lo, hi)?;
+                let looks = self.looks(*var, levels(body));
+                if looks {
+                    let inner = self.nested(body)?;
+                    hi = self.unless_idle(lo, hi, inner);
+                }
                 self.count(lo, hi, 1, |e, i| {
                     e.slots[var.0 as usize] = Slot::Fixed(i);
-                    e.poll(*var, levels(body));
+                    if looks {
+                        e.look();
+                    }
                     e.block(body)?;
                     e.slots[var.0 as usize] = Slot::Unset;
                     Ok(())

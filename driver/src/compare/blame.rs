@@ -33,10 +33,14 @@ impl std::fmt::Display for Blame {
                     all => write!(f, "rules {} together introduced it", all.join(", ")),
                 }
             }
-            Blame::Plan(kernel) => write!(f, "no rule: kernel `{kernel}` computes something else"),
-            Blame::Code(kernel) => {
-                write!(f, "no rule: the machine code of `{kernel}` is not what its loops say")
+            Blame::Plan(kernel) => {
+                write!(f, "no rule: kernel `{kernel}` of the plan computes something else, a bug of tenon's")
             }
+            Blame::Code(kernel) => write!(
+                f,
+                "no rule: the loops of `{kernel}` are right, its machine code differs: by rounding that the \
+                 bound does not know of, or by a bug of tenon's"
+            ),
         }
     }
 }
@@ -81,7 +85,7 @@ impl Search<'_> {
         let (_, report): (_, Report) = pipeline::plan(&front.module, options);
         let found = report.functions.iter().find(|f| f.name == func.name);
         let steps = || found.iter().flat_map(|f| &f.regimes).flat_map(|r| &r.steps);
-        let kernel = steps().filter(|s| s.kind != "native").last();
+        let kernel = steps().rfind(|s| s.kind != "native");
         let fired = found.iter().flat_map(|f| &f.rules).filter(|r| r.fired > 0).map(|r| &r.rule);
         let mut rules: Vec<String> = Vec::new();
         for said in steps().flat_map(|s| &s.why).chain(fired) {

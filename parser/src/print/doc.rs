@@ -11,6 +11,8 @@
 
 /// The columns of a line.
 pub(super) const WIDTH: usize = 110;
+/// Where indentation ends: a thousand calls in each other must not make a million spaces.
+const DEEPEST: usize = 80;
 /// The columns of a level of indentation.
 const INDENT: usize = 4;
 
@@ -141,7 +143,7 @@ pub(super) fn layout(doc: &Doc) -> String {
                 column += columns(text);
             }
             Doc::Concat(parts) => stack.extend(parts.iter().rev().map(|p| (indent, broken, p))),
-            Doc::Nest(inner) => stack.push((indent + INDENT, broken, inner)),
+            Doc::Nest(inner) => stack.push(((indent + INDENT).min(DEEPEST), broken, inner)),
             Doc::Group(inner, must) => {
                 let flat = !must && fits(WIDTH.saturating_sub(column), (indent, false, inner), &stack);
                 stack.push((indent, !flat, inner));
