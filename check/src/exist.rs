@@ -2,7 +2,7 @@
 //!
 //! Whoever is given such a value assumes it; whoever gives one proves it, or checks it where the value is given.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use ir::ast::{Exist, Expr, Signature, TypeExpr, TypeKind};
 use ir::diag::Diagnostic;
@@ -72,12 +72,52 @@ impl Checker<'_> {
         Some(preds)
     }
 
+    /// A declared result with the dims that its `exists` opens as a value has them: those that stand alone, then what is
+    /// linear in one that is not known yet.
+    pub(crate) fn as_found(&mut self, body: &mut Body, want: &Type, got: &Type, span: Span) -> Maybe<Type> {
+        let exists: BTreeSet<Sym> = body.func.exists.iter().map(|e| e.0).collect();
+        let mut found = want.clone();
+        if want.shape.len() != got.shape.len() {
+            return Some(found);
+        }
+        let mut others = Vec::new();
+        for (w, g) in found.shape.iter_mut().zip(&got.shape) {
+            match w.as_sym() {
+                Some(s) if exists.contains(&s) => {
+                    body.promised.entry(s).or_insert(g.clone());
+                    w.clone_from(g);
+                }
+                _ => others.push((w, g)),
+            }
+        }
+        for (w, g) in others {
+            let known = w.subst(&|s| body.promised.get(&s).cloned());
+            let open: Vec<Sym> = w.syms().into_iter().filter(|s| exists.contains(s)).collect();
+            let open: Vec<Sym> = open.into_iter().filter(|s| !body.promised.contains_key(s)).collect();
+            *w = match open.as_slice() {
+                &[s] if let Some(solution) = shape::solve(&known, g, s) => {
+                    for p in solution.requires {
+                        let text =
+                            format!("{}: no {s} gives the result's extent {w} the value {g}", body.func.def);
+                        let d = Diagnostic::error("E0301", span, text.clone());
+                        self.require(body, p, span, &text, d)?;
+                    }
+                    let whole = known.subst(&|x| (x == s).then(|| solution.value.clone()));
+                    body.promised.insert(s, solution.value);
+                    whole
+                }
+                _ => known,
+            };
+        }
+        Some(found)
+    }
+
     /// Asks of the results of a body what its function says of the dims that they open.
     pub(crate) fn as_promised(&mut self, body: &mut Body, results: &[Type], span: Span) -> Maybe<()> {
         let exists = body.func.exists.clone();
         let declared = body.func.result_types.clone();
         let callee = body.func.def;
-        let mut found: BTreeMap<Sym, Dim> = BTreeMap::new();
+        let mut found = body.promised.clone();
         for (want, got) in declared.iter().zip(results) {
             for (w, g) in want.shape.iter().zip(&got.shape) {
                 let Some(s) = w.as_sym().filter(|s| exists.iter().any(|e| e.0 == *s)) else { continue };

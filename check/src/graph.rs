@@ -87,6 +87,8 @@ pub(crate) struct Body {
     scopes: Vec<BTreeMap<Sym, Local>>,
     /// Blocks being filled, the innermost last.
     blocks: Vec<Block>,
+    /// What the dims are that the function's `exists` opens, as far as its results have told.
+    pub(crate) promised: BTreeMap<Sym, Dim>,
     /// Checks on dims known at entry.
     entry: Vec<Node>,
     /// Values whose memory a callee has taken.
@@ -137,6 +139,7 @@ impl Body {
             borrowed,
             aliases: HashMap::new(),
             dims,
+            promised: BTreeMap::new(),
             integers: open::Integers::default(),
             loops: 0,
             opened: BTreeMap::new(),
@@ -406,18 +409,7 @@ impl<'a> Checker<'a> {
         let callee = body.func.def;
         let val = self.materialize(body, value, want.dtype, span)?;
         let got = body.func.ty(val).clone();
-        let exists: Vec<(Sym, Vec<Pred>)> = body.func.exists.clone();
-        let fixed: Vec<Dim> = want
-            .shape
-            .iter()
-            .zip(&got.shape)
-            .map(|(w, g)| match w.as_sym() {
-                Some(s) if exists.iter().any(|e| e.0 == s) => g.clone(),
-                _ => w.clone(),
-            })
-            .collect();
-        let same = want.shape.len() == got.shape.len();
-        let want = if same { Type { dtype: want.dtype, shape: fixed } } else { want.clone() };
+        let want = self.as_found(body, want, &got, span)?;
         self.same_type(body, &want, &got, span, &format!("{callee}: result"))?;
         out.push(val);
         Some(())

@@ -46,7 +46,12 @@ fn line(front: &Front, rule: &Rule, verdict: Option<&Verdict>) -> String {
     let status = verdict.map_or("trusted", |v| v.status.name());
     let mut text = format!("{:24} {arrow:3} {status:8} {file}:{line}", rule.name.name());
     match verdict.map(|v| &v.status) {
-        Some(Status::Tested(cases)) => text += &format!("  {cases} cases"),
+        Some(Status::Tested { cases, beyond }) => {
+            text += &format!("  {cases} cases");
+            if let Some(case) = beyond {
+                text += &format!(", of finite values ({})", case.text);
+            }
+        }
         Some(Status::Trusted(why)) => text += &format!("  {why}"),
         Some(Status::Refused(_)) | None => {}
     }
@@ -77,7 +82,10 @@ fn described(rule: &Rule, verdict: Option<&Verdict>) -> Value {
     });
     let Some(v) = verdict else { return value };
     match &v.status {
-        Status::Tested(cases) => value["cases"] = json!(cases),
+        Status::Tested { cases, beyond } => {
+            value["cases"] = json!(cases);
+            value["beyond"] = json!(beyond.as_deref().map(case));
+        }
         Status::Trusted(why) => value["why"] = json!(why),
         Status::Refused(counter) => value["counter_example"] = case(counter),
     }

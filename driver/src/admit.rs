@@ -3,8 +3,9 @@
 //! Both sides of a rule are run in the interpreter, on dims that are awkward (0, 1, primes, powers of two and their
 //! neighbours, what the rule itself names and its neighbours) and on values that are (small integers, normal ones, zeros of both
 //! signs, infinities, NaN). Where the right side gives something else than rounding explains, or fails where the left does
-//! not, the rule is refused with the case that shows it, the smallest of those tried. Each condition on dims is tried
-//! too: some case that it excludes should fail.
+//! not, the rule is refused with the case that shows it, the smallest of those tried. Equality is that of the reals: sides
+//! that differ only where an infinity or NaN goes in and comes out are no reason, and are told. Each condition on dims
+//! is tried too: some case that it excludes should fail.
 //!
 //! A case on which the left side fails says nothing. Same rule, same cases: nothing here is drawn anew.
 
@@ -35,8 +36,13 @@ pub struct Verdict {
 /// Whether a rule holds.
 #[derive(Debug, Clone)]
 pub enum Status {
-    /// Both sides agreed in so many cases.
-    Tested(usize),
+    /// Both sides agreed.
+    Tested {
+        /// In so many cases.
+        cases: usize,
+        /// They need not where an infinity or NaN goes in and comes out: equality is that of the reals.
+        beyond: Option<Box<Counter>>,
+    },
     /// Nothing could be run, for this reason: it is taken at its author's word.
     Trusted(&'static str),
     /// They did not.
@@ -47,7 +53,7 @@ impl Status {
     /// One word.
     pub fn name(&self) -> &'static str {
         match self {
-            Status::Tested(_) => "tested",
+            Status::Tested { .. } => "tested",
             Status::Trusted(_) => "trusted",
             Status::Refused(_) => "refused",
         }
@@ -103,15 +109,15 @@ fn verdict(module: &Module, id: RuleId) -> Verdict {
         Status::Trusted("a library's function does it")
     } else {
         match tried(&rule.when) {
-            (_, Some(counter)) => Status::Refused(Box::new(counter)),
-            (0, None) => Status::Trusted("no case that was tried could be run"),
-            (cases, None) => Status::Tested(cases),
+            Tried { against: Some(counter), .. } => Status::Refused(Box::new(counter)),
+            Tried { agreed: 0, .. } => Status::Trusted("no case that was tried could be run"),
+            Tried { agreed, beyond, .. } => Status::Tested { cases: agreed, beyond: beyond.map(Box::new) },
         }
     };
     let conditions = (0..rule.when.len()).map(|k| {
         let mut preds = rule.when.clone();
         preds[k] = preds[k].negate();
-        Condition { pred: rule.when[k].clone(), without: tried(&preds).1 }
+        Condition { pred: rule.when[k].clone(), without: tried(&preds).against }
     });
     Verdict { rule: id, conditions: conditions.collect(), status }
 }
@@ -122,45 +128,68 @@ fn calls_library(module: &Module, rule: &Rule) -> bool {
     nodes().any(|n| matches!(&n.op, Op::Extern(id, _) if module.extern_(*id).meaning.is_some()))
 }
 
-/// Runs both sides where the predicates hold: how many cases agreed, up to the first that did not.
-fn tried(module: &Module, rule: &Rule, preds: &[Pred]) -> (usize, Option<Counter>) {
+/// What the cases said.
+#[derive(Default)]
+struct Tried {
+    /// How many agreed, up to the first that did not.
+    agreed: usize,
+    against: Option<Counter>,
+    /// One that differs in what is not finite alone.
+    beyond: Option<Counter>,
+}
+
+/// Runs both sides where the predicates hold.
+fn tried(module: &Module, rule: &Rule, preds: &[Pred]) -> Tried {
     let limits = interp::Limits { steps: Some(STEPS), ..interp::Limits::default() };
     let interp = Interp::with_limits(module, limits);
     // What the conditions exclude is tried too: a side must not refuse it by itself.
     let [lhs, rhs] = [&rule.lhs, &rule.rhs].map(|f| Func { requires: Vec::new(), ..f.clone() });
-    let mut agreed = 0;
-    for dims in assignments(rule, preds) {
-        for kind in [Values::Small, Values::Normal, Values::Special(1), Values::Special(2), Values::Special(3)] {
-            let Some(args) = arguments(&lhs, &dims, kind) else { continue };
-            let tensors = || args.iter().map(|a| a.1.clone()).collect();
-            let Ok(want) = interp.run_func(&lhs, tensors()) else { continue };
-            let text = match interp.run_func(&rhs, tensors()) {
-                Ok(got) => apart(&want, &got),
-                // Too long is not wrong.
-                Err(interp::Error::Steps(_)) => continue,
-                // The checker proved something by a condition that does not hold here.
-                Err(interp::Error::Internal { .. }) => Some("the right side reads what does not exist".to_owned()),
-                Err(e) => Some(format!("the left side gives a result, the right side fails: {e}")),
-            };
-            match text {
-                None => agreed += 1,
-                Some(text) => return (agreed, Some(Counter { dims, args, text })),
+    let mut found = Tried::default();
+    let kinds = [Values::Small, Values::Normal, Values::Special(1), Values::Special(2), Values::Special(3)];
+    let cases = assignments(rule, preds).into_iter().flat_map(|dims| kinds.map(|kind| (dims.clone(), kind)));
+    for (dims, kind) in cases {
+        let Some(args) = arguments(&lhs, &dims, kind) else { continue };
+        let tensors = || args.iter().map(|a| a.1.clone()).collect();
+        let Ok(want) = interp.run_func(&lhs, tensors()) else { continue };
+        let apart = match interp.run_func(&rhs, tensors()) {
+            Ok(got) => apart(&want, &got),
+            // Too long is not wrong.
+            Err(interp::Error::Steps(_)) => continue,
+            // The checker proved something by a condition that does not hold here.
+            Err(interp::Error::Internal { .. }) => {
+                Some((true, "the right side reads what does not exist".to_owned()))
             }
+            Err(e) => Some((true, format!("the left side gives a result, the right side fails: {e}"))),
+        };
+        let Some((finite, text)) = apart else {
+            found.agreed += 1;
+            continue;
+        };
+        let counter = Counter { dims, args, text };
+        if finite || counter.args.iter().all(|a| is_finite(&a.1)) {
+            found.against = Some(counter);
+            break;
         }
+        found.beyond.get_or_insert(counter);
     }
-    (agreed, None)
+    found
 }
 
-/// How results differ, if they do.
-fn apart(want: &[Tensor], got: &[Tensor]) -> Option<String> {
+fn is_finite(t: &Tensor) -> bool {
+    !t.dtype().is_float() || (0..t.len()).all(|i| t.get_f64(i).is_finite())
+}
+
+/// How results differ, if they do, and whether in finite numbers.
+fn apart(want: &[Tensor], got: &[Tensor]) -> Option<(bool, String)> {
     let one = |(k, (a, b)): (usize, (&Tensor, &Tensor))| {
         let found = difference(a, b, false).filter(Difference::matters)?;
         let of = if want.len() > 1 { format!("result {k}: ") } else { String::new() };
         Some(match found {
-            Difference::Type(text) => format!("{of}{text}"),
-            Difference::Element { at, .. } => {
-                let (place, want, got) = (place(a.shape(), at), number(a, at), number(b, at));
-                format!("{of}at {place:?} the left side gives {want}, the right side {got}")
+            Difference::Type(text) => (true, format!("{of}{text}")),
+            Difference::Element { at, want, got, .. } => {
+                let (place, left, right) = (place(a.shape(), at), number(a, at), number(b, at));
+                let finite = want.is_finite() && got.is_finite();
+                (finite, format!("{of}at {place:?} the left side gives {left}, the right side {right}"))
             }
         })
     };
@@ -261,8 +290,11 @@ fn special(dtype: DType, shape: &[i64], seed: u64) -> Result<Tensor, tensor::Err
         if dtype.is_float() {
             t.set_f64(i, CORNERS[draw(CORNERS.len())]);
         } else if dtype.is_int() {
-            // The ends of every width and their neighbours: where something wraps, is cut off or is no float any more.
-            let power = 1i64.wrapping_shl(WIDTHS[draw(WIDTHS.len())]);
+            // The ends of the type and of every other width, and their neighbours: where something wraps, is cut off
+            // or is no float any more.
+            let own = 8 * dtype.size() as u32 - u32::from(dtype != DType::U8);
+            let width = if draw(2) == 0 { own } else { WIDTHS[draw(WIDTHS.len())] };
+            let power = 1i64.wrapping_shl(width);
             let near = power.wrapping_add(draw(3) as i64 - 1);
             t.set_i64(i, dtype.wrap(if draw(2) == 0 { near } else { near.wrapping_neg() }));
         }
@@ -294,10 +326,13 @@ const WIDTHS: [u32; 9] = [0, 7, 8, 15, 16, 24, 31, 53, 63];
 
 /// An element, exactly.
 fn number(t: &Tensor, i: usize) -> String {
-    match t.dtype() {
-        DType::Bool => (t.get_i64(i) != 0).to_string(),
-        d if d.is_float() => t.get_f64(i).to_string(),
-        _ => t.get_i64(i).to_string(),
+    let d = t.dtype();
+    if d == DType::Bool {
+        (t.get_i64(i) != 0).to_string()
+    } else if d.is_float() {
+        t.get_f64(i).to_string()
+    } else {
+        t.get_i64(i).to_string()
     }
 }
 

@@ -35,6 +35,7 @@ pub fn assemble(name: &str, text: &str, target: &Target) -> Result<Package, (Sou
         .and_then(|()| kernels::recompile(&package.program, &package.loops, &Compiler::new(target.clone())));
     match made {
         Ok(compiled) => {
+            let compiled: Vec<_> = compiled.into_iter().map(|(code, _)| code).collect();
             package.natives = vec![kernels::native(&compiled, target)];
             Ok(package)
         }
@@ -80,7 +81,7 @@ mod tests {
         };
         let program = |line: &str| {
             format!(
-                "tenon bytecode 3\nentry f = fn0 {{\n    result i64\n}}\nfunction fn0 f() -> (int) {{\n    registers ints 1, floats 0, tensors\n    {line}\n    ret [i0]\n}}\n"
+                "tenon bytecode 4\nentry f = fn0 {{\n    result i64\n}}\nfunction fn0 f() -> (int) {{\n    registers ints 1, floats 0, tensors\n    {line}\n    ret [i0]\n}}\n"
             )
         };
         assert_eq!(said(&program("int.const i0, 5")), "fine");

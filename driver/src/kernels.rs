@@ -134,8 +134,12 @@ fn work(plan: &Module, of: KernelOf) -> Option<vm::Work> {
 
 /// The code of each kernel of a program, mapped and ready to be called.
 pub fn link(program: &Program, kernels: &[Arc<Compiled>]) -> Result<Vec<KernelCode>, Failure> {
+    link_with(&program.libraries(), kernels)
+}
+
+fn link_with(libraries: &[&str], kernels: &[Arc<Compiled>]) -> Result<Vec<KernelCode>, Failure> {
     let objects: Vec<&[u8]> = distinct(kernels).map(|k| k.object.as_slice()).collect();
-    attach(program, &objects, kernels.iter().map(|k| k.kernel.symbol.as_str()))
+    attach(libraries, &objects, kernels.iter().map(|k| k.kernel.symbol.as_str()))
 }
 
 /// Kernels that are alike share one object.
@@ -155,11 +159,11 @@ pub(crate) fn native(kernels: &[Arc<Compiled>], target: &Target) -> Native {
 
 /// Maps objects, and takes from them the functions of a program's kernels.
 fn attach<'s>(
-    program: &Program,
+    libraries: &[&str],
     objects: &[&[u8]],
     symbols: impl Iterator<Item = &'s str>,
 ) -> Result<Vec<KernelCode>, Failure> {
-    let code = vm::loader::load(objects, &program.libraries()).map_err(|e| Failure::data(e.to_string()))?;
+    let code = vm::loader::load(objects, libraries).map_err(|e| Failure::data(e.to_string()))?;
     #[expect(unsafe_code, reason = "native code is trusted: it was compiled here, or the user said so")]
     let kernel = |symbol: &str| {
         // SAFETY: the objects come from our compiler, in this run or in a file that the user trusts, for
@@ -256,11 +260,27 @@ pub fn load(
     let code = match native {
         Some(n) => {
             let objects: Vec<&[u8]> = n.objects.iter().map(Vec::as_slice).collect();
-            attach(&program, &objects, n.symbols.iter().map(String::as_str))?
+            attach(&program.libraries(), &objects, n.symbols.iter().map(String::as_str))?
         }
         None => {
             let compiler = Compiler::new(Target::host()).storing(store);
-            link(&program, &recompile(&program, &loops, &compiler)?)?
+            let made = recompile(&program, &loops, &compiler)?;
+            // A library's function is native code too, and the file chose which, with what arguments.
+            let brought = |k: &vm::Kernel| !trust && !k.abi.libraries.is_empty();
+            let pairs = || program.kernels.iter().zip(&made);
+            let own: Vec<_> =
+                pairs().filter(|(k, _)| !brought(k)).map(|(_, (code, _))| code.clone()).collect();
+            let libraries = if trust { program.libraries() } else { Vec::new() };
+            let mut own = link_with(&libraries, &own)?.into_iter();
+            let code = pairs().map(|(k, (_, requires))| match (!brought(k)).then(|| own.next()).flatten() {
+                // Whoever wrote the bytecode need not have kept what the loops ask.
+                Some(code) => code.requiring(requires.clone()),
+                None => KernelCode::missing(&format!(
+                    "it is a function of {}, native code that runs only in a program that is trusted (--trust-native)",
+                    k.abi.libraries.join(", ")
+                )),
+            });
+            code.collect()
         }
     };
     Executable::of(program, code, threads).map_err(|e| rejected(&e))
@@ -270,13 +290,16 @@ fn rejected(e: &dyn std::fmt::Display) -> Failure {
     Failure::Message { code: "E0607", text: format!("the program is refused: {e}") }
 }
 
-/// The kernels of a file from their loop text. The text is checked like any program, and what it gives must be
-/// called as the bytecode calls it.
+/// A kernel's code, and what its callers must keep.
+type Recompiled = (Arc<Compiled>, Vec<vm::Condition>);
+
+/// The kernels of a file from their loop text, each with what its callers must keep. The text is checked like any
+/// program, and what it gives must be called as the bytecode calls it.
 pub(crate) fn recompile(
     program: &Program,
     loops: &str,
     compiler: &Compiler,
-) -> Result<Vec<Arc<Compiled>>, Failure> {
+) -> Result<Vec<Recompiled>, Failure> {
     let mut sources = pipeline::sources();
     let id = sources.add("<loops>", loops);
     let front = pipeline::front(sources, &[id]).map_err(|(s, f)| Failure::data(f.render(&s, false)))?;
@@ -318,7 +341,8 @@ pub(crate) fn recompile(
                 k.name
             )));
         }
-        out.push(code);
+        let requires = lower::requires(&front.module, of).map_err(|e| wrong(&e))?;
+        out.push((code, requires));
     }
     Ok(out)
 }

@@ -424,7 +424,7 @@ fn f<n>(x: f32[n]) -> f32[n] { x }"#,
         title: "a wrong listing",
         cause: r#"A listing of bytecode, as `tenon dis` writes it and `tenon asm` reads it, has a line that says nothing: an unknown instruction, an operand of another kind, a label that stands nowhere."#,
         wrong: r#"$ tenon asm f.tn -o f.tnx
-tenon bytecode 3
+tenon bytecode 4
 entry f = fn0 {
     result i64
 }
@@ -434,7 +434,7 @@ function fn0 f() -> (int) {
     ret [i0]
 }"#,
         right: r#"$ tenon asm f.tn -o f.tnx
-tenon bytecode 3
+tenon bytecode 4
 entry f = fn0 {
     result i64
 }
@@ -449,7 +449,7 @@ function fn0 f() -> (int) {
         title: "a compiled program that is refused",
         cause: r#"Bytecode is verified before it runs: registers are of the right kind and written before they are read, jumps lead to instructions, calls and kernels get what they ask for."#,
         wrong: r#"$ tenon asm f.tn -o f.tnx
-tenon bytecode 3
+tenon bytecode 4
 entry f = fn0 {
     result i64
 }
@@ -458,7 +458,7 @@ function fn0 f() -> (int) {
     ret [i0]
 }"#,
         right: r#"$ tenon asm f.tn -o f.tnx
-tenon bytecode 3
+tenon bytecode 4
 entry f = fn0 {
     result i64
 }

@@ -13,11 +13,13 @@
 //!   no i64 for sure, and the expression is no dim: an index with it is checked while running, and a
 //!   condition with it is no fact.
 
-use shape::{Expr as Dim, Facts, Op, Pred, Step};
+use std::collections::{BTreeMap, BTreeSet};
+
+use shape::{Expr as Dim, Facts, Op, Pred, Step, Sym};
 use tensor::DType;
 
 use crate::intrinsic::{Intrinsic, Literal};
-use crate::loops::{Prim, Scalar, ScalarKind, VarId};
+use crate::loops::{Prim, Scalar, ScalarKind, Stmt, VarId};
 
 /// The largest scale of which all values are sure to be i64: 2^15 times 2^47, with a bit to spare.
 const LIMIT: u128 = 1 << 15;
@@ -168,5 +170,160 @@ fn nonzero(d: &Dim, facts: &Facts) -> bool {
     match d.as_int() {
         Some(i) => i != 0,
         None => facts.prove(&Pred::Le(Dim::int(1), d.clone())).is_proved(),
+    }
+}
+
+impl Prim {
+    /// Expressions over the dims that must fit in 64 bits where the primitive is called, for its arithmetic not to wrap:
+    /// for each sum and product of positions with a dim in a product that no tensor bounds, the most that it can be.
+    pub fn magnitudes(&self) -> Vec<Dim> {
+        let mut most = Most { prim: self, vars: BTreeMap::new(), found: BTreeSet::new() };
+        most.block(&self.body);
+        most.found.into_iter().collect()
+    }
+
+    /// Whether a product with this dim may be anything: it is not the one extent of a tensor, all of whose elements exist.
+    fn is_loose(&self, dim: Sym) -> bool {
+        let mut outer = self.params.iter().chain(&self.outs).map(|b| &self.buf(*b).shape);
+        self.dims.contains(&dim) && !outer.any(|s| s.len() == 1 && s[0].as_sym() == Some(dim))
+    }
+}
+
+/// How large, whatever their sign, values can be.
+struct Most<'p> {
+    prim: &'p Prim,
+    /// Of variables; none for one that is set in two places.
+    vars: BTreeMap<VarId, Option<Bound>>,
+    found: BTreeSet<Dim>,
+}
+
+/// The most that something can be, and whether a product in it has a dim that no tensor bounds.
+#[derive(Clone)]
+struct Bound {
+    dim: Dim,
+    loose: bool,
+}
+
+impl Most<'_> {
+    fn block(&mut self, stmts: &[Stmt]) {
+        for s in stmts {
+            match s {
+                Stmt::For { var, lo, hi, body, .. } => {
+                    self.range(*var, lo, hi);
+                    self.block(body);
+                }
+                Stmt::While(c, body) => {
+                    self.scalar(c);
+                    self.block(body);
+                }
+                Stmt::If(c, a, b) => {
+                    self.scalar(c);
+                    self.block(a);
+                    self.block(b);
+                }
+                Stmt::Set(v, value) => {
+                    let bound = self.scalar(value);
+                    self.vars.entry(*v).and_modify(|b| *b = None).or_insert(bound);
+                }
+                Stmt::Store { index, value, .. } => {
+                    for e in index.iter().chain([value]) {
+                        self.scalar(e);
+                    }
+                }
+                Stmt::Alloc(_) => {}
+            }
+        }
+    }
+
+    fn range(&mut self, var: VarId, lo: &Scalar, hi: &Scalar) {
+        let ends = self.scalar(lo).zip(self.scalar(hi));
+        let bound = ends.map(|(lo, hi)| Bound { dim: lo.dim + hi.dim, loose: lo.loose || hi.loose });
+        self.vars.insert(var, bound);
+    }
+
+    /// The bound of an expression; its parts, and what is inside it, are looked at too.
+    fn scalar(&mut self, s: &Scalar) -> Option<Bound> {
+        let bound = match &s.kind {
+            ScalarKind::Const(Literal::Int(i)) => {
+                Some(Bound { dim: Dim::int(i.checked_abs()?), loose: false })
+            }
+            ScalarKind::Const(_) => None,
+            ScalarKind::Var(v) => self.vars.get(v).cloned().flatten(),
+            ScalarKind::Dim(d) => self.dim(d),
+            ScalarKind::Op(op, args) => {
+                let parts: Vec<Option<Bound>> = args.iter().map(|a| self.scalar(a)).collect();
+                match parts.as_slice() {
+                    [Some(a)] if *op == Intrinsic::Neg => Some(a.clone()),
+                    [Some(a), Some(b)] => self.operation(*op, a, b),
+                    _ => None,
+                }
+            }
+            ScalarKind::Reduce { var, lo, hi, body, .. } => {
+                self.range(*var, lo, hi);
+                self.scalar(body);
+                None
+            }
+            ScalarKind::Choose(parts) => {
+                parts.iter().for_each(|p| drop(self.scalar(p)));
+                None
+            }
+            ScalarKind::Load { index: args, .. } => {
+                args.iter().for_each(|a| drop(self.scalar(a)));
+                None
+            }
+            ScalarKind::Cast(a) => {
+                self.scalar(a);
+                None
+            }
+        };
+        let bound = bound.filter(|_| s.dtype == DType::I64)?;
+        if bound.loose && matches!(s.kind, ScalarKind::Op(..)) && bound.dim.as_int().is_none() {
+            self.found.insert(bound.dim.clone());
+        }
+        Some(bound)
+    }
+
+    fn operation(&self, op: Intrinsic, a: &Bound, b: &Bound) -> Option<Bound> {
+        let of = |dim| Some(Bound { dim, loose: a.loose || b.loose });
+        match op {
+            Intrinsic::Add | Intrinsic::Sub | Intrinsic::Min | Intrinsic::Max => of(&a.dim + &b.dim),
+            Intrinsic::Mul => {
+                let dim = &a.dim * &b.dim;
+                // A number times a position is small enough by what a dim can be.
+                let number = a.dim.as_int().or(b.dim.as_int()).is_some_and(|i| i < 1 << 15);
+                let new = !number && dim.syms().into_iter().any(|s| self.prim.is_loose(s));
+                Some(Bound { dim, loose: a.loose || b.loose || new })
+            }
+            Intrinsic::Div => of(a.dim.clone()),
+            Intrinsic::Rem => of(b.dim.clone()),
+            _ => None,
+        }
+    }
+
+    fn dim(&self, d: &Dim) -> Option<Bound> {
+        if d.is_poison() {
+            return None;
+        }
+        let mut values: Vec<Bound> = Vec::new();
+        for step in d.steps() {
+            values.push(match step {
+                Step::Const(c) => Bound { dim: Dim::int(c.checked_abs()?), loose: false },
+                Step::Sym(s) => Bound { dim: Dim::sym(s), loose: false },
+                Step::Bin(op, a, b) => {
+                    let (a, b) = (&values[a as usize], &values[b as usize]);
+                    let op = match op {
+                        Op::Add => Intrinsic::Add,
+                        Op::Sub => Intrinsic::Sub,
+                        Op::Mul => Intrinsic::Mul,
+                        Op::Min => Intrinsic::Min,
+                        Op::Max => Intrinsic::Max,
+                        Op::FloorDiv | Op::CeilDiv => Intrinsic::Div,
+                        Op::Mod => Intrinsic::Rem,
+                    };
+                    self.operation(op, a, b)?
+                }
+            });
+        }
+        values.pop()
     }
 }

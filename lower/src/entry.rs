@@ -4,9 +4,11 @@ use ir::Module;
 use ir::graph::Func;
 use ir::loops::{Buf, BufId};
 use ir::source::Span;
-use shape::{Expr as Dim, Op, Step, Sym};
+use shape::{Expr as Dim, Facts, Op, Pred, Step, Sym};
 use tensor::abi::{self, Access};
-use vm::{Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Kernel};
+use tensor::limits::LARGEST_EXTENT;
+use vm::scalar::Compare;
+use vm::{Condition, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Kernel};
 
 use crate::KernelOf;
 use crate::error::Error;
@@ -184,4 +186,47 @@ pub fn kernel(module: &Module, of: KernelOf, abi: abi::Kernel) -> Result<Kernel,
         .map(|(i, _)| (dims.len() + i) as u32)
         .collect();
     Ok(Kernel { name, abi, floats, shapes, places: Vec::new(), work: None })
+}
+
+/// What a kernel takes for granted of its dims, beyond what the extents of its buffers say. Lowering proves it where it calls
+/// the kernel; bytecode that comes from elsewhere must be tested for it.
+pub fn requires(module: &Module, of: KernelOf) -> Result<Vec<Condition>, Error> {
+    let (dims, facts, outer, span) = match of {
+        KernelOf::Prim(id) => {
+            let p = module.prim(id);
+            let outer = p.params.iter().chain(&p.outs).map(|b| p.buf(*b));
+            (&p.dims, &p.facts, outer.collect::<Vec<_>>(), p.span)
+        }
+        KernelOf::Extern(id) => {
+            let e = module.extern_(id);
+            (&e.dims, &e.facts, e.bufs.iter().collect(), e.span)
+        }
+    };
+    // The machine compares extents with tensors that exist.
+    let mut known = Facts::new();
+    let extents: Vec<&Dim> = outer.iter().flat_map(|b| &b.shape).collect();
+    extents.iter().for_each(|e| known.assume(Pred::Le(Dim::int(0), (*e).clone())));
+    let free = dims.iter().filter(|d| !extents.iter().any(|e| e.as_sym() == Some(**d)));
+    let bounds = free.map(|d| Pred::Le(Dim::sym(*d), Dim::int(LARGEST_EXTENT)));
+    let asked: Vec<Pred> =
+        facts.iter().cloned().chain(bounds).filter(|p| !known.prove(p).is_proved()).collect();
+    let condition = |p: &Pred| {
+        let [a, b] = p.exprs();
+        let (test, a, b) = match p {
+            Pred::Le(..) => (Compare::Le, a.clone(), b.clone()),
+            Pred::Lt(..) => (Compare::Lt, a.clone(), b.clone()),
+            Pred::Eq(..) => (Compare::Eq, a.clone(), b.clone()),
+            Pred::Ne(..) => (Compare::Ne, a.clone(), b.clone()),
+            Pred::Divides(..) => (Compare::Eq, b.modulo(a), Dim::int(0)),
+        };
+        let steps = |e: &Dim| steps(e, span, &place(dims));
+        Ok(Condition { test, left: steps(&a)?, right: steps(&b)? })
+    };
+    let mut conditions = asked.iter().map(condition).collect::<Result<Vec<_>, Error>>()?;
+    if let KernelOf::Prim(id) = of {
+        for most in module.prim(id).magnitudes() {
+            conditions.push(condition(&Pred::Le(Dim::int(0), most))?);
+        }
+    }
+    Ok(conditions)
 }

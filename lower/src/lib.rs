@@ -34,7 +34,7 @@ use ir::source::SourceMap;
 use ir::{ExternId, FuncId, Module, PrimId};
 use tensor::abi;
 
-pub use entry::{count, kernel};
+pub use entry::{count, kernel, requires};
 pub use error::Error;
 pub use graph::GATE;
 

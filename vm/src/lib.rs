@@ -23,7 +23,7 @@ pub mod threads;
 pub mod tnx;
 pub mod verify;
 
-pub use machine::{Arg, Context, Error, Executable, KernelCode, Limits, Profile, Site, profile};
+pub use machine::{Arg, Condition, Context, Error, Executable, KernelCode, Limits, Profile, Site, profile};
 pub use program::{
     Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kernel,
     MAX_RANK, Param, Place, Program, Region, Setting, TensorType, Type, Work,

@@ -15,11 +15,26 @@ use super::value::Value;
 use super::{Executable, Meter};
 use crate::isa::Reg;
 use crate::program::{Extent, Kernel};
+use crate::scalar::Compare;
 use crate::threads;
 
 /// The native code of a kernel, or why there is none.
 #[derive(Clone)]
-pub struct KernelCode(Code);
+pub struct KernelCode {
+    code: Code,
+    requires: Vec<Condition>,
+}
+
+/// What a kernel's code takes for granted of its ints.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Condition {
+    /// How the two are compared.
+    pub test: Compare,
+    /// The left side; its last step is the answer.
+    pub left: Vec<Step>,
+    /// The right side.
+    pub right: Vec<Step>,
+}
 
 #[derive(Clone)]
 enum Code {
@@ -38,18 +53,23 @@ impl KernelCode {
     /// The code must follow the ABI for the [`Kernel`] it will be attached to: called with buffers of the
     /// extents the kernel states, it touches nothing else. It must stay valid as long as `keep` lives.
     pub unsafe fn new(entry: abi::Entry, keep: Arc<dyn Any + Send + Sync>) -> KernelCode {
-        KernelCode(Code::Native { entry, _keep: keep })
+        KernelCode { code: Code::Native { entry, _keep: keep }, requires: Vec::new() }
+    }
+
+    /// The same code for callers that are not known to keep its conditions: the machine tests them at every call.
+    pub fn requiring(self, requires: Vec<Condition>) -> KernelCode {
+        KernelCode { requires, ..self }
     }
 
     /// No code: the program runs until it calls the kernel, and ends with the reason.
     pub fn missing(reason: &str) -> KernelCode {
-        KernelCode(Code::Missing(reason.into()))
+        KernelCode { code: Code::Missing(reason.into()), requires: Vec::new() }
     }
 }
 
 impl std::fmt::Debug for KernelCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
+        match &self.code {
             Code::Native { entry, .. } => write!(f, "code at {:p}", *entry as *const ()),
             Code::Missing(reason) => write!(f, "no code: {reason}"),
         }
@@ -200,9 +220,15 @@ pub(crate) fn call(
         }
         bufs.push(memory.address(value.slot).0.wrapping_add(value.offset));
     }
+    for c in &prepared.code.requires {
+        let (left, right) = (eval(&c.left, ints, steps)?, eval(&c.right, ints, steps)?);
+        if !c.test.eval(left, right) {
+            return Err(unmet(kernel, c.test, left, right));
+        }
+    }
     bufs.extend(meter.flags().map(|f| f.as_ptr().cast::<u8>()));
 
-    let entry = match &prepared.code.0 {
+    let entry = match &prepared.code.code {
         Code::Native { entry, .. } => *entry,
         Code::Missing(reason) => {
             return Err(Trap::Kernel {
@@ -328,6 +354,15 @@ unsafe fn invoke(entry: abi::Entry, bufs: &[*mut u8], ints: &[i64], scratch: usi
 #[cold]
 fn mismatch(kernel: &Kernel, buf: usize, axis: usize, want: i64, got: i64) -> Trap {
     Trap::Program(format!("{}: buffer {buf}: axis {axis} is {got}, expected {want}", kernel.name))
+}
+
+#[cold]
+fn unmet(kernel: &Kernel, test: Compare, left: i64, right: i64) -> Trap {
+    let test = test.name();
+    Trap::Program(format!(
+        "{}: it is called with dims that it does not allow: not {left} {test} {right}",
+        kernel.name
+    ))
 }
 
 #[cold]

@@ -26,7 +26,7 @@ use tensor::Tensor;
 
 pub(crate) use bind::signature;
 pub use error::{Error, Site};
-pub use kernel::KernelCode;
+pub use kernel::{Condition, KernelCode};
 pub use profile::Profile;
 pub use value::Arg;
 
