@@ -14,8 +14,10 @@ mod parts;
 mod shapes;
 mod told;
 
+use attributes::listed;
+pub(crate) use attributes::misfit;
 pub(crate) use told::names_in;
-use told::told;
+use told::{in_brackets, told};
 
 use std::collections::BTreeMap;
 
@@ -360,9 +362,13 @@ impl Checker<'_> {
             if !bound {
                 let text = format!("{}: the dim `{name}` cannot be inferred from the arguments", b.callee);
                 let d = Diagnostic::error("E0203", b.span, text).label(g.name.span, "declared here");
-                return self.fail(
-                    d.help(format!("give it in brackets: `{form}`, or use it in the type of a parameter")),
-                );
+                // All that brackets must give with it.
+                let lists = in_brackets(b.sig);
+                let least = lists.first().filter(|l| l.iter().any(|x| x.name.name == name));
+                let form = least.map_or(form, |l| format!("{}[{}](..)", b.callee, listed(l)));
+                let alone = if told(b.sig, name) { "let it stand alone" } else { "use it" };
+                let text = format!("give it in brackets: `{form}`, or {alone} in the type of a parameter");
+                return self.fail(d.help(text));
             }
         }
         Some(())

@@ -199,9 +199,10 @@ impl Configs {
             }
             let ExprKind::Name(name) = e.kind else { return };
             if callees.contains(&e.span) {
-                if !FUNCTIONS.contains(&name.name()) {
-                    let text = format!("`{name}` is no function of dims (min, max, ceil_div are)");
-                    said.push(Diagnostic::error("E0307", e.span, text));
+                if !FUNCTIONS.contains(&name.name()) && !is_of_numbers(name) {
+                    let text = format!("`{name}` is no function of dims (min, max, ceil_div are) or numbers");
+                    let d = Diagnostic::error("E0307", e.span, text);
+                    said.push(d.help("numbers have those that a primitive has: `sqrt(f32(head))`"));
                 }
                 return;
             }
@@ -231,7 +232,7 @@ impl Configs {
                 ExprKind::Name(n) => match self.index.get(&n) {
                     Some(&i) if self.is_dim(i) => named = true,
                     Some(_) => others = true,
-                    None => {}
+                    None => others |= !FUNCTIONS.contains(&n.name()),
                 },
                 ExprKind::Float(..) => others = true,
                 _ => {}
@@ -622,6 +623,11 @@ fn place(item: &Item) -> Span {
 
 /// What a definition of a config may call; so nothing in it is a name to be written out once more.
 const FUNCTIONS: [&str; 3] = ["min", "max", "ceil_div"];
+
+/// True for a scalar operation or the name of an element type: what a definition that is a number may call besides.
+fn is_of_numbers(name: Sym) -> bool {
+    ir::Intrinsic::named(name.name()).is_some() || name.name().parse::<DType>().is_ok()
+}
 
 /// How many expressions a definition of a config may be, written out: each may name those before it twice.
 const LONGEST: usize = 256;

@@ -7,7 +7,7 @@
 //!
 //! A name with a dot, `b.f`, is the definition `f` of the module that is `b` here ([`Defs::qualified`]).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ir::ast::{
     Expr, ExprKind, ExternDef, File, FnDef, Ident, IndexArg, Item, ItemKind, Mode, Param, PrimDef, Signature,
@@ -67,6 +67,8 @@ struct Scope<'a> {
     items: BTreeMap<Sym, &'a Item>,
     /// What `use` brings, with the place that brings it.
     used: BTreeMap<Sym, (Used<'a>, Span)>,
+    /// What a `use` should have brought and could not, as the name is another's; it was said.
+    refused: BTreeSet<Sym>,
 }
 
 /// The scope of the library.
@@ -234,6 +236,11 @@ impl<'a> Defs<'a> {
         matches!(self.lookup(name, at), Some(Used::Missing))
     }
 
+    /// True if a `use` should have brought the name, which is another's there.
+    pub(crate) fn is_refused(&self, name: Sym, at: Span) -> bool {
+        self.scopes[self.scope(at)].refused.contains(&name)
+    }
+
     /// `b.f` as one name, where `b` is a module and not hidden by a local name.
     pub(crate) fn qualified(&self, e: &Expr, local: impl Fn(Sym) -> bool) -> Option<Sym> {
         let ExprKind::Field(base, field) = &e.kind else { return None };
@@ -383,6 +390,7 @@ impl<'a> Checker<'a> {
                 Some((first, what)) => {
                     let text = format!("`{}` is brought by a `use`, and is another name already", last.name);
                     let d = Diagnostic::error("E0202", last.span, text).label(first, what);
+                    scope.refused.insert(last.name);
                     self.report(d.help("bring one of them under its module's name: `use` the module itself"));
                 }
                 None => {

@@ -514,7 +514,12 @@ impl<'a> Checker<'a> {
                     let ty = Type { dtype, shape: t.shape().iter().map(|d| Dim::int(*d)).collect() };
                     Some(body.push(Op::Const(t), vec![], ty, span))
                 }
-                None => wrong(self, &format!("an array of literals of {}", list.natural())),
+                None => {
+                    let natural = list.natural();
+                    let text = format!("`{dtype}` is needed, and this is an array of literals of {natural}");
+                    let d = Diagnostic::error("E0303", span, text);
+                    self.fail(list.too_large(dtype).into_iter().fold(d, Diagnostic::note))
+                }
             },
             Value::Tree(Tree { ty, leaves }) if let Ty::Encoded(e) = &**ty => {
                 self.decoded(body, e, leaves, span)
@@ -681,6 +686,12 @@ impl<'a> Checker<'a> {
                 }
                 Some(Value::Fn(Rc::new(Closure::Named(name, base.span))))
             }
+            // `s.size` of a pack is a dim.
+            ExprKind::Field(base, field)
+                if matches!(field.name.name(), "size" | "rank") && is_pack(body, base) =>
+            {
+                self.dim_of(body, e).map(Value::Dim)
+            }
             ExprKind::Field(base, field) => {
                 let value = self.expr(body, base)?;
                 // A part of which nothing is known is no news.
@@ -730,6 +741,12 @@ impl<'a> Checker<'a> {
 
     /// Refuses a call of what is no name: a method, something of a module.
     fn no_callee(&mut self, f: &Expr) -> Maybe<Value> {
+        if let ExprKind::Field(base, _) = &f.kind
+            && let ExprKind::Name(name) = base.kind
+            && self.defs.is_refused(name, base.span)
+        {
+            return None;
+        }
         let d = Diagnostic::error("E0307", f.span, "only a name can be called");
         self.fail(match &f.kind {
             ExprKind::Field(_, m)
@@ -751,6 +768,19 @@ impl<'a> Checker<'a> {
 /// The parameter that a leaf is part of: `w` of `w.layers.q`.
 fn root(name: Sym) -> &'static str {
     name.name().split('.').next().unwrap_or_default()
+}
+
+/// True for a pack or a list of integers, or what its functions make of it: `s`, `s.drop(1)`.
+fn is_pack(body: &Body, e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Name(name) => {
+            let is_list = || matches!(body.env.consts.get(name), Some(Const::Ints(_)));
+            body.find(*name).is_none() && (body.env.packs.contains_key(name) || is_list())
+        }
+        ExprKind::Field(base, _) => is_pack(body, base),
+        ExprKind::Call(f, _) => matches!(&f.kind, ExprKind::Field(..)) && is_pack(body, f),
+        _ => false,
+    }
 }
 
 /// True for `x.f`, where `x` is no record that could hold a function.

@@ -284,8 +284,32 @@ impl<'a> Checker<'a> {
     }
 
     /// Says what is wrong with a signature itself: names given twice.
-    pub(crate) fn signature(&mut self, sig: &Signature) {
+    pub(crate) fn signature(&mut self, sig: &'a Signature) {
         self.distinct(sig.generics.iter().map(|g| g.name).chain(sig.params.iter().map(|p| p.name)));
+        self.own_defaults(sig);
+    }
+
+    /// Says which defaults are not of the type of their parameter, whether or not a call leaves the argument out.
+    fn own_defaults(&mut self, sig: &'a Signature) {
+        if sig.params.iter().all(|p| p.default.is_none()) {
+            return;
+        }
+        let Some(env) = self.sampled(sig) else { return };
+        for p in &sig.params {
+            let (Some(e), Some(TypeKind::Named { name, dims: None, .. })) =
+                (&p.default, p.ty.as_ref().map(|t| &t.kind))
+            else {
+                continue;
+            };
+            let declared = name.name.name();
+            let element: Option<DType> = declared.parse().ok();
+            // One that speaks of what only a call tells is looked at there.
+            let Ok(value) = env.constant(e) else { continue };
+            if (p.mode == Mode::Const || element.is_some()) && value.clone().fit(declared).is_none() {
+                let d = crate::bind::misfit(sig, p, declared, &value, e.span);
+                self.report(d);
+            }
+        }
     }
 
     /// Says which of the names that one place gives a meaning it gives two; `_` is none.

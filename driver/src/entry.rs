@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ir::ast::{ItemKind, Mode, TypeKind};
 use ir::graph::{Block, Func, Node, Op, Param, Type, ValId};
 use ir::loops::BufId;
 use ir::source::Span;
@@ -35,6 +36,9 @@ pub(crate) fn find(front: &mut Front, name: Option<&str>) -> Result<FuncId, Fail
     }
     let mut known: Vec<&str> = own.funcs.iter().map(|id| front.module.func(*id).name.as_str()).collect();
     known.extend(own.prims.iter().map(|id| front.module.prim(*id).name.as_str()));
+    if let Some(text) = no_instance(front, name) {
+        return Err(Failure::Message { code: "E0605", text });
+    }
     let text = match name {
         None => "the file has no function to run".to_owned(),
         Some(name) => match ir::diag::nearest(name, known.iter().copied()) {
@@ -43,6 +47,38 @@ pub(crate) fn find(front: &mut Front, name: Option<&str>) -> Result<FuncId, Fail
         },
     };
     Err(Failure::Message { code: "E0605", text })
+}
+
+/// Why a definition of the program has no instance of its own: its signature asks for what only a call gives.
+fn no_instance(front: &Front, name: Option<&str>) -> Option<String> {
+    let items = front.files.own.iter().flat_map(|f| &f.items);
+    let sig = items
+        .filter_map(|i| match &i.kind {
+            ItemKind::Fn(d) => Some(&d.sig),
+            ItemKind::Prim(d) => Some(&d.sig),
+            _ => None,
+        })
+        .find(|s| name.is_none_or(|n| s.name.name.name() == n))?;
+    let shown = sig.name.name;
+    let (mut attributes, mut functions) = (Vec::new(), Vec::new());
+    for p in &sig.params {
+        let is_function = matches!(p.ty.as_ref().map(|t| &t.kind), Some(TypeKind::Fn(..)));
+        match (p.mode, is_function) {
+            (Mode::Const, _) => attributes.push(format!("`{}`", p.name.name)),
+            (_, true) => functions.push(format!("`{}`", p.name.name)),
+            (_, false) => {}
+        }
+    }
+    let what = match (attributes.as_slice(), functions.as_slice()) {
+        ([], []) => "its signature is not one of tensors, dims and records".to_owned(),
+        (list, []) => format!("{} must be known when compiling", list.join(", ")),
+        ([], list) => format!("{} must be given as a function", list.join(", ")),
+        (list, more) => {
+            let (list, more) = (list.join(", "), more.join(", "));
+            format!("{list} must be known when compiling, and {more} given as a function")
+        }
+    };
+    Some(format!("`{shown}` cannot be entered: {what}; write a function that calls it, and enter that"))
 }
 
 /// What the program's own files define, tests left out.

@@ -161,3 +161,36 @@ fn what_no_entry_takes_is_wrong_usage() {
         assert!(matches!(&failure, driver::Failure::Usage(t) if t.contains(part)), "{failure:?}");
     }
 }
+
+#[test]
+fn what_only_a_call_gives_is_no_argument() {
+    let text = "fn window<n>(x: f32[n], const k: int) -> f32[k] where k <= n { x[..k] }
+
+fn newton(f: fn(f32) -> f32, x: f32) -> f32 { x - f(x) }
+
+prim both<n>(x: f32[n], const k: int, const m: int = 1) -> y: f32[n] { for i in n { y[i] = x[i] * f32(k + m) } }
+
+fn main(x: f32) -> f32 { newton(|v| v * v, x) }
+";
+    let mut sources = driver::pipeline::sources();
+    let id = sources.add("f.tn", text);
+    let mut front = driver::pipeline::front(sources, &[id]).expect("it checks");
+    let mut why = |name: &str| {
+        let failure = driver::pipeline::entry(&mut front, Some(name)).expect_err("it is no entry");
+        failure.render(&ir::source::SourceMap::default(), false).trim_end().to_owned()
+    };
+    let end = "; write a function that calls it, and enter that";
+    assert_eq!(
+        why("window"),
+        format!("error[E0605]: `window` cannot be entered: `k` must be known when compiling{end}")
+    );
+    assert_eq!(
+        why("newton"),
+        format!("error[E0605]: `newton` cannot be entered: `f` must be given as a function{end}")
+    );
+    assert_eq!(
+        why("both"),
+        format!("error[E0605]: `both` cannot be entered: `k`, `m` must be known when compiling{end}")
+    );
+    assert_eq!(why("nobody"), "error[E0605]: no function `nobody`; the file has main");
+}

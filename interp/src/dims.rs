@@ -38,6 +38,11 @@ impl Dims {
     }
 
     /// `n = 5, k = 3`: the values of some dims, for a message.
+    /// ` (n = 3)`, to stand behind a message; nothing where no value is known.
+    pub(crate) fn behind(values: &str) -> String {
+        if values.is_empty() { String::new() } else { format!(" ({values})") }
+    }
+
     pub(crate) fn describe(&self, syms: impl IntoIterator<Item = Sym>) -> String {
         let known = syms.into_iter().filter_map(|s| self.get(s).map(|v| format!("{s} = {v}")));
         known.collect::<Vec<_>>().join(", ")

@@ -26,13 +26,13 @@ pub enum Error {
         why: String,
     },
     /// A `where` of the entry does not hold for the arguments.
-    #[error("{callee}: `{condition}` does not hold ({values})")]
+    #[error("{callee}: `{condition}` does not hold{values}")]
     Requires {
         /// The function.
         callee: String,
         /// The condition, over its dims.
         condition: String,
-        /// The values of the dims in it: `n = 5`.
+        /// The values of the dims in it: ` (n = 5)`, or nothing.
         values: String,
         /// The function's definition.
         span: Span,

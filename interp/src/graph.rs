@@ -94,7 +94,7 @@ fn entry_dims(func: &Func, args: &[Value]) -> Result<Dims, Error> {
         return Err(internal(func, format!("dim {sym} is not determined by the parameters"), func.span));
     }
     for p in &func.requires {
-        let values = dims.describe(p.syms());
+        let values = Dims::behind(&dims.describe(p.syms()));
         if dims.holds(p) != Ok(true) {
             let (callee, condition) = (func.name.clone(), p.to_string());
             return Err(Error::Requires { callee, condition, values, span: func.span });
@@ -216,11 +216,11 @@ impl Run<'_, '_> {
                 values.clear();
             }
             Op::Check(p, message) => {
-                let text = |values| {
+                let text = |values: String| {
                     if message.is_empty() {
-                        format!("{p} does not hold: {values}")
+                        format!("{p} does not hold{}", Dims::behind(&values))
                     } else {
-                        format!("{message} ({values})")
+                        format!("{message}{}", Dims::behind(&values))
                     }
                 };
                 s.require(p, text, node.span)?;
@@ -398,7 +398,11 @@ fn bind_dim(
     }
     s.dims.bind(sym, value);
     for p in conditions {
-        s.require(p, |values| format!("dim {sym} = {value}: {p} does not hold ({values})"), span)?;
+        s.require(
+            p,
+            |values| format!("dim {sym} = {value}: {p} does not hold{}", Dims::behind(&values)),
+            span,
+        )?;
     }
     Ok(())
 }

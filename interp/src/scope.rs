@@ -53,8 +53,10 @@ impl<'f> Scope<'f> {
 
     pub(crate) fn eval(&self, e: &Dim, span: Span) -> Result<i64, Error> {
         self.dims.eval(e).map_err(|why| {
-            let values = self.dims.describe(e.syms());
-            Error::Check { message: format!("dim {e}: {why} ({values})"), span }
+            let values = Dims::behind(&self.dims.describe(e.syms()));
+            // What has no value for any dims is not kept as it was written.
+            let what = if e.is_poison() { String::new() } else { format!("dim {e}: ") };
+            Error::Check { message: format!("{what}{why}{values}"), span }
         })
     }
 

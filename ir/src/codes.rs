@@ -413,7 +413,7 @@ fn f<n>(x: f32[n]) -> f32[n] { x }"#,
     Code {
         code: "E0605",
         title: "no such entry",
-        cause: r#"The file has no function of that name."#,
+        cause: r#"The file has no function of that name, or one that cannot be entered: it takes attributes or functions, which only a call gives."#,
         wrong: r#"$ tenon run f.tn -e g -i x=ones[4]
 fn f<n>(x: f32[n]) -> f32[n] { x }"#,
         right: r#"$ tenon run f.tn -e f -i x=ones[4]

@@ -484,7 +484,8 @@ impl Builder<'_, '_> {
             let cond = self.code.pred(p)?;
             let (values, mut vars) = self.code.describe(p.syms());
             vars.insert(0, v);
-            let text = format!("dim {name} = {{}}: {} does not hold ({values})", literal(&p.to_string()));
+            let values = if values.is_empty() { values } else { format!(" ({values})") };
+            let text = format!("dim {name} = {{}}: {} does not hold{values}", literal(&p.to_string()));
             self.code.push(Kind::Check(cond, said(&text), vars));
         }
         Ok(())

@@ -72,6 +72,11 @@ pub(crate) fn habit(tokens: &[Lexeme], index: usize) -> Option<&'static str> {
         ("mut", _) => "what is assigned again is declared with `var`: `var x = ..`",
         ("+", "+") => "there is no `++`: write `i += 1`",
         ("*", "*") => "a power is a call: `pow(a, b)`",
+        (_, "as") => "an element type is converted by its name: `f32(x)`",
+        (_, "|") if next == ">" => "a function takes its value as an argument: `relu(x)`",
+        (_, "for") if inside_index(tokens, index) => {
+            "an array is not made by a loop: operators take whole tensors, and `map_rows(x, f)` is `f` of each row"
+        }
         (_, "and") => "it is written `&&`",
         (_, "or") => "it is written `||`",
         ("not", _) => "it is written `!`",

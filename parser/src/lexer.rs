@@ -237,6 +237,16 @@ pub(crate) fn lex(source: SourceId, text: &str) -> Lexed<'_> {
                 );
                 out.tokens.push(Lexeme { token: Token::Int("0"), lo: span.lo, hi: span.hi, first });
             }
+            Token::Slash if text[range.end..].starts_with('*') => {
+                // To its end, or where that is missing to the end of the line.
+                let rest = &text[range.end..];
+                let end = rest[1..].find("*/").map(|at| at + 3);
+                let end = end.or(rest.find('\n')).unwrap_or(rest.len());
+                lexer.bump(end);
+                let fault =
+                    Diagnostic::error("E0101", Span { hi: span.hi + 1, ..span }, "`/*` begins no comment");
+                out.faults.push(fault.help("a comment is `//` and reaches to the end of its line"));
+            }
             Token::Dot if text[range.end..].chars().next().is_none_or(char::is_whitespace) => {
                 out.tokens.push(Lexeme { token: Token::Period, lo: span.lo, hi: span.hi, first });
             }
@@ -256,12 +266,23 @@ fn report_bad(out: &mut Lexed, text: &str, span: Option<Span>) {
     let fault = Diagnostic::error("E0101", span, format!("`{shown}` begins no token"));
     out.faults.push(match slice.chars().next() {
         Some('\'' | '`') => fault.help("a text stands in double quotes: `\"..\"`"),
+        Some('?') if in_brackets(out, span) => {
+            fault.help("an extent that may be any is a generic: `fn f<n>(x: f32[n, 3])`")
+        }
         Some('?') => fault.help("a choice is written `if c { a } else { b }`"),
         Some('^') => fault.help("a power is a call: `pow(a, b)`"),
         Some('&') => fault.help("it is written `&&`"),
         Some(c) if c.is_alphabetic() => fault.help("names are made of the letters a to z, digits and `_`"),
         _ => fault,
     });
+}
+
+/// True right behind `[`, or a comma in brackets.
+fn in_brackets(out: &Lexed<'_>, at: Span) -> bool {
+    let before = &out.tokens[..out.tokens.partition_point(|t| t.hi <= at.lo)];
+    let opens = |t: &&Lexeme<'_>| matches!(t.token, Token::LBracket | Token::LParen | Token::LBrace);
+    let beside = before.last().is_some_and(|t| matches!(t.token, Token::LBracket | Token::Comma));
+    beside && before.iter().rev().find(opens).is_some_and(|t| t.token == Token::LBracket)
 }
 
 fn comment<'a>(out: &mut Lexed<'a>, slice: &'a str, span: Span, own_line: bool) {

@@ -1,11 +1,11 @@
 //! What is known when compiling: attributes, their defaults, the config, and generics given in brackets.
 
-use ir::ast::{Expr, ExprKind, Generic, GenericKind, IndexArg, Mode, Param, TypeKind};
+use ir::ast::{Expr, ExprKind, Generic, GenericKind, IndexArg, Mode, Param, Signature, TypeKind};
 use ir::diag::Diagnostic;
 use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym};
 
-use super::told::{names_in, told};
+use super::told::{in_brackets, names_in, told};
 use super::{Actual, Binder, Origin, allows, refused};
 use crate::config::is_config;
 use crate::env::Const;
@@ -81,11 +81,7 @@ impl Checker<'_> {
                 b.env.consts.insert(p.name.name, c);
                 Some(())
             }
-            None => {
-                let text =
-                    format!("{}: `{}` is {declared}, and this is {}", b.callee, p.name.name, shown.kind());
-                self.fail(Diagnostic::error("E0307", span, text).label(p.span, "this attribute"))
-            }
+            None => self.fail(misfit(b.sig, p, declared, &shown, span)),
         }
     }
 
@@ -155,31 +151,53 @@ impl Checker<'_> {
             let text = format!("{}: a dim is given as {d}, and no dim is negative", b.callee);
             return self.fail(Diagnostic::error("E0310", b.span, text));
         }
-        let all = || b.sig.generics.iter().filter(|g| g.kind != GenericKind::DType && !is_config(g));
-        let mut free: Vec<&Generic> = all().filter(|g| !told(b.sig, g.name.name)).collect();
-        // As many as there are dims are all of them: an extent `m * n` tells each, but not both.
-        if dims.len() == all().count() && all().all(|g| g.kind == GenericKind::Dim) {
-            free = all().collect();
-        }
-        let singles = free.iter().filter(|g| g.kind == GenericKind::Dim).count();
-        let spread = dims.len().checked_sub(singles);
-        if spread.is_none_or(|s| s > 0 && singles == free.len()) {
+        // By number: with one pack among them, any from the number of the others.
+        let lists = in_brackets(b.sig);
+        let singles = |list: &[&Generic]| list.iter().filter(|g| g.kind == GenericKind::Dim).count();
+        let fits = |list: &&Vec<&Generic>| {
+            let singles = singles(list);
+            dims.len() == singles || (dims.len() > singles && singles < list.len())
+        };
+        let Some(list) = lists.iter().find(fits) else {
             let text = format!("{}: brackets give {}", b.callee, ir::diag::count(dims.len(), "dim"));
-            let names: Vec<&str> = free.iter().map(|g| g.name.name.name()).collect();
             let d = Diagnostic::error("E0304", b.span, text);
-            return self.fail(match names.as_slice() {
-                [] => d.help("its dims are told by its arguments"),
-                names => d.help(format!("they give: {}", names.join(", "))),
+            return self.fail(match lists.as_slice() {
+                [least, ..] if least.is_empty() => d.help("its dims are told by its arguments"),
+                lists => {
+                    let lists: Vec<String> = lists.iter().map(|l| listed(l)).collect();
+                    d.help(format!("they give: {}", lists.join("; or ")))
+                }
             });
-        }
+        };
+        let spread = dims.len() - singles(list);
         let mut dims = dims.into_iter();
-        for g in free {
+        for g in list {
             if g.kind == GenericKind::Pack {
-                b.env.packs.insert(g.name.name, dims.by_ref().take(spread.unwrap_or(0)).collect());
+                b.env.packs.insert(g.name.name, dims.by_ref().take(spread).collect());
             } else if let Some(d) = dims.next() {
                 b.env.dims.insert(g.name.name, d);
             }
         }
         Some(())
     }
+}
+
+/// What to say of a value that is not of the type of its parameter.
+pub(crate) fn misfit(sig: &Signature, p: &Param, declared: &str, value: &Const, span: Span) -> Diagnostic {
+    let text = format!("{}: `{}` is {declared}, and this is {}", sig.name.name, p.name.name, value.kind());
+    let what = if p.mode == Mode::Const { "this attribute" } else { "this parameter" };
+    let d = Diagnostic::error("E0307", span, text).label(p.span, what);
+    match (value, declared.parse::<tensor::DType>()) {
+        (Const::Int(i), Ok(dtype)) if dtype.is_int() => d.note(format!("{i} does not fit in `{dtype}`")),
+        _ => d,
+    }
+}
+
+/// `h, d`, `..s`: generics as brackets give them.
+pub(super) fn listed(list: &[&Generic]) -> String {
+    let one = |g: &&Generic| match g.kind {
+        GenericKind::Pack => format!("..{}", g.name.name),
+        GenericKind::Dim | GenericKind::DType => g.name.name.to_string(),
+    };
+    list.iter().map(one).collect::<Vec<_>>().join(", ")
 }

@@ -7,7 +7,7 @@ use ir::diag::{Diagnostic, count_of};
 use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym, Verdict};
 
-use super::told::{ast_text, names_in};
+use super::told::names_in;
 use super::{Binder, Later, Origin, Parts, Pattern, is_generic};
 use crate::fit::{self, list};
 use crate::graph::{Body, Value};
@@ -187,13 +187,13 @@ impl Checker<'_> {
                             still.push(l);
                             continue;
                         };
+                        // With what is known of the others: `2*d`, where `h * d` is written.
+                        open.dims.insert(*unknown, Dim::sym(*unknown));
+                        let needed = open.dim(&l.pattern).unwrap_or_else(|_| Dim::sym(*unknown));
                         for pred in solved.requires {
                             let text = format!(
-                                "{}: {} is {}, which is not `{}` for any {unknown}",
-                                b.callee,
-                                l.origin.what,
-                                l.actual[0],
-                                ast_text(&l.pattern)
+                                "{}: {} is {}, which is not `{needed}` for any {unknown}",
+                                b.callee, l.origin.what, l.actual[0],
                             );
                             let d = Diagnostic::error("E0301", l.origin.span, text.clone())
                                 .here(l.origin.is(&l.actual[0]))

@@ -1,9 +1,102 @@
-//! Which generics the types of the parameters tell, and the names in an expression.
+//! Which generics the types of the parameters tell, which brackets may give, and the names in an expression.
 
-use ir::ast::{Expr, ExprKind, IndexArg, Mode, Signature, TypeExpr, TypeKind};
+use std::collections::BTreeSet;
+
+use ir::ast::{Expr, ExprKind, Generic, GenericKind, IndexArg, Mode, Signature, TypeExpr, TypeKind};
 use shape::{Expr as Dim, Sym};
 
+use crate::config::is_config;
 use crate::env::Env;
+use crate::types::dim_said;
+
+/// The generics that the brackets of a call may give, in the order of the definition: from those without which nothing
+/// tells the others, by those that the arguments alone do not tell, to all. Of `<n, h, d>(x: f32[n, h * d])` these are `h`, then
+/// `h, d`, then `n, h, d`. Each list is longer than the one before it.
+pub(super) fn in_brackets(sig: &Signature) -> Vec<Vec<&Generic>> {
+    let all: Vec<&Generic> =
+        sig.generics.iter().filter(|g| g.kind != GenericKind::DType && !is_config(g)).collect();
+    let is_dim = |g: &Generic| g.kind == GenericKind::Dim;
+    let extents = extents(sig);
+    let mut by_arguments: BTreeSet<Sym> =
+        sig.generics.iter().filter(|g| is_config(g) || !is_dim(g)).map(|g| g.name.name).collect();
+    follow(sig, &extents, &mut by_arguments);
+    let free = |g: &Generic| !told(sig, g.name.name);
+    let open: Vec<&Generic> =
+        all.iter().copied().filter(|g| free(g) || !by_arguments.contains(&g.name.name)).collect();
+    let mut known = by_arguments;
+    known.extend(open.iter().filter(|g| free(g)).map(|g| g.name.name));
+    follow(sig, &extents, &mut known);
+    let mut least = Vec::new();
+    for g in &open {
+        if !free(g) && known.contains(&g.name.name) {
+            continue;
+        }
+        least.push(*g);
+        known.insert(g.name.name);
+        follow(sig, &extents, &mut known);
+    }
+    let mut lists = vec![least];
+    let all = if all.iter().all(|g| is_dim(g)) { all } else { Vec::new() };
+    for list in [open, all] {
+        if lists.last().is_some_and(|l| l.len() < list.len()) {
+            lists.push(list);
+        }
+    }
+    lists
+}
+
+/// What the types of the parameters say of extents.
+fn extents(sig: &Signature) -> Vec<Expr> {
+    fn go(t: &TypeExpr, out: &mut Vec<Expr>) {
+        match &t.kind {
+            TypeKind::Named { args, dims, .. } => {
+                out.extend(args.iter().filter_map(dim_said));
+                args.iter().for_each(|a| go(a, out));
+                out.extend(dims.iter().flatten().filter_map(|d| match d {
+                    IndexArg::Expr(e) => Some(e.clone()),
+                    _ => None,
+                }));
+            }
+            TypeKind::Tuple(parts) => parts.iter().for_each(|p| go(p, out)),
+            TypeKind::Array(of, k) => {
+                go(of, out);
+                out.push((**k).clone());
+            }
+            TypeKind::Dim(_) | TypeKind::Fn(..) | TypeKind::Exists(..) => {}
+        }
+    }
+    let mut out = Vec::new();
+    given(sig).for_each(|t| go(t, &mut out));
+    out
+}
+
+/// Adds the dims that follow from extents where some are known.
+fn follow(sig: &Signature, extents: &[Expr], known: &mut BTreeSet<Sym>) {
+    loop {
+        let before = known.len();
+        for e in extents {
+            let names: BTreeSet<Sym> = names_in(e).into_iter().collect();
+            let mut open = names.into_iter().filter(|n| {
+                !known.contains(n)
+                    && sig.generics.iter().any(|g| g.kind == GenericKind::Dim && g.name.name == *n)
+            });
+            if let (Some(name), None) = (open.next(), open.next())
+                && is_linear(e, name)
+            {
+                known.insert(name);
+            }
+        }
+        if known.len() == before {
+            return;
+        }
+    }
+}
+
+/// The types of the parameters that every call gives.
+fn given(sig: &Signature) -> impl Iterator<Item = &TypeExpr> {
+    let params = sig.params.iter().filter(|p| p.mode != Mode::Const && p.default.is_none());
+    params.filter_map(|p| p.ty.as_ref())
+}
 
 /// True if the type of some parameter tells this generic: it stands alone in it, or linearly. One that may be
 /// left out does not, nor does one that only broadcasts to it.
@@ -26,8 +119,7 @@ pub(super) fn told(sig: &Signature, name: Sym) -> bool {
             TypeKind::Fn(..) | TypeKind::Exists(..) => false,
         }
     }
-    let params = sig.params.iter().filter(|p| p.mode != Mode::Const && p.default.is_none());
-    params.filter_map(|p| p.ty.as_ref()).any(|t| tells(t, name))
+    given(sig).any(|t| tells(t, name))
 }
 
 /// True for an extent that tells a dim where the other names in it are known.
@@ -82,13 +174,4 @@ pub(crate) fn names_in(e: &Expr) -> Vec<Sym> {
     let mut out = Vec::new();
     go(e, &mut out);
     out
-}
-
-/// A dim pattern in words, for messages: its names as they stand.
-pub(super) fn ast_text(e: &Expr) -> String {
-    let mut env = Env::default();
-    for n in names_in(e) {
-        env.dims.insert(n, Dim::sym(n));
-    }
-    env.dim(e).map_or_else(|_| "its type".to_owned(), |d| d.to_string())
 }

@@ -15,7 +15,8 @@ use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
 use super::{Body, Lit, Value, is_template};
-use crate::bind::Actual;
+use crate::bind::{Actual, names_in};
+use crate::conditions::condition_text;
 use crate::defs::{Def, Shown};
 use crate::instance::dims_of;
 use crate::types::Named;
@@ -77,6 +78,9 @@ impl<'a> Checker<'a> {
         {
             return self.call_variadic(body, def, dims, (items, rest), span);
         }
+        if self.defs.is_variadic(def) {
+            self.several(body, def, args, span)?;
+        }
         let forms = self.defs.forms(def);
         let is_const = |i: usize, a: &Arg| {
             let mut params = forms.iter().filter_map(|def| match a.name {
@@ -109,6 +113,31 @@ impl<'a> Checker<'a> {
             };
         }
         self.call_def(body, def, dims, actuals?, span)
+    }
+
+    /// Refuses operands that should stand in an array: `concat(x, y, z, axis=1)`.
+    fn several(&mut self, body: &Body, def: Def<'a>, args: &[Arg], span: Span) -> Maybe<()> {
+        let sig = def.sig();
+        let unnamed = args.iter().take_while(|a| a.name.is_none()).count();
+        let is_operand = |a: &Arg| {
+            let names = names_in(&a.value);
+            names.into_iter().any(|n| body.find(n).is_some()) && body.env.constant(&a.value).is_err()
+        };
+        let operands = args[..unnamed].iter().skip(2).take_while(|a| is_operand(a)).count();
+        if operands == 0 && unnamed <= sig.params.len() {
+            return Some(());
+        }
+        let name = sig.name.name;
+        let (list, rest) = args.split_at(if operands == 0 { unnamed } else { operands + 2 });
+        let list: Vec<String> = list.iter().map(|a| condition_text(&a.value)).collect();
+        let rest = rest.iter().map(|a| match a.name {
+            Some(n) => format!(", {}={}", n.name, condition_text(&a.value)),
+            None => format!(", {}", condition_text(&a.value)),
+        });
+        let text = format!("{name}: takes 2 operands, or an array of them, got {}", list.len());
+        let form = format!("`{name}([{}]{})`", list.join(", "), rest.collect::<String>());
+        let d = Diagnostic::error("E0304", span, text).label(sig.name.span, "defined here");
+        self.fail(d.help(format!("several stand in an array: {form}")))
     }
 
     /// True if what comes behind an array is an operand, `concat([1.0, 2.0], y)`, and not an attribute, `concat([a, b], 1)`.

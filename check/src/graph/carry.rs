@@ -330,9 +330,9 @@ impl<'a> Checker<'a> {
             }
             Repeat::While(e) => {
                 // A condition on dims holds in every round.
-                if let Some(preds) = self.preds_of(body, e) {
-                    preds.into_iter().for_each(|p| body.env.facts.assume(p));
-                }
+                let mut facts = Vec::new();
+                self.facts_of(body, e, &mut facts);
+                facts.into_iter().for_each(|p| body.env.facts.assume(p));
                 inside(self, body)
             }
         };

@@ -44,9 +44,8 @@ impl<'a> Checker<'a> {
         let assigned = assigned_in(std::iter::once(then).chain(otherwise));
         let vars: Vec<Sym> =
             assigned.into_iter().filter(|n| body.find(*n).is_some_and(|l| l.mutable)).collect();
-        let facts = self.preds_of(body, cond);
-        let known = facts.is_some();
-        let facts = facts.unwrap_or_default();
+        let mut facts = Vec::new();
+        let known = self.facts_of(body, cond, &mut facts);
         let before = body.consumed.clone();
         let before_both = before.clone();
         let outside = body.dims.clone();
@@ -68,8 +67,7 @@ impl<'a> Checker<'a> {
             body.integers.leave(mark);
             (value, finals, done, known)
         };
-        let (a, a_vars, mut a_block, a_facts) =
-            branch(self, body, Some(then), if known { &facts } else { &[] });
+        let (a, a_vars, mut a_block, a_facts) = branch(self, body, Some(then), &facts);
         let after_a = std::mem::replace(&mut body.consumed, before);
         let negated = facts.iter().map(Pred::negate).collect::<Vec<_>>();
         let (b, b_vars, mut b_block, b_facts) =

@@ -92,7 +92,12 @@ impl<'a> Checker<'a> {
             } else {
                 "`..` stands once in an index".to_owned()
             };
-            return self.fail(Diagnostic::error("E0403", span, what));
+            let d = Diagnostic::error("E0403", span, what);
+            let is_none = |a: &IndexArg| matches!(a, IndexArg::Expr(Expr { kind: ExprKind::Name(n), .. }) if n.name() == "None");
+            return self.fail(match args.iter().any(is_none) {
+                true => d.help("a new axis is `newaxis`: `x[newaxis, :]`"),
+                false => d,
+            });
         }
         let mut parts = Vec::new();
         let mut axis = 0;

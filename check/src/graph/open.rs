@@ -231,6 +231,24 @@ impl<'a> Checker<'a> {
         known.then_some(preds)
     }
 
+    /// What a condition says of dims where it holds, of those of its parts that speak of dims alone. True if that is all
+    /// that it says.
+    pub(super) fn facts_of(&mut self, body: &mut Body, e: &Expr, out: &mut Vec<Pred>) -> bool {
+        if let Some(preds) = self.preds_of(body, e) {
+            out.extend(preds);
+            return true;
+        }
+        match &e.kind {
+            ExprKind::Paren(e) => self.facts_of(body, e, out),
+            ExprKind::Binary(BinaryOp::And, a, b) => {
+                self.facts_of(body, a, out);
+                self.facts_of(body, b, out);
+                false
+            }
+            _ => false,
+        }
+    }
+
     /// Makes locals that are integers visible as dims, until [`Body::leave_locals`]. Those that only running tells are
     /// opened there, or left out.
     pub(super) fn enter_locals(

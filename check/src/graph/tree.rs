@@ -60,6 +60,16 @@ impl Literals {
         self.numbers.iter().map(|n| if let Number::Int(i) = n { Some(*i) } else { None }).collect()
     }
 
+    /// Why it is no tensor of integers of an element type, of the first integer that is none.
+    pub(crate) fn too_large(&self, dtype: DType) -> Option<String> {
+        let beyond = |n: &Number| match n {
+            Number::Int(i) if dtype.is_int() && dtype.wrap(*i) != *i => Some(*i),
+            _ => None,
+        };
+        let i = self.numbers.iter().find_map(beyond)?;
+        Some(format!("{i} does not fit in `{dtype}`"))
+    }
+
     /// The tensor of an element type, where each literal is one of it.
     pub(crate) fn tensor(&self, dtype: DType) -> Option<Tensor> {
         let mut bytes = Vec::new();
