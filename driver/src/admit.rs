@@ -130,7 +130,9 @@ fn tried(module: &Module, rule: &Rule, preds: &[Pred]) -> (usize, Option<Counter
     let [lhs, rhs] = [&rule.lhs, &rule.rhs].map(|f| Func { requires: Vec::new(), ..f.clone() });
     let mut agreed = 0;
     for dims in assignments(rule, preds) {
-        for kind in [Values::Small, Values::Normal, Values::Special(1), Values::Special(2), Values::Special(3)] {
+        for kind in
+            [Values::Small, Values::Normal, Values::Special(1), Values::Special(2), Values::Special(3)]
+        {
             let Some(args) = arguments(&lhs, &dims, kind) else { continue };
             let tensors = || args.iter().map(|a| a.1.clone()).collect();
             let Ok(want) = interp.run_func(&lhs, tensors()) else { continue };
@@ -139,7 +141,9 @@ fn tried(module: &Module, rule: &Rule, preds: &[Pred]) -> (usize, Option<Counter
                 // Too long is not wrong.
                 Err(interp::Error::Steps(_)) => continue,
                 // The checker proved something by a condition that does not hold here.
-                Err(interp::Error::Internal { .. }) => Some("the right side reads what does not exist".to_owned()),
+                Err(interp::Error::Internal { .. }) => {
+                    Some("the right side reads what does not exist".to_owned())
+                }
                 Err(e) => Some(format!("the left side gives a result, the right side fails: {e}")),
             };
             match text {
