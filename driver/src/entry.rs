@@ -53,10 +53,14 @@ pub(crate) fn find(front: &mut Front, name: Option<&str>) -> Result<FuncId, Fail
 fn no_instance(front: &Front, name: Option<&str>) -> Option<String> {
     let items = front.files.own.iter().flat_map(|f| &f.items);
     let sig = items
-        .filter_map(|i| match &i.kind {
-            ItemKind::Fn(d) => Some(&d.sig),
-            ItemKind::Prim(d) => Some(&d.sig),
-            _ => None,
+        .filter_map(|i| {
+            if let ItemKind::Fn(d) = &i.kind {
+                Some(&d.sig)
+            } else if let ItemKind::Prim(d) = &i.kind {
+                Some(&d.sig)
+            } else {
+                None
+            }
         })
         .find(|s| name.is_none_or(|n| s.name.name.name() == n))?;
     let shown = sig.name.name;
