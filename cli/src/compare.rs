@@ -19,9 +19,11 @@ pub(crate) fn deliver(
     sources: &SourceMap,
 ) -> Result<ExitCode, Failure> {
     let shape = |name: &str| found.results.iter().find(|r| r.0 == name).map_or(&[][..], |r| r.1.shape());
-    let wrong = found.list.iter().find(|c| c.difference.as_ref().is_some_and(Difference::matters));
+    let wrong = found.wrong.map(|i| &found.list[i]);
     if call.json {
-        let list: Vec<Value> = found.list.iter().map(|c| value(c, shape(&c.name))).collect();
+        let judged =
+            found.list.iter().enumerate().map(|(i, c)| value(c, shape(&c.name), found.carried.contains(&i)));
+        let list: Vec<Value> = judged.collect();
         let results: Vec<Value> = found.results.iter().map(|(n, t)| output::tensor(n, t)).collect();
         let first = found.first.as_ref().map(|d| divergence(d, sources));
         output::print_json(&json!({
@@ -29,14 +31,26 @@ pub(crate) fn deliver(
         }));
         return Ok(ExitCode::from(u8::from(wrong.is_some())));
     }
-    for c in &found.list {
+    for (i, c) in found.list.iter().enumerate() {
         output::print(&format!("{:16} {}: {}\n", c.engine, c.name, words(c, shape(&c.name))));
+        if found.carried.contains(&i) {
+            let text = "rounding carried through the program: each rule holds here, and each kernel gives on its own \
+                        arguments what its loops say";
+            output::print(&format!("{:16} {}: {text}\n", c.engine, c.name));
+        }
     }
     match wrong {
         None => Ok(ExitCode::SUCCESS),
         Some(c) => {
-            let text =
-                format!("{} and interp disagree in {}: {}", c.engine, c.name, words(c, shape(&c.name)));
+            let how = words(c, shape(&c.name));
+            let text = if c.difference.as_ref().is_some_and(Difference::matters) {
+                format!("{} and interp disagree in {}: {how}", c.engine, c.name)
+            } else {
+                format!(
+                    "{} and interp disagree in a part of the program, if little in {}: {how}",
+                    c.engine, c.name
+                )
+            };
             match &found.first {
                 Some(first) => Err(told(first, text).into()),
                 None => Err(Failure::Message { code: "E0608", text }),
@@ -104,8 +118,8 @@ fn by(d: &Difference, shape: &[i64]) -> String {
     }
 }
 
-fn value(c: &Compared, shape: &[i64]) -> Value {
-    let ok = !c.difference.as_ref().is_some_and(Difference::matters);
+fn value(c: &Compared, shape: &[i64], carried: bool) -> Value {
+    let ok = carried || !c.difference.as_ref().is_some_and(Difference::matters);
     match &c.difference {
         None => json!({ "name": c.name, "engine": c.engine, "ok": ok, "difference": 0.0 }),
         Some(Difference::Type(text)) => {

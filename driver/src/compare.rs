@@ -1,13 +1,18 @@
 //! `tenon run --compare`: one run in every engine, and how far the results are apart.
 //!
-//! [`difference`] says what equal means. Behind a step (`floor`, `argmax`, a comparison) rounding can become a whole one.
-//! Where engines disagree, [`first`] looks for the first operator whose value differs, by compiling ever longer
-//! beginnings of the program ([`part`]), and [`blame`] for the rule without which it would not.
+//! What is right is judged where it is made, so that rounding carried through the program accuses nobody. The plan is
+//! compared with the program in double ([`wide`]), where next to nothing rounds: where they part, [`first`] looks for the first
+//! operator whose value differs, by planning ever longer beginnings of the program ([`part`]), and [`blame`] for the rule without which it would
+//! not. The machine is compared with the plan one kernel at a time, on the machine's own arguments ([`steps`], [`bound`]).
+//! [`difference`] says how far the results of whole programs are apart, and what is usual: the filetests' bound.
 
 mod blame;
+mod bound;
 mod difference;
 mod first;
 mod part;
+mod steps;
+mod wide;
 
 use ir::FuncId;
 use tensor::Tensor;
@@ -43,8 +48,22 @@ pub struct Comparison {
     pub results: Named,
     /// Each result in each other engine.
     pub list: Vec<Compared>,
+    /// The result, by its place in the list, that the engines are said to disagree in.
+    pub wrong: Option<usize>,
     /// Where the first that differs begins to.
     pub first: Option<Divergence>,
+    /// Results further apart than usual, of a program each part of which is right.
+    pub carried: Vec<usize>,
+}
+
+/// What became of one engine's program.
+enum Verdict {
+    /// Something in it is wrong.
+    Wrong(Box<Divergence>),
+    /// Every part of it is right.
+    Right,
+    /// Not every part could be run by itself.
+    Unknown,
 }
 
 /// Runs an entry in the interpreter, and compiled with rewrites and without.
@@ -58,36 +77,82 @@ pub fn compare(
 ) -> Result<Comparison, Failure> {
     let name = &front.module.func(entry).name;
     let oracle = engine::interpret_within(front, &front.module, entry, args.to_vec(), &limits());
-    let mut list = Vec::new();
+    let mut list: Vec<Compared> = Vec::new();
+    let (mut wrong, mut first, mut carried) = (None, None, Vec::new());
     for (label, rewrites) in [(VM, true), ("vm --no-rewrites", false)] {
         let options = Options { rewrites, ..options.clone() };
         let compilation = pipeline::compile(front, &[entry], &options)?;
         let exe = engine::load(&compilation, threads.clone())?;
         let results = engine::execute(&exe, name, args, &limits(), &front.sources);
-        match (&oracle, results) {
-            (Ok(want), Ok(got)) => {
-                for ((name, a), (_, b)) in want.iter().zip(&got) {
-                    let difference = difference(a, b, false);
-                    list.push(Compared { name: name.clone(), engine: label, difference });
-                }
-            }
+        let (want, got) = match (&oracle, results) {
+            (Ok(want), Ok(got)) => (want, got),
             // One engine alone fails.
             (Ok(_), Err(f)) => return Err(alone(&format!("{label} fails"), &f, front)),
             (Err(f), Ok(_)) => {
                 return Err(alone(&format!("the interpreter fails, {label} does not"), f, front));
             }
-            (Err(_), Err(_)) => {}
+            (Err(_), Err(_)) => continue,
+        };
+        let begin = list.len();
+        for ((name, a), (_, b)) in want.iter().zip(&got) {
+            let difference = difference(a, b, false);
+            list.push(Compared { name: name.clone(), engine: label, difference });
+        }
+        if wrong.is_some() {
+            continue;
+        }
+        let unusual = (begin..list.len()).filter(|i| list[*i].matters());
+        let unusual: Vec<usize> = unusual.collect();
+        match judge(front, compilation.plan, entry, args, &options, threads, limits, &got) {
+            Verdict::Wrong(found) => {
+                let differs = (begin..list.len()).find(|i| list[*i].difference.is_some());
+                wrong = unusual.first().copied().or(differs).or(Some(begin));
+                first = Some(*found);
+            }
+            Verdict::Right => carried.extend(unusual),
+            Verdict::Unknown => wrong = unusual.first().copied(),
         }
     }
-    let results = oracle?;
-    let wrong = list.iter().find(|c: &&Compared| c.difference.as_ref().is_some_and(Difference::matters));
-    let first = wrong.map(|wrong| {
-        let options = Options { rewrites: wrong.engine == VM, ..options.clone() };
-        let at = results.iter().position(|r| r.0 == wrong.name).unwrap_or(0);
-        let run = first::Search { options: &options, threads, limits };
-        run.first(front, entry, args, at, wrong.difference.as_ref())
-    });
-    Ok(Comparison { results, list, first: first.flatten() })
+    Ok(Comparison { results: oracle?, list, wrong, first, carried })
+}
+
+impl Compared {
+    /// Whether it differs by more than is usual.
+    fn matters(&self) -> bool {
+        self.difference.as_ref().is_some_and(Difference::matters)
+    }
+}
+
+/// Judges each part of one engine's program where it is made.
+#[expect(clippy::too_many_arguments, reason = "a run, its plan and what came of it")]
+fn judge(
+    front: &Front,
+    plan: ir::Module,
+    entry: FuncId,
+    args: &[Tensor],
+    options: &Options,
+    threads: &std::sync::Arc<Pool>,
+    limits: &dyn Fn() -> Limits,
+    got: &[(String, Tensor)],
+) -> Verdict {
+    let search = first::Search { options, limits };
+    let doubles: Option<Vec<Tensor>> = args.iter().map(wide::tensor).collect();
+    let Some(doubles) = doubles else { return Verdict::Unknown };
+    if let Some(found) = search.first(front, entry, &doubles) {
+        return Verdict::Wrong(Box::new(found));
+    }
+    let plan = Front { module: plan, ..front.clone() };
+    match steps::judge(&plan, entry, args, options, threads, limits) {
+        steps::Judged::Wrong(found) => Verdict::Wrong(found),
+        // The whole is made of these kernels: what it gives beyond that is the fault of what put them together.
+        steps::Judged::Right(results) => {
+            let same = |(a, (_, b)): (&Tensor, &(String, Tensor))| {
+                !difference(a, b, false).as_ref().is_some_and(Difference::matters)
+            };
+            if results.iter().zip(got).all(same) { Verdict::Right } else { Verdict::Unknown }
+        }
+        steps::Judged::Unknown => Verdict::Unknown,
+    }
 }
 
 fn alone(what: &str, f: &Failure, front: &Front) -> Failure {

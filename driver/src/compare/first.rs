@@ -1,24 +1,22 @@
-//! The first operator of a program whose value differs between engines.
+//! The first operator of a program whose value differs between the program and its plan.
 //!
-//! In: a program that two engines disagree on, and its data. Out: a [`Divergence`]. For each operation in the order of the
-//! program, what leads to it is compiled as a program that gives back its value, and compared with the oracle's. Calls
+//! In: a program whose plan computes something else, and its data, in double ([`wide`]). Out: a [`Divergence`]. For each operation in the order of the
+//! program, what leads to it is planned as a program that gives back its value, and compared with the program's own. Calls
 //! of small functions are taken apart first, as rewriting does; larger calls, branches and the rounds of loops are
 //! entered with the values that the oracle has there. So an operator that ran inside of a fused kernel is found as well:
 //! it is the one with which that kernel's beginnings begin to differ.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ir::graph::{Block, Func, Node, Op, ValId};
 use ir::source::Span;
 use ir::{FuncId, Module};
 use tensor::Tensor;
 use vm::Limits;
-use vm::threads::Pool;
 
 use super::blame::Blame;
-use super::difference::{Difference, difference};
-use super::part;
+use super::difference::{Difference, of_reals};
+use super::{part, wide};
 use crate::engine;
 use crate::pipeline::{self, Front, Options};
 
@@ -42,10 +40,9 @@ pub struct Divergence {
     pub blame: Blame,
 }
 
-/// How things are compiled and run.
+/// How things are planned and run.
 pub(super) struct Search<'a> {
     pub(super) options: &'a Options,
-    pub(super) threads: &'a Arc<Pool>,
     pub(super) limits: &'a dyn Fn() -> Limits,
 }
 
@@ -57,16 +54,10 @@ pub(super) struct Wrong {
 }
 
 impl Search<'_> {
-    /// The first operator that differs. `result` of the whole is known to, by `known`; it is what is told where
-    /// nothing smaller differs.
-    pub(super) fn first(
-        &self,
-        front: &Front,
-        entry: FuncId,
-        args: &[Tensor],
-        result: usize,
-        known: Option<&Difference>,
-    ) -> Option<Divergence> {
+    /// The first operator that differs, if a result does. What is given is in double.
+    pub(super) fn first(&self, front: &Front, entry: FuncId, args: &[Tensor]) -> Option<Divergence> {
+        let want = self.oracle(front, entry, args)?;
+        let known = self.wrong(front, entry, args, &want)?;
         let mut module =
             if self.options.rewrites { rewrites::flatten(&front.module) } else { front.module.clone() };
         // What does not run here need not be rewritten again and again.
@@ -78,16 +69,16 @@ impl Search<'_> {
         if let Some(found) = self.within(&front, entry, args, 0) {
             return Some(found);
         }
+        // Nothing smaller than the whole differs.
         let func = front.module.func(entry);
-        let id = *func.body.results.get(result)?;
+        let id = *func.body.results.get(known.at)?;
         let node = func.body.nodes.iter().find(|n| n.results.contains(&id));
-        let want = self.oracle(&front, entry, args)?;
         Some(Divergence {
             operator: node.map_or_else(|| func.name.clone(), |n| operator(&front.module, n)),
             value: named(func, id),
             span: node.map_or(func.span, |n| n.span),
-            difference: known?.clone(),
-            shape: want.get(result)?.shape().to_vec(),
+            difference: known.difference,
+            shape: known.shape,
             blame: self.blame(&front, entry, args, &want),
         })
     }
@@ -148,9 +139,8 @@ impl Search<'_> {
             Op::While { cond, body } => {
                 let (front, test, outside_test) = enter(front, cond)?;
                 let (front, round, outside) = enter(&front, body)?;
-                let exe = pipeline::compile_part(&front, &[round], self.options).ok()?;
-                let exe = engine::load(&exe, self.threads.clone()).ok()?;
-                let name = &front.module.func(round).name;
+                let (plan, _) = pipeline::plan(&front.module, self.options);
+                let plan = wide::module(&plan)?;
                 let mut carried = all(&node.args)?;
                 loop {
                     let asked = [outside_test.clone(), carried.clone()].concat();
@@ -159,8 +149,7 @@ impl Search<'_> {
                     }
                     let args = [outside.clone(), carried].concat();
                     let want = self.oracle(&front, round, &args)?;
-                    let got = engine::execute(&exe, name, &args, &(self.limits)(), &front.sources).ok()?;
-                    if differing(&want, &got).is_some() {
+                    if differing(&want, &self.results(&front, &plan, round, &args)?).is_some() {
                         return self.within(&front, round, &args, depth);
                     }
                     carried = want;
@@ -189,19 +178,22 @@ impl Search<'_> {
         known
     }
 
-    /// What the oracle makes of a function's results.
+    /// What a program makes of a function's results, in double.
     pub(super) fn oracle(&self, front: &Front, id: FuncId, args: &[Tensor]) -> Option<Vec<Tensor>> {
-        let results =
-            engine::interpret_within(front, &front.module, id, args.to_vec(), &(self.limits)()).ok()?;
+        self.results(front, &wide::module(&front.module)?, id, args)
+    }
+
+    fn results(&self, front: &Front, module: &Module, id: FuncId, args: &[Tensor]) -> Option<Vec<Tensor>> {
+        let results = engine::interpret_within(front, module, id, args.to_vec(), &(self.limits)()).ok()?;
         Some(results.into_iter().map(|r| r.1).collect())
     }
 
-    /// How the compiled function differs from what is wanted.
-    pub(super) fn wrong(&self, front: &Front, id: FuncId, args: &[Tensor], want: &[Tensor]) -> Option<Wrong> {
+    /// How the plan of a function differs from what is wanted. What cannot be run by itself does not differ.
+    fn wrong(&self, front: &Front, id: FuncId, args: &[Tensor], want: &[Tensor]) -> Option<Wrong> {
         self.wrong_with(self.options, front, id, args, want)
     }
 
-    /// The same, compiled in another way. What cannot be compiled or run by itself does not differ.
+    /// The same, planned in another way.
     pub(super) fn wrong_with(
         &self,
         options: &Options,
@@ -210,18 +202,15 @@ impl Search<'_> {
         args: &[Tensor],
         want: &[Tensor],
     ) -> Option<Wrong> {
-        let compilation = pipeline::compile_part(front, &[id], options).ok()?;
-        let exe = engine::load(&compilation, self.threads.clone()).ok()?;
-        let name = &front.module.func(id).name;
-        let got = engine::execute(&exe, name, args, &(self.limits)(), &front.sources).ok()?;
-        differing(want, &got)
+        let (plan, _) = pipeline::plan(&front.module, options);
+        differing(want, &self.results(front, &wide::module(&plan)?, id, args)?)
     }
 }
 
 /// The first result that differs by more than is allowed.
-pub(super) fn differing(want: &[Tensor], got: &[(String, Tensor)]) -> Option<Wrong> {
-    want.iter().zip(got).enumerate().find_map(|(at, (a, (_, b)))| {
-        let difference = difference(a, b, false).filter(Difference::matters)?;
+fn differing(want: &[Tensor], got: &[Tensor]) -> Option<Wrong> {
+    want.iter().zip(got).enumerate().find_map(|(at, (a, b))| {
+        let difference = of_reals(a, b).filter(Difference::matters)?;
         Some(Wrong { at, difference, shape: a.shape().to_vec() })
     })
 }
@@ -284,13 +273,13 @@ fn given(module: &Module, func: &Func, v: ValId) -> bool {
 }
 
 /// What the program calls a value; what it does not name is `v` in the IR.
-fn named(func: &Func, v: ValId) -> Option<String> {
+pub(super) fn named(func: &Func, v: ValId) -> Option<String> {
     let name = func.val(v).name.to_string();
     (name != "v").then_some(name)
 }
 
 /// What the program calls an operation.
-fn operator(module: &Module, node: &Node) -> String {
+pub(super) fn operator(module: &Module, node: &Node) -> String {
     match &node.op {
         Op::Prim(id, _) => module.prim(*id).def.to_string(),
         Op::Extern(id, _) => module.extern_(*id).name.to_string(),
