@@ -170,7 +170,7 @@ pub(crate) enum Command {
         #[arg(long)]
         trust_native: bool,
         /// Threads
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(vm::threads::Pool::MOST)))]
         threads: Option<u16>,
     },
     /// Show a program at a stage of the compiler
@@ -228,7 +228,7 @@ pub(crate) struct Call {
     /// End the run after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) deadline: Option<f64>,
-    /// End the run when it would hold more bytes
+    /// End the run when it would hold more bytes; without it, what the machine has to give
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Option<usize>,
 }
@@ -263,7 +263,7 @@ pub(crate) struct Compile {
     #[arg(long, value_name = "NAME")]
     pub(crate) target_cpu: Option<String>,
     /// Threads
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(vm::threads::Pool::MOST)))]
     pub(crate) threads: Option<u16>,
 }
 

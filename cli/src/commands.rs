@@ -92,7 +92,7 @@ pub(crate) fn pool(threads: Option<u16>) -> Result<Arc<Pool>, Failure> {
 pub(crate) fn limits(call: &Call) -> Limits {
     Limits {
         deadline: call.deadline.and_then(|s| Instant::now().checked_add(Duration::from_secs_f64(s.min(1e9)))),
-        memory: call.memory_limit,
+        memory: call.memory_limit.or_else(crate::memory::available),
         ..Limits::default()
     }
 }

@@ -7,6 +7,7 @@
 mod args;
 mod commands;
 mod compare;
+mod memory;
 mod output;
 mod profile;
 mod repl;

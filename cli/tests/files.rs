@@ -250,6 +250,37 @@ fn limits_end_runs_of_either_engine_and_are_numbers() {
 }
 
 #[test]
+fn a_run_may_hold_what_the_machine_has() {
+    let text = "fn f<n>(x: f32[n]) -> f32[n, n] { x[:, newaxis] * x }\nfn g<n>(x: f32[n]) -> f32[n] where n % 3 == 0 { x + 1.0 }\n".to_owned();
+    let said = run(&[("f.tn", text.clone())], &["run", "f.tn", "-e", "f", "-i", "x=ones[10000000]"]);
+    assert_eq!((said.exit, said.codes()), (Some(1), vec!["E0602"]), "{}", said.stderr);
+    assert!(said.stderr.contains("out of memory") && said.stderr.contains("the limit is"), "{}", said.stderr);
+    // A budget is spent, whatever its size and wherever the run is by then.
+    for limit in ["0", "10", "1000"] {
+        let args = ["run", "f.tn", "-e", "g", "-i", "x=ones[300]", "--memory-limit", limit];
+        let said = run(&[("f.tn", text.clone())], &args);
+        assert_eq!((said.exit, said.codes()), (Some(1), vec!["E0602"]), "{limit}: {}", said.stderr);
+    }
+}
+
+#[test]
+fn a_profile_says_what_is_guessed_and_what_no_instruction_does() {
+    let text = "fn f<n>(x: f32[n]) -> f32[n] { sort(x) }\nfn g<n>(x: f32[n]) -> f32[n] { x }\n".to_owned();
+    let said = run(&[("f.tn", text.clone())], &["profile", "f.tn", "-e", "f", "-i", "x=randn[1000]@1"]);
+    let first: Vec<&str> = said.stdout.lines().take(2).collect();
+    assert!(first.len() == 2 && first[0].contains("; ~") && first[1].contains(": ~"), "{}", said.stdout);
+    let args = ["profile", "f.tn", "-e", "f", "-i", "x=randn[1000]@1", "--json"];
+    let said = run(&[("f.tn", text.clone())], &args);
+    let seen: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    // Ten passes over a thousand elements, a dozen operations each.
+    let flops = seen["flops"].as_f64().expect("a number");
+    assert!((5e4..4e5).contains(&flops), "{flops}");
+    // What is given back as it came is a copy, which is not the `ret`'s.
+    let said = run(&[("f.tn", text)], &["profile", "f.tn", "-e", "g", "-i", "x=ones[100000]"]);
+    assert!(said.stdout.contains("outside of instructions"), "{}", said.stdout);
+}
+
+#[test]
 fn engines_are_compared() {
     let text = "fn f<n>(x: f32[n]) -> (f32[n], f32) { (softmax(x), sum(x)) }\n".to_owned();
     let said = run(&[("f.tn", text)], &["run", "f.tn", "--compare", "-i", "x=randn[100]@1", "--json"]);
@@ -308,6 +339,28 @@ fn the_first_operator_that_differs_is_named_with_the_rule() {
 }
 
 #[test]
+fn rounding_that_a_program_amplifies_accuses_nobody() {
+    let mlp = "fn f<n, m, k>(x: f32[n, m], w: f32[m, k], b: f32[k], w2: f32[k, m]) -> f32[n, m] {\n    \
+               let h = relu(x @ w + b)\n    softmax(tanh(h @ w2) + x)\n}\n";
+    let data = "x=randn[7,587]@1 w=randn[587,60]@2 b=randn[60]@3 w2=randn[60,587]@4";
+    let mut args = vec!["run", "f.tn", "-e", "f", "--compare"];
+    data.split(' ').for_each(|d| args.extend(["-i", d]));
+    let said = run(&[("f.tn", mlp.to_owned())], &args);
+    assert_eq!(said.exit, Some(0), "{}{}", said.stdout, said.stderr);
+    // What cancels inside of one kernel.
+    let far = "fn f<n>(x: f32[n]) -> f32[n] { p(x) }\nprim p<n>(x: f32[n]) -> y: f32[n] {\n    for i in n { y[i] = (x[i] + 30000.0) - 30000.0 }\n}\n";
+    let args = ["run", "f.tn", "-e", "f", "--compare", "-i", "x=randn[50]@1"];
+    let said = run(&[("f.tn", far.to_owned())], &args);
+    assert_eq!(said.exit, Some(0), "{}{}", said.stdout, said.stderr);
+    assert!(said.stdout.contains("rounding carried"), "{}", said.stdout);
+    // A rule that is wrong by less than such programs stray is wrong nevertheless.
+    let little = "fn f<n>(x: f32[n], y: f32[n]) -> f32[n] {\n    let z = exp(x) * exp(y)\n    relu(z + 1.0)\n}\n\
+                  rule little<n>(a: f32[n], b: f32[n]) { exp(a) * exp(b) => exp(a + b + 0.00008) }\n";
+    let want = ("mul".to_owned(), Some("z".to_owned()), 2, "rule little".to_owned());
+    assert_eq!(first_to_differ(little, &["-i", "x=randn[20]@1", "-i", "y=randn[20]@2"]), want);
+}
+
+#[test]
 fn a_deadline_ends_a_run_in_every_engine() {
     // 10^12 sines in one kernel of a million blocks.
     let text =
@@ -345,7 +398,7 @@ fn threads_are_a_number_or_an_error() {
         let out = command.output().expect("it runs");
         (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
     };
-    for wrong in ["abc", "0", "-3", "", "100000"] {
+    for wrong in ["abc", "0", "-3", "", "1025"] {
         let (exit, said) = run(wrong);
         assert_eq!(exit, Some(1), "{wrong}: {said}");
         assert!(said.contains(&format!("TENON_THREADS: `{wrong}` is not a number")), "{said}");

@@ -132,12 +132,12 @@ pub fn vm_failure(e: &vm::Error, sources: &SourceMap) -> Failure {
     if matches!(e, vm::Error::Damaged { .. }) {
         return Failure::data(e.to_string());
     }
-    let code = e.site().map_or("E0602", code);
+    let code = code(e);
     let Some(site) = e.site().filter(|s| s.line > 0) else {
         return Failure::Message { code, text: e.to_string() };
     };
     match source(site, sources) {
-        Some(span) => placed(e, site, span, sources).into(),
+        Some(span) => placed(e, span, sources).into(),
         None => {
             let (file, line, col) = (site.file.clone(), site.line, site.col);
             Failure::Elsewhere { code, text: e.to_string(), file, line, col }
@@ -152,7 +152,7 @@ fn source(site: &vm::Site, sources: &SourceMap) -> Option<Span> {
 }
 
 /// The words of the oracle, as far as the machine knows what it knows.
-fn placed(e: &vm::Error, site: &vm::Site, span: Span, sources: &SourceMap) -> Diagnostic {
+fn placed(e: &vm::Error, span: Span, sources: &SourceMap) -> Diagnostic {
     if let vm::Error::Kernel { kernel, message, written, .. } = e
         && let Some((said, values)) = message.split_once(": ").filter(|m| m.0 == codegen::OUT_OF_BOUNDS)
     {
@@ -166,12 +166,21 @@ fn placed(e: &vm::Error, site: &vm::Site, span: Span, sources: &SourceMap) -> Di
     }
     let text = e.to_string();
     let text = text.rsplit_once(" (at ").map_or(text.as_str(), |t| t.0);
-    Diagnostic::error(code(site), span, text)
+    Diagnostic::error(code(e), span, text)
 }
 
-/// What an entry requires is compared with the arguments before its function begins.
-fn code(site: &vm::Site) -> &'static str {
-    if site.function.ends_with(lower::GATE) { "E0601" } else { "E0602" }
+/// What an entry requires is compared with the arguments before its function begins: what fails there is a fault of
+/// theirs, unless the memory of the run or its time is over.
+fn code(e: &vm::Error) -> &'static str {
+    let spent = matches!(
+        e,
+        vm::Error::OutOfMemory { .. }
+            | vm::Error::Fuel { .. }
+            | vm::Error::Deadline { .. }
+            | vm::Error::Cancelled { .. }
+    );
+    let gate = e.site().is_some_and(|s| s.function.ends_with(lower::GATE));
+    if gate && !spent { "E0601" } else { "E0602" }
 }
 
 /// Links a compilation's kernels and makes it ready to run.

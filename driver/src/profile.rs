@@ -40,6 +40,8 @@ pub struct Report {
     pub roofline_us: f64,
     /// Kernels whose work the program does not tell: names, each once.
     pub unknown: Vec<String>,
+    /// Microseconds of all runs that no instruction took: copies of arguments and results, the entry itself.
+    pub outside_us: f64,
     /// The instructions that ran, the longest first.
     pub instructions: Vec<Line>,
 }
@@ -61,7 +63,7 @@ pub struct Line {
     pub total_us: f64,
     /// Microseconds of the call in the middle.
     pub median_us: f64,
-    /// Its part of the time of all instructions.
+    /// Its part of the time of all runs.
     pub share: f64,
     /// Bytes moved by all calls.
     pub bytes: Option<u64>,
@@ -115,7 +117,8 @@ fn report(
     let program = exe.program();
     let threads = exe.threads();
     let us = |ns: u64| ns as f64 / 1e3;
-    let all: u64 = profile.rows().map(|(_, _, r)| r.total_ns).sum();
+    let inside: u64 = profile.rows().map(|(_, _, r)| r.total_ns).sum();
+    let all = profile.total_ns().max(inside);
     let runs = profile.runs().max(1) as f64;
     let (mut flops, mut bytes, mut least) = (0.0, 0.0, 0.0);
     let mut unknown: Vec<String> = Vec::new();
@@ -172,6 +175,7 @@ fn report(
         bytes,
         roofline_us: least,
         unknown,
+        outside_us: us(all - inside),
         instructions,
     }
 }
@@ -200,9 +204,10 @@ const SMALL: f64 = 0.002;
 pub fn render(r: &Report) -> String {
     let mut out = String::new();
     let rate = |x: f64| x / r.median_us.max(1e-3) / 1e3;
+    let about = if r.instructions.iter().any(|l| l.guessed) { "~" } else { "" };
     let _ = writeln!(
         out,
-        "{}: {} runs, median {:.1} us; {:.2} GFLOP/s, {:.2} GB/s",
+        "{}: {} runs, median {:.1} us; {about}{:.2} GFLOP/s, {about}{:.2} GB/s",
         r.entry,
         r.runs,
         r.median_us,
@@ -211,7 +216,7 @@ pub fn render(r: &Report) -> String {
     );
     let _ = writeln!(
         out,
-        "roofline by the machine model `{}` (modelled, not measured) for {} {}: {:.1} us at least, {:.1}%",
+        "roofline by the machine model `{}` (modelled, not measured) for {} {}: {about}{:.1} us at least, {about}{:.1}%",
         r.machine,
         r.threads,
         if r.threads == 1 { "thread" } else { "threads" },
@@ -257,6 +262,13 @@ pub fn render(r: &Report) -> String {
     }
     if rest > 0 {
         let _ = writeln!(out, "{:>6} {rest_calls:9} {rest_us:11.1}  in {rest} more instructions", "");
+    }
+    let outside =
+        r.outside_us / (r.outside_us + r.instructions.iter().map(|l| l.total_us).sum::<f64>()).max(1e-9);
+    if outside >= SMALL {
+        let share = 100.0 * outside;
+        let what = "outside of instructions: the entry, copies of arguments and results";
+        let _ = writeln!(out, "{share:5.1}% {:9} {:11.1}  {what}", r.runs, r.outside_us);
     }
     let _ = writeln!(
         out,

@@ -10,7 +10,7 @@ use ir::{Combine, Intrinsic};
 use shape::{Expr, Sym};
 
 use crate::form::{MapForm, map_form};
-use crate::rounds::{Body, GUESS, Ranges};
+use crate::rounds::{Body, Ranges};
 
 /// What a primitive's loops are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -259,8 +259,7 @@ impl Walk<'_> {
             }
             Stmt::While(cond, body) => {
                 self.fallible = true; // It may never end.
-                self.ranges.guessed = true;
-                let times = times * &Expr::int(GUESS);
+                let times = times * &self.ranges.repeat(cond, body);
                 self.scalar(cond, &times);
                 self.stmts(body, &times);
             }

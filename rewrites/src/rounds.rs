@@ -4,7 +4,8 @@
 //! so that a triangle counts half. Bounds that depend on data are taken as far as anything limits them ([`Ranges::limit`]):
 //! `min(data, e)` is at most `e`, `max(data, e)` at least. Where two neighbouring elements of an index are the bounds
 //! (`start[i]..start[i + 1]`), the rounds of all `i` share the axis that the loop walks; where nothing else is known,
-//! the loop walks all of the shortest axis that its variable indexes. What is left runs [`GUESS`] rounds.
+//! the loop walks all of the shortest axis that its variable indexes. A `while` that counts up to a bound by a known step has the rounds
+//! that it takes; where the step is not known, what loops inside walk from the counter on is a share of the way. What is left runs [`GUESS`] rounds.
 
 use ir::Intrinsic;
 use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
@@ -30,6 +31,8 @@ pub(crate) struct Ranges<'a> {
     /// The middle of the range of a loop's variable, by its name.
     middle: FxHashMap<Sym, Expr>,
     trips: FxHashMap<VarId, Expr>,
+    /// What loops that begin at the counter of a `while` walk in one of its rounds.
+    strides: FxHashMap<VarId, Expr>,
     /// What a variable is given, where it is given but once.
     given: FxHashMap<VarId, Option<&'a Scalar>>,
     /// True once the rounds of a loop were not exact.
@@ -58,7 +61,14 @@ impl<'a> Ranges<'a> {
                 }
             });
         }
-        Ranges { prim, middle: FxHashMap::default(), trips: FxHashMap::default(), given, guessed: false }
+        Ranges {
+            prim,
+            middle: FxHashMap::default(),
+            trips: FxHashMap::default(),
+            strides: FxHashMap::default(),
+            given,
+            guessed: false,
+        }
     }
 
     /// The rounds of a loop that was entered.
@@ -82,8 +92,43 @@ impl<'a> Ranges<'a> {
         trip
     }
 
+    /// Enters a `while` and says how often it may run.
+    pub(crate) fn repeat(&mut self, cond: &Scalar, body: &[Stmt]) -> Expr {
+        self.guessed = true;
+        let Some((counter, bound, step)) = self.counted(cond, body) else { return Expr::int(GUESS) };
+        if let Some(step) = self.exact(step).and_then(|e| e.as_int()).filter(|s| *s > 0) {
+            return bound.ceil_div(&Expr::int(step));
+        }
+        self.strides.insert(counter, bound.ceil_div(&Expr::int(GUESS)));
+        Expr::int(GUESS)
+    }
+
+    /// `while i < bound { ..; i = i + step }`
+    fn counted<'s>(&self, cond: &'s Scalar, body: &'s [Stmt]) -> Option<(VarId, Expr, &'s Scalar)> {
+        let ScalarKind::Op(Intrinsic::Lt, sides) = &cond.kind else { return None };
+        let counter = as_var(sides.first()?)?;
+        let bound = self.exact(sides.get(1)?)?;
+        let mut steps = body.iter().filter_map(|s| match s {
+            Stmt::Set(v, value) if *v == counter => Some(value),
+            Stmt::Set(..) | Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) => None,
+            Stmt::Alloc(_) | Stmt::Store { .. } => None,
+        });
+        let (Some(ScalarKind::Op(Intrinsic::Add, parts)), None) =
+            (steps.next().map(|s| &s.kind), steps.next())
+        else {
+            return None;
+        };
+        match parts.as_slice() {
+            [a, step] | [step, a] if as_var(a) == Some(counter) => Some((counter, bound, step)),
+            _ => None,
+        }
+    }
+
     /// Rounds that depend on data.
     fn bounded(&mut self, var: VarId, lo: &Scalar, hi: &Scalar, body: &Body<'_>) -> Expr {
+        if let Some(share) = as_var(self.meant(lo)).and_then(|v| self.strides.get(&v)) {
+            return share.clone();
+        }
         if let (Some(least), Some(most)) = (self.limit(lo, Side::Least), self.limit(hi, Side::Most)) {
             self.middle.insert(self.prim.var(var).name, (&least + &most).floor_div(&Expr::int(2)));
             return Expr::max(&(most - least), &Expr::int(0));

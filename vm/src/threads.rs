@@ -112,13 +112,21 @@ impl Pool {
         Arc::new(Pool { shared, turn: Mutex::new(()), threads })
     }
 
+    /// The most workers that a command line or an environment may ask for.
+    pub const MOST: u16 = 1024;
+
     /// A pool of `TENON_THREADS` workers, or as many as the machine has cores.
     pub fn from_env() -> Result<Arc<Pool>, String> {
         let workers = match std::env::var_os("TENON_THREADS") {
             None => std::thread::available_parallelism().map_or(1, usize::from),
             Some(said) => {
-                let number = said.to_str().and_then(|v| v.parse::<u16>().ok()).filter(|&n| n > 0);
-                let wrong = || format!("TENON_THREADS: `{}` is not a number from 1 to 65535", said.display());
+                let number = said
+                    .to_str()
+                    .and_then(|v| v.parse::<u16>().ok())
+                    .filter(|n| (1..=Pool::MOST).contains(n));
+                let wrong = || {
+                    format!("TENON_THREADS: `{}` is not a number from 1 to {}", said.display(), Pool::MOST)
+                };
                 number.ok_or_else(wrong)?.into()
             }
         };

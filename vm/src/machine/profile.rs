@@ -144,6 +144,7 @@ pub struct Profile {
     steps: Vec<i64>,
     runs: u64,
     run_ns: Samples,
+    total_ns: u64,
     clock_ns: u64,
     /// The instructions that have events, and their names.
     memory: Vec<Vec<Option<&'static str>>>,
@@ -171,6 +172,7 @@ impl Profile {
             steps: Vec::new(),
             runs: 0,
             run_ns: Samples::default(),
+            total_ns: 0,
             clock_ns: clock_ns.as_nanos() as u64,
             memory: program.functions.iter().map(|f| f.code.iter().map(event).collect()).collect(),
         }
@@ -191,6 +193,11 @@ impl Profile {
     /// Nanoseconds of the run in the middle.
     pub fn median_ns(&self) -> u64 {
         Row { samples: self.run_ns.clone(), ..Row::default() }.median_ns()
+    }
+
+    /// Nanoseconds of all runs, with what no instruction does: taking arguments in and giving results out.
+    pub fn total_ns(&self) -> u64 {
+        self.total_ns
     }
 
     /// How many runs it holds.
@@ -216,7 +223,9 @@ impl Profile {
         while !self.calls.is_empty() {
             self.leave(program);
         }
-        self.run_ns.add((now - self.begun).as_nanos() as u64);
+        let ns = (now - self.begun).as_nanos() as u64;
+        self.run_ns.add(ns);
+        self.total_ns += ns;
         self.runs += 1;
     }
 
