@@ -27,7 +27,8 @@ pub(crate) fn deliver(
         let results: Vec<Value> = found.results.iter().map(|(n, t)| output::tensor(n, t)).collect();
         let first = found.first.as_ref().map(|d| divergence(d, sources));
         output::print_json(&json!({
-            "entry": entry, "ok": wrong.is_none(), "compare": list, "first": first, "results": results,
+            "entry": entry, "ok": wrong.is_none(), "compare": list, "first": first, "unjudged": found.unjudged,
+            "results": results,
         }));
         return Ok(ExitCode::from(u8::from(wrong.is_some())));
     }
@@ -38,6 +39,11 @@ pub(crate) fn deliver(
                         arguments what its loops say";
             output::print(&format!("{:16} {}: {text}\n", c.engine, c.name));
         }
+    }
+    for engine in &found.unjudged {
+        output::print(&format!(
+            "{engine:16} not every kernel could be run by itself: its results alone are judged\n"
+        ));
     }
     match wrong {
         None => Ok(ExitCode::SUCCESS),

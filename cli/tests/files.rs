@@ -361,6 +361,15 @@ fn rounding_that_a_program_amplifies_accuses_nobody() {
 }
 
 #[test]
+fn code_that_does_something_else_than_its_text_says_is_named() {
+    let text = "fn f<n>(x: f32[n]) -> f32[n] {\n    let a = abs(x)\n    softmax(a)\n}\n\
+                extern \"libc.so.6\" copy<n>(x: f32[n]) -> y: f32[n] = memcpy(y, x, c_long(4 * n))\n\
+                rule use_copy<n>(x: f32[n]) { abs(x) => copy(x) }\n";
+    let want = ("copy".to_owned(), Some("a".to_owned()), 2, "code copy".to_owned());
+    assert_eq!(first_to_differ(text, &["-i", "x=randn[4]@1", "--force", "copy"]), want);
+}
+
+#[test]
 fn a_deadline_ends_a_run_in_every_engine() {
     // 10^12 sines in one kernel of a million blocks.
     let text =

@@ -54,6 +54,8 @@ pub struct Comparison {
     pub first: Option<Divergence>,
     /// Results further apart than usual, of a program each part of which is right.
     pub carried: Vec<usize>,
+    /// Engines in whose programs not every kernel could be run by itself: of those only the results are judged.
+    pub unjudged: Vec<&'static str>,
 }
 
 /// What became of one engine's program.
@@ -78,7 +80,7 @@ pub fn compare(
     let name = &front.module.func(entry).name;
     let oracle = engine::interpret_within(front, &front.module, entry, args.to_vec(), &limits());
     let mut list: Vec<Compared> = Vec::new();
-    let (mut wrong, mut first, mut carried) = (None, None, Vec::new());
+    let (mut wrong, mut first, mut carried, mut unjudged) = (None, None, Vec::new(), Vec::new());
     for (label, rewrites) in [(VM, true), ("vm --no-rewrites", false)] {
         let options = Options { rewrites, ..options.clone() };
         let compilation = pipeline::compile(front, &[entry], &options)?;
@@ -110,10 +112,13 @@ pub fn compare(
                 first = Some(*found);
             }
             Verdict::Right => carried.extend(unusual),
-            Verdict::Unknown => wrong = unusual.first().copied(),
+            Verdict::Unknown => {
+                wrong = unusual.first().copied();
+                unjudged.push(label);
+            }
         }
     }
-    Ok(Comparison { results: oracle?, list, wrong, first, carried })
+    Ok(Comparison { results: oracle?, list, wrong, first, carried, unjudged })
 }
 
 impl Compared {

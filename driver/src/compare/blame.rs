@@ -37,8 +37,8 @@ impl std::fmt::Display for Blame {
             }
             Blame::Code(kernel) => write!(
                 f,
-                "no rule: on the same arguments, the machine code of `{kernel}` is not what its loops say within \
-                 the bound of their rounding"
+                "no rule: on the same arguments the machine code of `{kernel}` gives something else than its text \
+                 says, by more than they round"
             ),
         }
     }

@@ -24,7 +24,7 @@ use crate::engine;
 use crate::pipeline::{self, Front, Options};
 
 /// Calls in calls that are entered.
-const DEPTH: usize = 64;
+const DEPTH: usize = 256;
 /// Kernels that are compared. A program that runs more has loops, whose later rounds run the code of the first.
 const COMPARED: usize = 4096;
 
