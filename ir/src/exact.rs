@@ -276,28 +276,31 @@ impl Most<'_> {
                 None
             }
         };
-        let bound = bound.filter(|_| s.dtype == DType::I64)?;
-        if bound.loose && matches!(s.kind, ScalarKind::Op(..)) && bound.dim.as_int().is_none() {
+        let bound = bound.filter(|b| s.dtype == DType::I64 && !b.dim.is_poison())?;
+        // What may wrap as it is proves nothing; a hash does so on purpose.
+        if bound.loose && matches!(s.kind, ScalarKind::Op(..)) && self.prim.as_dim(s).is_some() {
             self.found.insert(bound.dim.clone());
         }
         Some(bound)
     }
 
     fn operation(&self, op: Intrinsic, a: &Bound, b: &Bound) -> Option<Bound> {
-        let of = |dim| Some(Bound { dim, loose: a.loose || b.loose });
-        match op {
-            Intrinsic::Add | Intrinsic::Sub | Intrinsic::Min | Intrinsic::Max => of(&a.dim + &b.dim),
-            Intrinsic::Mul => {
-                let dim = &a.dim * &b.dim;
-                // A number times a position is small enough by what a dim can be.
-                let number = a.dim.as_int().or(b.dim.as_int()).is_some_and(|i| i < 1 << 15);
-                let new = !number && dim.syms().into_iter().any(|s| self.prim.is_loose(s));
-                Some(Bound { dim, loose: a.loose || b.loose || new })
-            }
-            Intrinsic::Div => of(a.dim.clone()),
-            Intrinsic::Rem => of(b.dim.clone()),
-            _ => None,
-        }
+        let (dim, new) = if matches!(op, Intrinsic::Add | Intrinsic::Sub | Intrinsic::Min | Intrinsic::Max) {
+            (&a.dim + &b.dim, false)
+        } else if op == Intrinsic::Mul {
+            let dim = &a.dim * &b.dim;
+            // A number times a position is small enough by what a dim can be.
+            let number = a.dim.as_int().or(b.dim.as_int()).is_some_and(|i| i < 1 << 15);
+            let loose = !number && dim.syms().into_iter().any(|s| self.prim.is_loose(s));
+            (dim, loose)
+        } else if op == Intrinsic::Div {
+            (a.dim.clone(), false)
+        } else if op == Intrinsic::Rem {
+            (b.dim.clone(), false)
+        } else {
+            return None;
+        };
+        Some(Bound { dim, loose: new || a.loose || b.loose })
     }
 
     fn dim(&self, d: &Dim) -> Option<Bound> {
