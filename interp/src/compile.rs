@@ -18,10 +18,8 @@ pub(crate) struct Code {
     pub(crate) name: String,
     pub(crate) span: Span,
     pub(crate) generics: Vec<Sym>,
-    /// Those that are no extent of an argument or output, by their place.
-    pub(crate) free: Vec<usize>,
-    /// What must fit in 64 bits, for positions not to wrap.
-    pub(crate) magnitudes: Vec<Dim>,
+    /// What it asks of the dims.
+    pub(crate) positions: ir::exact::Positions,
     /// Every different expression of dims, evaluated once a call.
     pub(crate) dims: Vec<Dim>,
     pub(crate) bufs: Vec<BufCode>,
@@ -150,8 +148,7 @@ pub(crate) fn compile(prim: &Prim) -> Result<Code, Error> {
         name: prim.name.clone(),
         span: prim.span,
         generics: prim.dims.clone(),
-        free: prim.free_dims().map(|(i, _)| i).collect(),
-        magnitudes: prim.magnitudes(),
+        positions: prim.positions(),
         bufs: prim.bufs.iter().zip(&c.firsts).map(|(b, &first)| BufCode { buf: b.clone(), first }).collect(),
         axes,
         params: prim.params.clone(),

@@ -51,7 +51,6 @@ use std::sync::{Arc, OnceLock};
 
 use ir::loops::Prim;
 use ir::{FuncId, Module, PrimId};
-use tensor::limits::LARGEST_EXTENT;
 use tensor::{DType, Tensor};
 
 pub use error::Error;
@@ -85,9 +84,6 @@ impl Limits {
     fn bytes(&self, dtype: DType, shape: &[i64]) -> Result<usize, Error> {
         if let Some(&d) = shape.iter().find(|d| **d < 0) {
             return Err(tensor::Error::NegativeExtent(d).into());
-        }
-        if shape.iter().any(|d| *d > LARGEST_EXTENT) {
-            return Err(tensor::Error::TooLarge(shape.to_vec()).into());
         }
         if shape.contains(&0) {
             return Ok(0);

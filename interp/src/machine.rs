@@ -12,7 +12,7 @@ use ir::Intrinsic;
 use ir::loops::BufId;
 use shape::EvalError;
 use tensor::Tensor;
-use tensor::limits::LARGEST_EXTENT;
+use tensor::limits::LARGEST_DIM;
 
 use crate::compile::{Access, Code, F, I, OutCode, Reduce, S};
 use crate::dims::Dims;
@@ -66,13 +66,13 @@ pub(crate) fn run(
         return Err(Error::Internal { place: format!("prim {}", code.name), message, span: code.span });
     }
     let mut env = Dims::default();
-    if let Some(&i) = code.free.iter().find(|i| dims[**i] > LARGEST_EXTENT) {
+    if let Some(&i) = code.positions.dims.iter().find(|i| dims[**i] > LARGEST_DIM) {
         let message =
-            format!("{}: dim {} = {} is larger than {LARGEST_EXTENT}", code.name, code.generics[i], dims[i]);
+            format!("{}: dim {} = {} is larger than {LARGEST_DIM}", code.name, code.generics[i], dims[i]);
         return Err(Error::Check { message, span: code.span });
     }
     code.generics.iter().zip(dims).for_each(|(s, v)| env.bind(*s, *v));
-    if let Some((m, e)) = code.magnitudes.iter().find_map(|m| Some((m, env.eval(m).err()?))) {
+    if let Some((m, e)) = code.positions.most.iter().find_map(|m| Some((m, env.eval(m).err()?))) {
         let message = format!("{}: a position of up to {m}: {e} ({})", code.name, env.describe(m.syms()));
         return Err(Error::Check { message, span: code.span });
     }

@@ -173,19 +173,28 @@ fn nonzero(d: &Dim, facts: &Facts) -> bool {
     }
 }
 
+/// What a primitive asks of its dims wherever it is called, for its arithmetic on positions not to wrap.
+#[derive(Default)]
+pub struct Positions {
+    /// Dims in sums and products that are the one extent of no tensor, by their place: at most `tensor::limits::LARGEST_DIM`.
+    pub dims: BTreeSet<usize>,
+    /// The most that a position can be which has such a dim in a product: it must fit in 64 bits.
+    pub most: BTreeSet<Dim>,
+}
+
 impl Prim {
-    /// Expressions over the dims that must fit in 64 bits where the primitive is called, for its arithmetic not to wrap:
-    /// for each sum and product of positions with a dim in a product that no tensor bounds, the most that it can be.
-    pub fn magnitudes(&self) -> Vec<Dim> {
-        let mut most = Most { prim: self, vars: BTreeMap::new(), found: BTreeSet::new() };
+    /// What must be small enough.
+    pub fn positions(&self) -> Positions {
+        let mut most = Most { prim: self, vars: BTreeMap::new(), found: Positions::default() };
         most.block(&self.body);
-        most.found.into_iter().collect()
+        most.found
     }
 
-    /// Whether a product with this dim may be anything: it is not the one extent of a tensor, all of whose elements exist.
-    fn is_loose(&self, dim: Sym) -> bool {
+    /// The place of a dim that may be anything: it is not the one extent of a tensor, all of whose elements exist.
+    fn loose(&self, dim: Sym) -> Option<usize> {
         let mut outer = self.params.iter().chain(&self.outs).map(|b| &self.buf(*b).shape);
-        self.dims.contains(&dim) && !outer.any(|s| s.len() == 1 && s[0].as_sym() == Some(dim))
+        let held = outer.any(|s| s.len() == 1 && s[0].as_sym() == Some(dim));
+        self.dims.iter().position(|d| *d == dim).filter(|_| !held)
     }
 }
 
@@ -194,7 +203,7 @@ struct Most<'p> {
     prim: &'p Prim,
     /// Of variables; none for one that is set in two places.
     vars: BTreeMap<VarId, Option<Bound>>,
-    found: BTreeSet<Dim>,
+    found: Positions,
 }
 
 /// The most that something can be, and whether a product in it has a dim that no tensor bounds.
@@ -278,8 +287,11 @@ impl Most<'_> {
         };
         let bound = bound.filter(|b| s.dtype == DType::I64 && !b.dim.is_poison())?;
         // What may wrap as it is proves nothing; a hash does so on purpose.
-        if bound.loose && matches!(s.kind, ScalarKind::Op(..)) && self.prim.as_dim(s).is_some() {
-            self.found.insert(bound.dim.clone());
+        if matches!(s.kind, ScalarKind::Op(..)) && self.prim.as_dim(s).is_some() {
+            self.found.dims.extend(bound.dim.syms().into_iter().filter_map(|s| self.prim.loose(s)));
+            if bound.loose {
+                self.found.most.insert(bound.dim.clone());
+            }
         }
         Some(bound)
     }
@@ -291,7 +303,7 @@ impl Most<'_> {
             let dim = &a.dim * &b.dim;
             // A number times a position is small enough by what a dim can be.
             let number = a.dim.as_int().or(b.dim.as_int()).is_some_and(|i| i < 1 << 15);
-            let loose = !number && dim.syms().into_iter().any(|s| self.prim.is_loose(s));
+            let loose = !number && dim.syms().into_iter().any(|s| self.prim.loose(s).is_some());
             (dim, loose)
         } else if op == Intrinsic::Div {
             (a.dim.clone(), false)

@@ -8,8 +8,6 @@
 //! integers wrap to their type after every operation. A reduction over an empty range is its combiner's
 //! identity. A checked access out of bounds ends the run with an error.
 
-use std::collections::BTreeSet;
-
 use shape::{Expr as Dim, Facts, Sym};
 use tensor::DType;
 
@@ -273,14 +271,6 @@ impl Prim {
             });
         }
         list
-    }
-
-    /// The dims that are no extent of a parameter or output: nothing but the call says how large they are.
-    pub fn free_dims(&self) -> impl Iterator<Item = (usize, Sym)> {
-        let outer = self.params.iter().chain(&self.outs);
-        let extents: BTreeSet<Sym> =
-            outer.flat_map(|b| &self.buf(*b).shape).filter_map(Dim::as_sym).collect();
-        self.dims.iter().copied().enumerate().filter(move |(_, d)| !extents.contains(d))
     }
 
     /// True if `out` is an `own` parameter, updated in place.

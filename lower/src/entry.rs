@@ -6,7 +6,7 @@ use ir::loops::{Buf, BufId};
 use ir::source::Span;
 use shape::{Expr as Dim, Facts, Op, Pred, Step, Sym};
 use tensor::abi::{self, Access};
-use tensor::limits::LARGEST_EXTENT;
+use tensor::limits::LARGEST_DIM;
 use vm::scalar::Compare;
 use vm::{Condition, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Kernel};
 
@@ -206,10 +206,12 @@ pub fn requires(module: &Module, of: KernelOf) -> Result<Vec<Condition>, Error> 
     let mut known = Facts::new();
     let extents: Vec<&Dim> = outer.iter().flat_map(|b| &b.shape).collect();
     extents.iter().for_each(|e| known.assume(Pred::Le(Dim::int(0), (*e).clone())));
-    let free = dims.iter().filter(|d| !extents.iter().any(|e| e.as_sym() == Some(**d)));
-    let bounds = free.map(|d| Pred::Le(Dim::sym(*d), Dim::int(LARGEST_EXTENT)));
-    let asked: Vec<Pred> =
-        facts.iter().cloned().chain(bounds).filter(|p| !known.prove(p).is_proved()).collect();
+    let mut asked: Vec<Pred> = facts.iter().filter(|p| !known.prove(p).is_proved()).cloned().collect();
+    if let KernelOf::Prim(id) = of {
+        let positions = module.prim(id).positions();
+        asked.extend(positions.dims.iter().map(|i| Pred::Le(Dim::sym(dims[*i]), Dim::int(LARGEST_DIM))));
+        asked.extend(positions.most.into_iter().map(|e| Pred::Le(Dim::int(0), e)));
+    }
     let condition = |p: &Pred| {
         let [a, b] = p.exprs();
         let (test, a, b) = match p {
@@ -222,11 +224,5 @@ pub fn requires(module: &Module, of: KernelOf) -> Result<Vec<Condition>, Error> 
         let steps = |e: &Dim| steps(e, span, &place(dims));
         Ok(Condition { test, left: steps(&a)?, right: steps(&b)? })
     };
-    let mut conditions = asked.iter().map(condition).collect::<Result<Vec<_>, Error>>()?;
-    if let KernelOf::Prim(id) = of {
-        for most in module.prim(id).magnitudes() {
-            conditions.push(condition(&Pred::Le(Dim::int(0), most))?);
-        }
-    }
-    Ok(conditions)
+    asked.iter().map(condition).collect()
 }

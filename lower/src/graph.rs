@@ -398,7 +398,7 @@ impl Builder<'_, '_> {
                 {
                     return self.view(prim, &view, dims, node);
                 }
-                self.fitting(prim, dims, node)?;
+                self.fitting(prim, dims)?;
                 let sig = Signature { params: &prim.params, outs: &prim.outs, bufs: &prim.bufs };
                 self.kernel(KernelOf::Prim(*id), &sig, dims, node, dying)
             }

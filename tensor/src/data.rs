@@ -2,7 +2,6 @@
 
 use half::{bf16, f16};
 
-use crate::limits::LARGEST_EXTENT;
 use crate::{Block, DType};
 
 /// The most axes a tensor has, as in numpy.
@@ -87,9 +86,6 @@ fn count(shape: &[i64]) -> Result<usize, Error> {
     let mut n: usize = 1;
     let mut empty = false;
     for &d in shape {
-        if d > LARGEST_EXTENT {
-            return Err(Error::TooLarge(shape.to_vec()));
-        }
         let d = usize::try_from(d).map_err(|_| Error::NegativeExtent(d))?;
         empty |= d == 0;
         // An empty tensor is small however large its other extents are.

@@ -695,12 +695,24 @@ fn open_dims(env: &mut Env, dims: &[IndexArg], got: &[Dim]) {
     }
 }
 
+/// Of an expression with one name that is not known yet, `2 * k`, the name is what makes it the extent.
 fn open_dim(env: &mut Env, e: &Expr, got: &Dim) {
-    if let ExprKind::Name(n) = &e.kind
-        && !env.dims.contains_key(n)
-        && env.known(*n).is_none()
+    let mut unknown = names_in(e);
+    unknown.retain(|n| !env.dims.contains_key(n) && env.known(*n).is_none());
+    unknown.dedup();
+    let &[name] = unknown.as_slice() else { return };
+    if matches!(e.kind, ExprKind::Name(_)) {
+        env.dims.insert(name, got.clone());
+        return;
+    }
+    let open = Sym::new("#open");
+    let mut trial = env.clone();
+    trial.dims.insert(name, Dim::sym(open));
+    if let Ok(written) = trial.dim(e)
+        && let Some(solution) = shape::solve(&written, got, open)
+        && solution.requires.is_empty()
     {
-        env.dims.insert(*n, got.clone());
+        env.dims.insert(name, solution.value);
     }
 }
 

@@ -9,7 +9,7 @@ use ir::loops::{Buf, BufId, Prim, ScalarKind};
 use ir::said::said;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
-use tensor::limits::LARGEST_EXTENT;
+use tensor::limits::LARGEST_DIM;
 
 use super::{Builder, Dying, is_tensor};
 use crate::KernelOf;
@@ -61,22 +61,21 @@ impl Builder<'_, '_> {
     /// Computes the dims that a primitive computes for itself: its code wraps round, a function's ends the run.
     ///
     /// An extent of an argument needs no second look: the tensor is there.
-    pub(super) fn fitting(&mut self, prim: &Prim, dims: &[Dim], node: &Node) -> Result<(), Error> {
+    pub(super) fn fitting(&mut self, prim: &Prim, dims: &[Dim]) -> Result<(), Error> {
         let held: BTreeSet<&Dim> = prim.params.iter().flat_map(|p| &prim.buf(*p).shape).collect();
         let of_call = |s: Sym| prim.dims.iter().position(|d| *d == s).map(|i| dims[i].clone());
         for e in computed(prim).difference(&held) {
             self.code.fits(&e.subst(&of_call))?;
         }
-        for e in prim.magnitudes() {
+        let positions = prim.positions();
+        for e in positions.most {
             self.code.fits(&e.subst(&of_call))?;
         }
-        // A dim that is no tensor's extent may be any number.
-        let extents: BTreeSet<&Dim> = node.args.iter().flat_map(|a| &self.func.ty(*a).shape).collect();
-        let any = |e: &Dim| e.as_int().is_none() && !extents.contains(e);
-        for (i, d) in prim.free_dims().filter(|(i, _)| any(&dims[*i])) {
-            let bound = Pred::Le(dims[i].clone(), Dim::int(LARGEST_EXTENT));
+        for i in positions.dims.into_iter().filter(|i| dims[*i].as_int().is_none_or(|d| d > LARGEST_DIM)) {
+            let d = prim.dims[i];
+            let bound = Pred::Le(dims[i].clone(), Dim::int(LARGEST_DIM));
             let (cond, value) = (self.code.pred(&bound)?, self.code.expr(&dims[i])?);
-            let text = format!("{}: dim {d} = {{}} is larger than {LARGEST_EXTENT}", prim.name);
+            let text = format!("{}: dim {d} = {{}} is larger than {LARGEST_DIM}", prim.name);
             self.code.push(Kind::Check(cond, said(&text), vec![value]));
         }
         Ok(())

@@ -1,6 +1,5 @@
 //! What registers hold, and what a run is given.
 
-use tensor::limits::LARGEST_EXTENT;
 use tensor::{DType, Tensor};
 
 use super::error::Trap;
@@ -45,9 +44,6 @@ pub(crate) fn count(shape: &[i64]) -> Result<usize, Trap> {
         let d =
             usize::try_from(d).map_err(|_| Trap::Dim(format!("negative extent {d} in shape {shape:?}")))?;
         none |= d == 0;
-        if d as i64 > LARGEST_EXTENT {
-            return Err(Trap::Dim(format!("a tensor of shape {shape:?} is too large")));
-        }
         n = n
             .checked_mul(d.max(1))
             .ok_or_else(|| Trap::Dim(format!("a tensor of shape {shape:?} is too large")))?;
