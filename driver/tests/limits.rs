@@ -93,11 +93,11 @@ fn frames_count_as_memory() {
 
 #[test]
 fn loops_over_nothing_take_no_time() {
-    let huge = Tensor::zeros(DType::F32, &[1 << 61, 0]).expect("it has no elements");
+    let huge = Tensor::zeros(DType::F32, &[1 << 46, 0]).expect("it has no elements");
     for body in ["x + 1.0", "softmax(x, axis=1)", "sort(x, axis=0)", "(x * 2.0).T.T"] {
         let text = format!("fn f<n>(x: f32[n, 0]) -> f32[n, 0] {{ {body} }}\n");
         for result in both(&text, std::slice::from_ref(&huge), &Limits::default()) {
-            assert_eq!(result.expect("it ends")[0].1.shape(), &[1 << 61, 0], "{body}");
+            assert_eq!(result.expect("it ends")[0].1.shape(), &[1 << 46, 0], "{body}");
         }
     }
     let text = "fn f<n>(x: f32[n, 0]) -> (i64, f32) { (count_nonzero(x > 0.0), sum(x)) }\n";
