@@ -606,9 +606,12 @@ impl<'a> Checker<'a> {
             let mut env = env.clone();
             let ret = self.opened(&def.sig, ret, &mut env, &mut func);
             let ty = self.ty(&env, ret)?;
-            for leaf in ty.leaves("") {
-                // The parts of a record have names; those of a tuple go by their place.
-                let named = leaf.path.split('.').any(|n| n.parse::<usize>().is_err() && !n.is_empty());
+            // The parts of a record have names; those of a tuple go by their place, beside a record by their place in
+            // the tuple that was written.
+            let is_name = |n: &str| n.parse::<usize>().is_err() && !n.is_empty();
+            let leaves = ty.leaves("");
+            let named = leaves.iter().any(|leaf| leaf.path.split('.').any(is_name));
+            for leaf in leaves {
                 func.results.push(named.then(|| Sym::new(&leaf.path)));
                 func.result_types.push(leaf.ty);
             }
