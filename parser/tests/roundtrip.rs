@@ -45,6 +45,12 @@ fn config() -> ProptestConfig {
     if asked { default } else { ProptestConfig { cases: 300, ..default } }
 }
 
+/// Whatever it means, a place of a number is not a number with a point.
+#[test]
+fn a_place_of_a_number_stays_one() {
+    check_text("place", "fn f(x: f32[0 .0]) -> f32 { x[1 .5] }\n");
+}
+
 #[test]
 fn documentation_of_nothing_is_formatted_once() {
     for text in [

@@ -117,7 +117,11 @@ impl Printer<'_> {
                 let style = if plain { Style::Fill } else { Style::Lines };
                 self.list(("[", "]"), parts, place, style, Self::expr)
             }
-            ExprKind::Field(of, field) => docs![self.operand(of, POSTFIX, false), ".", name(field)],
+            // `0.0` would be a number.
+            ExprKind::Field(of, field) => {
+                let dot = if matches!(of.kind, ExprKind::Int(_)) { " ." } else { "." };
+                docs![self.operand(of, POSTFIX, false), dot, name(field)]
+            }
             ExprKind::Call(callee, args) => {
                 docs![self.operand(callee, POSTFIX, false), self.args(args, Style::Lines)]
             }
