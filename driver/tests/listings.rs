@@ -41,6 +41,16 @@ fn every_example_assembles_from_its_listing_bit_for_bit() {
     assert!(count > 10);
 }
 
+/// A program, compiled.
+fn package(text: &str) -> tnx::Package {
+    let mut sources = pipeline::sources();
+    let id = sources.add("f.tn", text);
+    let mut front = pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false)).expect("it checks");
+    let entries = stage::everything(&mut front);
+    let compilation = pipeline::compile(&front, &entries, &Options::default()).expect("it compiles");
+    pipeline::package(compilation, &Options::default().target)
+}
+
 /// What kernels take for granted of their dims, the bytecode of a stranger need not keep.
 #[test]
 fn a_kernel_is_not_called_with_dims_that_it_does_not_allow() {
@@ -57,12 +67,7 @@ fn f<n>(x: f32[n]) -> f32[n] { ahead[n, 7](x) }
 fn g(x: f32[9]) -> f32[2] { part[9, 7](x) }
 ";
     let target = Options::default().target;
-    let mut sources = pipeline::sources();
-    let id = sources.add("dims.tn", text);
-    let mut front = pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false)).expect("it checks");
-    let entries = stage::everything(&mut front);
-    let compilation = pipeline::compile(&front, &entries, &Options::default()).expect("it compiles");
-    let listing = vm::asm::listing(&pipeline::package(compilation, &target));
+    let listing = vm::asm::listing(&package(text));
     assert_eq!(listing.matches(", 7\n").count() + listing.matches(", 7 ").count(), 2, "{listing}");
     let run = |k: i64, entry: &str| {
         let changed = listing.replace(", 7\n", &format!(", {k}\n")).replace(", 7 ", &format!(", {k} "));
@@ -92,14 +97,7 @@ fn a_library_is_called_only_by_a_program_that_is_trusted() {
 
 fn f<n>(x: u8[n]) -> u8[n] { shell(x) }
 ";
-    let target = Options::default().target;
-    let mut sources = pipeline::sources();
-    let id = sources.add("shell.tn", text);
-    let mut front = pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false)).expect("it checks");
-    let entries = stage::everything(&mut front);
-    let compilation = pipeline::compile(&front, &entries, &Options::default()).expect("it compiles");
-    let package = pipeline::package(compilation, &target);
-    let bytes = tnx::encode(&package).expect("it fits");
+    let bytes = tnx::encode(&package(text)).expect("it fits");
     let run = |trust: bool| {
         let package = tnx::decode(&std::sync::Arc::new(vm::blob::Blob::copy(&bytes))).expect("it is whole");
         let exe =
