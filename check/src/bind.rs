@@ -335,7 +335,7 @@ impl Checker<'_> {
                 // Evaluated once the generics are known.
                 Some(_) if p.mode == Mode::Const => {}
                 Some(e) => {
-                    let value = self.expr(body, e)?;
+                    let value = self.default_of(body, p, e, span)?;
                     *slot = Some(Actual { name: None, value, expr: None, span: e.span });
                 }
                 None => {

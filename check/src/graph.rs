@@ -603,10 +603,8 @@ impl<'a> Checker<'a> {
                 Some(name) if body.find(name).is_none() && self.defs.get(name, base.span).is_some() => {
                     self.call(body, name, base.span, dims, &[], e.span)
                 }
-                // `s[0]` of a pack is a dim.
-                Some(name) if body.find(name).is_none() && body.env.packs.contains_key(&name) => {
-                    self.dim_of(body, e).map(Value::Dim)
-                }
+                // `s[0]` of a pack, or of a list of integers, is a dim.
+                Some(_) if is_pack(body, base) => self.dim_of(body, e).map(Value::Dim),
                 _ => {
                     let value = self.expr(body, base)?;
                     self.index_value(body, value, dims, e.span).filter(|v| !matches!(v, Value::Unit))

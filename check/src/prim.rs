@@ -15,7 +15,7 @@ use ir::exact::{Exact, Size};
 use ir::loops::{Buf, BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
 use ir::source::Span;
 use ir::{Class, Combine, Intrinsic, Literal};
-use shape::{Expr as Dim, Pred, Sym, Verdict};
+use shape::{Expr as Dim, Facts, Pred, Sym, Verdict};
 use tensor::DType;
 
 use crate::env::{Const, Env};
@@ -182,13 +182,22 @@ impl Body {
 
     /// The expression as a dim, with what its variables were defined as in their place.
     fn dim(&self, s: &Scalar) -> Option<Dim> {
-        let d = self.exact(s)?.dim;
+        let d = self.here(s)?.dim;
         Some(d.subst(&|s| self.defined.get(&s).cloned())).filter(|d| !d.is_poison())
     }
 
-    /// The expression as a dim, and how large it may be.
+    /// The expression as a dim, and how large it may be, wherever in the body it may come to stand.
     pub(crate) fn exact(&self, s: &Scalar) -> Option<Exact> {
-        self.prim.exact(s, &|v| self.sizes.get(&v).copied().unwrap_or(Size::POSITION))
+        self.exact_under(s, &self.prim.facts)
+    }
+
+    /// The same where it stands: inside a loop over `n`, `n` is not 0.
+    fn here(&self, s: &Scalar) -> Option<Exact> {
+        self.exact_under(s, &self.env.facts)
+    }
+
+    fn exact_under(&self, s: &Scalar, facts: &Facts) -> Option<Exact> {
+        self.prim.exact(s, &|v| self.sizes.get(&v).copied().unwrap_or(Size::POSITION), facts)
     }
 
     /// What holds inside a loop over `lo..hi`.
@@ -305,7 +314,7 @@ impl<'a> Checker<'a> {
                 let var = b.variable(name.name, value.dtype);
                 let sym = b.prim.var(var).name;
                 // What assignments add up to is not looked at.
-                let size = b.exact(&value).filter(|_| !mutable).map_or(Size::ANY, |e| e.size);
+                let size = b.here(&value).filter(|_| !mutable).map_or(Size::ANY, |e| e.size);
                 b.sizes.insert(var, size);
                 if mutable {
                     b.mutable.insert(sym);

@@ -3,11 +3,11 @@
 //! In: a checked program. Out: for each definition its dims with the stage at which each is known, and the checks that
 //! remain, each with its place. A check that another one of the list implies is not listed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use ir::Module;
 use ir::ast::{Item, ItemKind, Mode, Signature};
-use ir::graph::{Func, Op, ValId};
+use ir::graph::{Func, Node, Op, ValId};
 use ir::loops::{Prim, ScalarKind, Stmt};
 use ir::said::said;
 use ir::source::{SourceMap, Span};
@@ -231,19 +231,27 @@ impl<'f> View<'f> {
         let names = shown(func);
         let text = |p: &Pred| p.subst(&|s| names.get(&s).map(|t| Dim::sym(*t))).to_string();
         let told = |p: &Pred| p.syms().iter().all(|s| func.dims.contains(s));
+        // What stands in a branch or a loop is no condition of the whole.
+        let outermost: HashSet<*const Node> = func.body.nodes.iter().map(std::ptr::from_ref).collect();
         func.body.walk(&mut |node| match &node.op {
-            Op::Check(pred, why) => list.push(RunCheck {
-                place: self.place(node.span),
-                when: if told(pred) { "entry" } else { "reached" },
-                what: text(pred),
-                // The condition is said already.
-                why: match why.strip_suffix(&format!(": `{pred}` does not hold")) {
-                    Some(asks) => said(&format!("required by {asks}")),
-                    None => said(why),
-                },
-                help: (told(pred) && self.is_own(func.span) && self.items.contains_key(&func.span))
-                    .then(|| format!("`where {pred}` on `{}` makes it known to callers", func.def)),
-            }),
+            Op::Check(pred, why) => {
+                let at_entry = told(pred) && outermost.contains(&std::ptr::from_ref(node));
+                let check = RunCheck {
+                    place: self.place(node.span),
+                    when: if at_entry { "entry" } else { "reached" },
+                    what: text(pred),
+                    // The condition is said already.
+                    why: match why.strip_suffix(&format!(": `{pred}` does not hold")) {
+                        Some(asks) => said(&format!("required by {asks}")),
+                        None => said(why),
+                    },
+                    help: (at_entry && self.is_own(func.span) && self.items.contains_key(&func.span))
+                        .then(|| format!("`where {pred}` on `{}` makes it known to callers", func.def)),
+                };
+                if !list.contains(&check) {
+                    list.push(check);
+                }
+            }
             Op::BindDim(sym, preds) => {
                 for pred in preds.iter().filter(|p| !self.implied(func, node.args[0], *sym, p)) {
                     list.push(RunCheck {

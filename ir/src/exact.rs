@@ -137,11 +137,11 @@ impl Prim {
     /// The expression as an integer over dims and loop variables (under their names), where it is one. Variables are
     /// taken for positions: what is read from memory is for the caller to tell apart.
     pub fn as_dim(&self, s: &Scalar) -> Option<Dim> {
-        self.exact(s, &|_| Size::POSITION).map(|e| e.dim)
+        self.exact(s, &|_| Size::POSITION, &self.facts).map(|e| e.dim)
     }
 
-    /// The same with the size; `of` tells that of a variable.
-    pub fn exact(&self, s: &Scalar, of: &dyn Fn(VarId) -> Size) -> Option<Exact> {
+    /// The same with the size; `of` tells that of a variable, `facts` what holds where the expression stands.
+    pub fn exact(&self, s: &Scalar, of: &dyn Fn(VarId) -> Size, facts: &Facts) -> Option<Exact> {
         if s.dtype != DType::I64 {
             return None;
         }
@@ -150,10 +150,10 @@ impl Prim {
             ScalarKind::Dim(d) => Some(Exact { dim: d.clone(), size: size_of(d)? }),
             ScalarKind::Var(v) => Some(Exact { dim: Dim::sym(self.var(*v).name), size: of(*v) }),
             ScalarKind::Op(op, args) => {
-                let a = self.exact(args.first()?, of)?;
+                let a = self.exact(args.first()?, of, facts)?;
                 match args.get(1) {
-                    Some(b) => Exact::operation(*op, a, Some(self.exact(b, of)?), &self.facts),
-                    None => Exact::operation(*op, a, None, &self.facts),
+                    Some(b) => Exact::operation(*op, a, Some(self.exact(b, of, facts)?), facts),
+                    None => Exact::operation(*op, a, None, facts),
                 }
             }
             ScalarKind::Const(_)

@@ -242,6 +242,16 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// The value of a parameter that a call leaves out: of the names that the definition sees, not of those where the
+    /// call stands. A number of a config is handed on: its default is what the caller calls so.
+    pub(crate) fn default_of(&mut self, body: &mut Body, p: &Param, e: &Expr, span: Span) -> Maybe<Value> {
+        if e.span == p.name.span {
+            return self.expr(body, e);
+        }
+        let env = self.env();
+        self.taken_apart(body, env, span, |c, body| c.expr(body, e))
+    }
+
     /// Checks something in the names of another place, and of it alone. What is learnt of dims stays known.
     pub(super) fn taken_apart<T>(
         &mut self,

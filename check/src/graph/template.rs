@@ -113,6 +113,10 @@ impl<'a> Checker<'a> {
             }
         }
         for p in sig.params.iter().filter(|p| special(p)) {
+            if let (false, Some(e)) = (values.contains_key(&p.name.name), &p.default) {
+                let value = self.default_of(body, p, e, span)?;
+                values.insert(p.name.name, (value, e.span));
+            }
             if !values.contains_key(&p.name.name) {
                 let text = format!("{}: argument `{}` is missing", sig.name.name, p.name.name);
                 return self.fail(Diagnostic::error("E0304", span, text).label(p.span, "this parameter"));

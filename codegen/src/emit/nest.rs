@@ -158,10 +158,12 @@ impl<'c> Emit<'_, 'c> {
         }
         if wide.masked {
             self.tile = Tile { vectors: 1, lanes: Some(wide.lanes), mask: None, ..outside };
-            self.count(start, hi, i64::from(wide.lanes), |e, i| {
-                let left = ll.trunc(ll.sub(hi, i), Ty::I32);
+            // Counted from zero: behind the last lane there may be no number that is an i64.
+            let left = ll.sub(hi, start);
+            self.count(ll.i64(0), left, i64::from(wide.lanes), |e, done| {
+                let left = ll.trunc(ll.sub(left, done), Ty::I32);
                 e.tile.mask = Some(ll.icmp(I::ULT, ll.iota(Ty::I32, wide.lanes), left));
-                e.slots[var.0 as usize] = Slot::Lanes(i);
+                e.slots[var.0 as usize] = Slot::Lanes(ll.add(start, done));
                 f(e)
             })?;
         } else {

@@ -61,11 +61,7 @@ impl Printer<'_> {
             IndexArg::Broadcast(ident) => docs!["~", name(ident)],
             IndexArg::Full(_) => Doc::Static(":"),
             IndexArg::Range(range) => {
-                let lo = match (&range.lo, &range.hi) {
-                    (Some(lo), _) => p.expr(lo),
-                    (None, Some(_)) => "0".into(),
-                    (None, None) => "".into(),
-                };
+                let lo = range.lo.as_ref().map_or("".into(), |lo| p.expr(lo));
                 let hi = range.hi.as_ref().map_or("".into(), |hi| p.expr(hi));
                 docs![lo, "..", hi, p.step(range)]
             }
