@@ -212,6 +212,16 @@ impl Checker<'_> {
                 self.require(body, pred, span, &text, d)?;
             }
         }
+        for g in sig.generics.iter().filter(|g| g.kind != GenericKind::DType) {
+            let one = b.env.dims.get(&g.name.name).into_iter();
+            let dims: Vec<Dim> =
+                one.chain(b.env.packs.get(&g.name.name).into_iter().flatten()).cloned().collect();
+            for d in dims {
+                let what =
+                    if g.kind == GenericKind::Pack { "an extent of `..".to_owned() } else { "`".to_owned() };
+                self.not_negative(body, &d, &format!("{callee}: {what}{}`", g.name.name), span)?;
+            }
+        }
         // The arguments themselves: literals and dims become values, and shapes are stretched.
         let mut args = Vec::new();
         for slot in &parts.order {

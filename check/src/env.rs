@@ -278,12 +278,14 @@ impl Env {
         if matches!(name.name(), "None" | "null") {
             return d.help("an extent that may be any is a generic: `fn f<n>(x: f32[n, 3])`");
         }
-        if let Some(hint) = ir::diag::elsewhere(name.name()) {
-            return d.help(hint);
-        }
-        match ir::diag::nearest(name.name(), known.iter().copied()) {
-            Some(guess) => d.help(format!("did you mean `{guess}`?")),
-            None => d.help(format!("declare it as a generic: `<{name}>`")),
+        let numbers = self.globals.keys().map(|s| s.name());
+        match (
+            ir::diag::nearest(name.name(), known.iter().copied().chain(numbers)),
+            ir::diag::elsewhere(name.name()),
+        ) {
+            (Some(guess), _) => d.help(format!("did you mean `{guess}`?")),
+            (None, Some(hint)) => d.help(hint),
+            (None, None) => d.help(format!("declare it as a generic: `<{name}>`")),
         }
     }
 

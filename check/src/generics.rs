@@ -7,7 +7,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use ir::ast::{File, Generic, Ident, Item, ItemKind, Param, RecordDef, Signature, TypeExpr, TypeKind};
+use ir::ast::{
+    File, Generic, GenericKind, Ident, Item, ItemKind, Param, RecordDef, Signature, TypeExpr, TypeKind,
+};
 use shape::Sym;
 
 use crate::Files;
@@ -107,7 +109,7 @@ fn write_out(p: &mut Param, generics: &mut Vec<Generic>, records: &HashMap<Sym, 
                     let name = Ident { name: Sym::new(&fresh), span: p.span };
                     // What a record may hold, its reader takes: encodings as well as numbers.
                     let mut bounds = g.bounds.clone();
-                    if bounds.is_empty() {
+                    if bounds.is_empty() && g.kind == GenericKind::DType {
                         bounds.push(Ident { name: Sym::new("any"), span: g.name.span });
                     }
                     generics.push(Generic { kind: g.kind, name, bounds });

@@ -286,7 +286,38 @@ impl<'a> Checker<'a> {
     /// Says what is wrong with a signature itself: names given twice.
     pub(crate) fn signature(&mut self, sig: &'a Signature) {
         self.distinct(sig.generics.iter().map(|g| g.name).chain(sig.params.iter().map(|p| p.name)));
+        self.bounds_of_generics(&sig.generics);
         self.own_defaults(sig);
+    }
+
+    /// Says which generics have bounds that there are not, or the name of something else.
+    pub(crate) fn bounds_of_generics(&mut self, generics: &[Generic]) {
+        const CLASSES: [&str; 6] = ["any", "num", "float", "int", "encoding", "value"];
+        for g in generics.iter().filter(|g| !crate::config::is_config(g)) {
+            if g.name.name.name().parse::<DType>().is_ok() {
+                let text = format!("`{}` is an element type, and no name for a generic", g.name.name);
+                self.report(Diagnostic::error("E0202", g.name.span, text));
+            }
+            if let (GenericKind::Dim | GenericKind::Pack, Some(first)) = (g.kind, g.bounds.first()) {
+                let text = format!("`{}` is a dim, and a bound is of an element type", g.name.name);
+                let d = Diagnostic::error("E0204", first.span, text);
+                self.report(d.help("what holds of a dim stands in a `where`"));
+                continue;
+            }
+            for b in &g.bounds {
+                let known = || CLASSES.into_iter().chain(DType::all().map(DType::name));
+                let name = b.name.name();
+                if !known().any(|k| k == name) {
+                    let d = Diagnostic::error("E0306", b.span, format!("unknown type `{name}`"));
+                    self.report(match ir::diag::nearest(name, known()) {
+                        Some(near) => d.help(format!("did you mean `{near}`?")),
+                        None => {
+                            d.help(format!("a bound is an element type, or one of {}", CLASSES.join(", ")))
+                        }
+                    });
+                }
+            }
+        }
     }
 
     /// Says which defaults are not of the type of their parameter, whether or not a call leaves the argument out.

@@ -155,9 +155,39 @@ impl Env {
         }
     }
 
+    /// A chain of operators along its left spine, which may be thousands of operators long.
     fn item_by_item<T: Item>(&self, e: &Expr, scope: &Scope<'_, T>) -> Answer<Vec<T>> {
-        let Some((op, left, right)) = item_by_item(e) else { return wrong(e.span, "not a list") };
-        let (a, b) = (self.one_or_list(left, scope)?, self.one_or_list(right, scope)?);
+        let (mut spine, mut left) = (vec![], e);
+        while let Some((op, a, b)) = item_by_item(left) {
+            spine.push((left, op, a, b));
+            left = a;
+        }
+        spine.reverse();
+        // What stands before the first list is one item.
+        let first = if self.gives_list(left, scope) {
+            0
+        } else {
+            spine.iter().position(|s| self.gives_list(s.3, scope)).unwrap_or(0)
+        };
+        let Some(&(_, _, start, _)) = spine.get(first) else { return wrong(e.span, "not a list") };
+        let mut value = self.one_or_list(start, scope)?;
+        for &(whole, op, left, right) in &spine[first..] {
+            let list = self.operate(whole, (op, left, right), value, scope)?;
+            let rank = list.len();
+            value = (list, Some(rank));
+        }
+        Ok(value.0)
+    }
+
+    /// `left op right`, where the left side has been evaluated.
+    fn operate<T: Item>(
+        &self,
+        e: &Expr,
+        (op, left, right): (Intrinsic, &Expr, &Expr),
+        a: (Vec<T>, Option<usize>),
+        scope: &Scope<'_, T>,
+    ) -> Answer<Vec<T>> {
+        let b = self.one_or_list(right, scope)?;
         let rank = a.1.max(b.1).unwrap_or(1);
         // An attribute that is said once for all axes is a list of one; a pack has the axes that it has.
         let is_pack =
@@ -188,8 +218,8 @@ impl Env {
         a.into_iter().zip(b).map(one).collect()
     }
 
-    /// A list with its length, or one item to be taken for each.
-    fn one_or_list<T: Item>(&self, e: &Expr, scope: &Scope<'_, T>) -> Answer<(Vec<T>, Option<usize>)> {
+    /// True for what is a list where these names stand for something.
+    fn gives_list<T>(&self, e: &Expr, scope: &Scope<'_, T>) -> bool {
         let named = |e: &Expr| matches!(&e.kind, ExprKind::Name(n) if (scope.named)(*n).is_some());
         fn any(e: &Expr, named: &dyn Fn(&Expr) -> bool) -> bool {
             match &e.kind {
@@ -200,7 +230,12 @@ impl Env {
                 },
             }
         }
-        if any(e, &named) || self.is_list(e) {
+        any(e, &named) || self.is_list(e)
+    }
+
+    /// A list with its length, or one item to be taken for each.
+    fn one_or_list<T: Item>(&self, e: &Expr, scope: &Scope<'_, T>) -> Answer<(Vec<T>, Option<usize>)> {
+        if self.gives_list(e, scope) {
             let list = self.list(e, scope)?;
             let len = list.len();
             return Ok((list, Some(len)));

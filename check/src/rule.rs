@@ -328,8 +328,15 @@ impl<'a> Checker<'a> {
             }
         }
         when.iter().for_each(|p: &Pred| env.facts.assume(p.clone()));
-        let head = self.rule_side(def, &env, &dims)?;
-        let lhs = self.side(&head, &env, &def.lhs)?;
+        let mut head = self.rule_side(def, &env, &dims)?;
+        let mut lhs = self.side(&head, &env, &def.lhs)?;
+        // What the left side itself needs holds wherever it matches: the program asks for it.
+        for pred in checks(&lhs) {
+            env.facts.assume(pred.clone());
+            head.facts.assume(pred.clone());
+            lhs.facts.assume(pred);
+        }
+        lhs.body.nodes.retain(|n| !matches!(n.op, Op::Check(..)));
         Some(Pattern { env, dims, when, head, lhs })
     }
 
@@ -374,14 +381,25 @@ impl<'a> Checker<'a> {
         let same = l.dtype == r.dtype
             && l.shape.len() == r.shape.len()
             && l.shape.iter().zip(&r.shape).all(|(a, b)| env.facts.prove_eq(a, b).is_proved());
-        let checks = |f: &Func| f.body.nodes.iter().any(|n| matches!(n.op, Op::Check(..)));
-        if same && !checks(lhs) && !checks(rhs) {
-            return Some(());
+        if same {
+            let Some(pred) = checks(rhs).into_iter().next() else { return Some(()) };
+            let text = format!(
+                "the right side of `{}` needs `{pred}`, and the left side does not",
+                def.sig.name.name
+            );
+            let d = Diagnostic::error("E0503", def.rhs.span, text);
+            return self.fail(d.help(format!("let it stand for these alone: `when {pred}`")));
         }
         let text = format!("the sides of `{}` differ: `{l}` and `{r}`", def.sig.name.name);
         let d = Diagnostic::error("E0503", def.sig.name.span, text);
         self.fail(d.label(def.lhs.span, l.to_string()).label(def.rhs.span, r.to_string()))
     }
+}
+
+/// What a side needs of its dims when it runs.
+fn checks(side: &Func) -> Vec<Pred> {
+    let asked = |n: &ir::graph::Node| if let Op::Check(pred, _) = &n.op { Some(pred.clone()) } else { None };
+    side.body.nodes.iter().filter_map(asked).collect()
 }
 
 /// True for `const axis: int`, where `const w: f32[k, n]` is a weight.

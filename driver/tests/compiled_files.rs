@@ -50,14 +50,11 @@ fn run(bytes: &[u8], trust: bool) -> Result<Vec<f32>, String> {
 const WANT: [f32; 4] = [0.5, 1.0, 1.5, 2.0];
 
 #[test]
-fn a_file_with_any_byte_changed_or_cut_off_anywhere_is_refused_or_the_same() {
-    let whole = package();
-    let bytes = tnx::encode(&whole).expect("it fits");
+fn a_file_with_any_byte_changed_or_cut_off_anywhere_is_refused() {
+    let bytes = tnx::encode(&package()).expect("it fits");
     for trust in [false, true] {
         assert_eq!(run(&bytes, trust).as_deref(), Ok(&WANT[..]));
     }
-    // The table of sections and its gaps; what the sections say is checksummed.
-    let mut harmless = 0;
     for at in 0..bytes.len() {
         let mut faults = vec![0xff];
         // Each bit of what is not under a checksum of its own.
@@ -66,21 +63,10 @@ fn a_file_with_any_byte_changed_or_cut_off_anywhere_is_refused_or_the_same() {
             let mut damaged = bytes.clone();
             damaged[at] ^= flip;
             let Ok(read) = tnx::decode(&Arc::new(Blob::copy(&damaged))) else { continue };
-            if read.check_constants().is_err() {
-                assert!(run(&damaged, true).is_err(), "byte {at}");
-                continue;
-            }
-            assert!(read == whole, "byte {at} of {} is read as something else", bytes.len());
-            harmless += 1;
-            // Compiling again takes a while: some of them.
-            for trust in [true, false] {
-                if trust || harmless % 40 == 0 {
-                    assert_eq!(run(&damaged, trust).as_deref(), Ok(&WANT[..]), "byte {at}");
-                }
-            }
+            assert!(read.check_constants().is_err(), "byte {at} is read as something else");
+            assert!(run(&damaged, true).is_err(), "byte {at}");
         }
     }
-    assert!(harmless > 0, "there are gaps between sections");
     for len in 0..bytes.len() {
         let said = run(&bytes[..len], true).expect_err("a part is no program");
         assert!(said.contains("cut off") || said.contains("damaged"), "cut at {len}: {said}");

@@ -36,6 +36,14 @@ macro_rules! intrinsics {
                 match self { $(Intrinsic::$variant => $name,)* }
             }
 
+            /// The intrinsic of a name.
+            pub fn named(name: &str) -> Option<Intrinsic> {
+                match name {
+                    $($name => Some(Intrinsic::$variant),)*
+                    _ => None,
+                }
+            }
+
             /// The number of arguments.
             pub fn arity(self) -> usize {
                 match self { $(Intrinsic::$variant => $arity,)* }
@@ -104,11 +112,6 @@ intrinsics! {
 }
 
 impl Intrinsic {
-    /// The intrinsic of a name.
-    pub fn named(name: &str) -> Option<Intrinsic> {
-        Intrinsic::ALL.iter().copied().find(|i| i.name() == name)
-    }
-
     /// The type of the result, given the types of the arguments, or why there is none.
     pub fn result(self, args: &[DType]) -> Result<DType, String> {
         let name = self.name();

@@ -226,6 +226,29 @@ impl Expr {
         }
     }
 
+    /// What it divides by, beside numbers.
+    pub fn divisors(&self) -> Vec<Expr> {
+        let mut found = Vec::new();
+        self.collect_divisors(&mut found);
+        found
+    }
+
+    fn collect_divisors(&self, into: &mut Vec<Expr>) {
+        for atom in self.terms().iter().flat_map(|t| &t.mono.0) {
+            match atom {
+                Atom::Sym(_) => {}
+                Atom::Div(d) => {
+                    d.num.collect_divisors(into);
+                    d.den.collect_divisors(into);
+                    if d.den.as_int().is_none() && !into.contains(&d.den) {
+                        into.push(d.den.clone());
+                    }
+                }
+                Atom::Max(args) => args.iter().for_each(|a| a.collect_divisors(into)),
+            }
+        }
+    }
+
     /// `self / other`, rounded towards negative infinity. Dividing by a literal zero gives an expression that has no value.
     pub fn floor_div(&self, other: &Expr) -> Expr {
         normal::floor_div(self, other)

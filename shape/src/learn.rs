@@ -7,6 +7,7 @@ use crate::facts::{Known, Quotient, Why};
 use crate::poly::{Mono, Poly, Term, gcd};
 use crate::prove::Search;
 use crate::range::{self, Range};
+use crate::search::MAX_FACTS;
 
 /// Facts are propagated into ranges this often. Chains in practice are shorter; `n < m` and `m < n` would go on for ever.
 const ROUNDS: usize = 3;
@@ -265,10 +266,14 @@ impl Learn<'_> {
     fn propagate(&mut self) {
         for _ in 0..ROUNDS {
             let before = self.known.ranges.clone();
-            for at in 0..self.known.at_least_zero.len() {
+            let latest = self.known.at_least_zero.len().saturating_sub(MAX_FACTS);
+            for at in latest..self.known.at_least_zero.len() {
                 let (poly, why) = self.known.at_least_zero[at].clone();
                 self.why = why;
                 self.narrow_by(&poly);
+                if let Some(without) = without_quotients(&poly) {
+                    self.narrow_by(&without);
+                }
             }
             for at in 0..self.known.not_zero.len() {
                 let (expr, why) = self.known.not_zero[at].clone();
@@ -340,6 +345,25 @@ fn isolate(poly: &Poly) -> Option<(Sym, Expr)> {
         let others = Expr::from_poly(poly.sub(&Poly::term(t.coef, t.mono.clone())));
         (!others.syms().contains(sym)).then(|| (*sym, if t.coef == 1 { -others } else { others }))
     })
+}
+
+/// What `poly >= 0` says where each quotient by a number is as large as it can be: `n/2 - n >= 0` says that `-n >= 0`.
+fn without_quotients(poly: &Poly) -> Option<Poly> {
+    let quotient = |t: &Term| match t.mono.0.as_slice() {
+        [Atom::Div(d)] => d.den.as_int().filter(|k| *k > 0).map(|k| (t.coef, d.num.clone(), k)),
+        _ => None,
+    };
+    let mut out: Option<Poly> = None;
+    for t in &poly.terms {
+        let Some((coef, num, k)) = quotient(t) else { continue };
+        // k·c·q <= c·x for c > 0, and k·c·q <= c·(x - k + 1) for c < 0
+        let most = if coef > 0 { num } else { num - (k - 1) };
+        let whole = out.as_ref().unwrap_or(poly);
+        let coef = whole.coef(&t.mono);
+        let rest = whole.sub(&Poly::term(coef, t.mono.clone()))?;
+        out = Some(rest.scale(k)?.add_scaled(most.poly()?.as_ref(), coef)?);
+    }
+    out
 }
 
 /// `x - y·(x / y) - c == 0`, which is how `x % y == c` arrives here, as `y` divides `x - c`.

@@ -27,6 +27,9 @@ const MAX_CHAIN: u32 = 8;
 /// Longer polynomials are bounded by ranges only, and elimination may not make one: what grows does not cancel.
 const MAX_TERMS: usize = 24;
 
+/// A proof combines the latest of the facts that speak of one thing: where there are hundreds, each new one must not cost more.
+pub(crate) const MAX_FACTS: usize = 32;
+
 /// A polynomial known not to be negative, and why.
 struct Source {
     poly: Poly,
@@ -144,12 +147,13 @@ impl Search<'_> {
     fn sources(&self, poly: &Poly) -> Vec<Source> {
         let atoms: SmallVec<[&Atom; 8]> = distinct(poly.terms.iter().flat_map(|t| &t.mono.0));
         let mut found = Vec::new();
-        for (fact, why) in &self.known.at_least_zero {
-            if fact.terms.len() <= MAX_TERMS
+        let speaks = |fact: &Poly| {
+            fact.terms.len() <= MAX_TERMS
                 && fact.terms.iter().any(|t| t.mono.0.iter().all(|a| atoms.contains(&a)))
-            {
-                found.push(Source { poly: fact.clone(), why: Used::Fact(*why) });
-            }
+        };
+        let facts: Vec<_> = self.known.at_least_zero.iter().filter(|(fact, _)| speaks(fact)).collect();
+        for (fact, why) in &facts[facts.len().saturating_sub(MAX_FACTS)..] {
+            found.push(Source { poly: fact.clone(), why: Used::Fact(*why) });
         }
         for atom in atoms {
             let mut push = |poly: Option<Poly>| {

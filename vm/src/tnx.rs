@@ -5,7 +5,7 @@
 //! table row: kind u32 | crc32 of the bytes u32 | start u64 | length u64
 //! ```
 //!
-//! All numbers are little endian; every section starts at a multiple of 64. A section of a kind that a
+//! All numbers are little endian; every section starts at a multiple of 64, and zeros fill what is between. A section of a kind that a
 //! reader does not know is skipped, so that later versions can add to the file; if the highest bit of its kind is set, what it
 //! says is needed, and who does not know it refuses the file. A new version number means that nothing of the file can be
 //! read by older readers.
@@ -26,6 +26,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -209,6 +210,8 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
     let mut constants = None;
     let mut work: Option<Vec<Option<Work>>> = None;
     let mut sums = Vec::new();
+    let mut used: Vec<Range<usize>> = Vec::new();
+    used.push(0..table + 4);
     for row in 0..count {
         let at = HEADER + row * ROW;
         let (Some(kind), Some(sum), Some(start), Some(len)) =
@@ -216,6 +219,9 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
         else {
             return Err(cut());
         };
+        let range = usize::try_from(start).ok().zip(usize::try_from(len).ok());
+        let range = range.and_then(|(start, len)| Some(start..start.checked_add(len)?));
+        used.extend(range.clone());
         let name = match kind {
             PROGRAM => "program",
             CONSTANTS => "constants",
@@ -226,8 +232,6 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
             _ if kind & REQUIRED != 0 => return Err(Error::Unknown(kind & !REQUIRED)),
             _ => continue,
         };
-        let range = usize::try_from(start).ok().zip(usize::try_from(len).ok());
-        let range = range.and_then(|(start, len)| Some(start..start.checked_add(len)?));
         let content = range.clone().and_then(|r| bytes.get(r));
         let (Some(content), Some(range)) = (content, range) else {
             return Err(Error::Damaged(format!("it is cut off in section `{name}`")));
@@ -247,6 +251,9 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
             WORK => work = Some(postcard::from_bytes(content).map_err(fail)?),
             _ => package.natives.push(postcard::from_bytes(content).map_err(fail)?),
         }
+    }
+    if !is_filled(bytes, used) {
+        return Err(damaged("there are bytes between its sections, or behind them"));
     }
     let Head(program, places) = head.ok_or_else(|| damaged("it has no section `program`"))?;
     package.program = program;
@@ -279,6 +286,18 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
             .ok_or_else(|| damaged("a constant is outside of the file"))?;
     }
     Ok(package)
+}
+
+/// True if all that is in none of the ranges is zero, and less than the room to the next multiple: no changed byte goes unseen.
+fn is_filled(bytes: &[u8], mut used: Vec<Range<usize>>) -> bool {
+    used.sort_by_key(|r| r.start);
+    let mut end = 0;
+    let filled = used.iter().all(|r| {
+        let between = bytes.get(end..r.start).unwrap_or_default();
+        end = end.max(r.end);
+        between.len() < ALIGN && between.iter().all(|b| *b == 0)
+    });
+    filled && end >= bytes.len()
 }
 
 impl Package {

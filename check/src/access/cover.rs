@@ -7,7 +7,10 @@
 //! `k` wide tiles `[lo at the first v, lo at the end)`: plain indices (`i`: 1 wide, moves by 1) and tiles (`8*io + ii`)
 //! alike. One that is less wide leaves gaps, which its neighbours may fill: `y[2*i]` and `y[2*i + 1]`. `(i + 1) % n` is
 //! the remainders of what `i + 1` is. Where two axes move with `v`, as below a diagonal, the region stays one *over* `v` until
-//! a neighbour completes it: `j in 0..i` and `j in i..n`.
+//! a neighbour completes it: `j in 0..i` and `j in i..n`. What a condition on the position leaves is what is between
+//! two [`guard`]s of it.
+
+mod guard;
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,6 +20,7 @@ use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt};
 use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
 
+use self::guard::{Limits, limited};
 use super::enter;
 use crate::{Checker, Maybe};
 
@@ -29,6 +33,8 @@ struct Band {
     gaps: Option<(Dim, Dim)>,
     /// The remainders of these after division by it.
     modulus: Option<Dim>,
+    /// What conditions leave of them.
+    limits: Limits,
 }
 
 /// Bands of each axis; none: somewhere on it.
@@ -50,7 +56,7 @@ struct Written {
 impl Band {
     fn dims(&self) -> impl Iterator<Item = &Dim> {
         let gaps = self.gaps.iter().flat_map(|(a, b)| [a, b]);
-        [&self.lo, &self.hi].into_iter().chain(gaps).chain(&self.modulus)
+        [&self.lo, &self.hi].into_iter().chain(gaps).chain(&self.modulus).chain(self.limits.dims())
     }
 
     fn map(&self, f: impl Fn(&Dim) -> Dim) -> Band {
@@ -59,6 +65,7 @@ impl Band {
             hi: f(&self.hi),
             gaps: self.gaps.as_ref().map(|(a, b)| (f(a), f(b))),
             modulus: self.modulus.as_ref().map(&f),
+            limits: self.limits.map(&f),
         }
     }
 
@@ -118,7 +125,13 @@ fn steady(prim: &Prim, s: &Scalar, changing: &HashSet<Sym>) -> Option<Dim> {
 
 /// The positions of one element.
 fn point(prim: &Prim, index: &Scalar, changing: &HashSet<Sym>) -> Option<Band> {
-    let one = |d: Dim, modulus| Band { hi: &d + &Dim::int(1), lo: d, gaps: None, modulus };
+    let one = |d: Dim, modulus| Band {
+        hi: &d + &Dim::int(1),
+        lo: d,
+        gaps: None,
+        modulus,
+        limits: Limits::default(),
+    };
     if let ScalarKind::Op(Intrinsic::Rem, args) = &index.kind
         && let [a, m] = args.as_slice()
         && let (Some(a), Some(m)) = (steady(prim, a, changing), steady(prim, m, changing))
@@ -132,7 +145,7 @@ fn point(prim: &Prim, index: &Scalar, changing: &HashSet<Sym>) -> Option<Band> {
 fn stride(band: &Band, v: Sym) -> Option<Dim> {
     let next = |d: &Dim| at(d, v, &(Dim::sym(v) + Dim::int(1)));
     let (a, b) = (&next(&band.lo) - &band.lo, &next(&band.hi) - &band.hi);
-    let form = band.gaps.iter().flat_map(|(a, b)| [a, b]).chain(&band.modulus);
+    let form = band.gaps.iter().flat_map(|(a, b)| [a, b]).chain(&band.modulus).chain(band.limits.dims());
     (a == b && !speaks(&a, v) && form.into_iter().all(|d| !speaks(d, v))).then_some(a)
 }
 
@@ -156,13 +169,13 @@ fn sweep_band(band: &Band, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<
         None if same(facts, &length, &k) => Some(Band { hi: end(&k * &rounds), lo: start, ..band.clone() }),
         None => touching(band, v, lo, hi, facts).or_else(|| {
             let gaps = Some((k.clone(), length));
-            Some(Band { hi: end(&k * &rounds), lo: start.clone(), gaps, modulus: band.modulus.clone() })
+            Some(Band { hi: end(&k * &rounds), lo: start.clone(), gaps, ..band.clone() })
         }),
         // Each time the next of every period, or the next periods.
         Some((period, width)) if same(facts, &k, width) => {
             let width = width * &rounds;
             let gaps = (!same(facts, &width, period)).then(|| (period.clone(), width));
-            Some(Band { hi: end(length), lo: start, gaps, modulus: band.modulus.clone() })
+            Some(Band { hi: end(length), lo: start, gaps, ..band.clone() })
         }
         Some(_) if same(facts, &k, &length) => {
             Some(Band { hi: end(&k * &rounds), lo: start, ..band.clone() })
@@ -174,7 +187,7 @@ fn sweep_band(band: &Band, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<
 /// The union over `v` in `lo..hi` of bands each of which begins in the one before or where it ends, as the tiles of
 /// an extent do of which the last is cut off.
 fn touching(band: &Band, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<Band> {
-    if band.gaps.is_some() || band.modulus.as_ref().is_some_and(|m| speaks(m, v)) {
+    if band.gaps.is_some() || band.modulus.iter().chain(band.limits.dims()).any(|d| speaks(d, v)) {
         return None;
     }
     let here = Dim::sym(v);
@@ -260,7 +273,9 @@ fn join(regions: &mut Vec<Region>) {
 
 /// The longest unions of bands one of which begins where the one before ends.
 fn chains(bands: &[Band]) -> Vec<Band> {
-    let key = |lo: &Dim, b: &Band| (lo.clone(), b.gaps.as_ref().map(|g| g.0.clone()), b.modulus.clone());
+    let key = |lo: &Dim, b: &Band| {
+        (lo.clone(), b.gaps.as_ref().map(|g| g.0.clone()), b.modulus.clone(), b.limits.clone())
+    };
     // Where the neighbour of a band begins.
     let after = |b: &Band| match &b.gaps {
         None => b.hi.clone(),
@@ -330,17 +345,23 @@ fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, changing: &Ha
                     }
                 }
             }
-            Stmt::If(_, a, b) => {
+            Stmt::If(condition, a, b) => {
                 let (a, b) =
                     [a, b].map(|s| (first_store(s, buf), written(prim, s, buf, facts, changing))).into();
-                let both: HashSet<Region> = b.1.regions.into_iter().collect();
-                let (kept, lost): (Vec<Region>, Vec<Region>) =
+                let both: HashSet<Region> = b.1.regions.iter().cloned().collect();
+                let (kept, alone): (Vec<Region>, Vec<Region>) =
                     a.1.regions.into_iter().partition(|r| both.contains(r));
-                let whole = lost.is_empty() && kept.len() == both.len();
+                let other = b.1.regions.into_iter().filter(|r| !kept.contains(r));
+                let mut whole = true;
+                for (region, holds) in alone.into_iter().map(|r| (r, true)).chain(other.map(|r| (r, false))) {
+                    let left = limited(prim, condition, holds, changing, region);
+                    whole &= left.is_some();
+                    out.regions.extend(left);
+                }
                 out.regions.extend(kept);
                 out.missed.extend(a.1.missed.into_iter().chain(b.1.missed));
                 if !whole && let Some(at) = a.0.or(b.0) {
-                    let text = "an `if` guards this, and its other branch does not write the same";
+                    let text = "an `if` guards this by more than its position, and its other branch does not write the same";
                     out.missed.push((at, text.to_owned()));
                 }
             }
@@ -360,7 +381,7 @@ fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, changing: &Ha
 fn whole(band: Band, facts: &Facts) -> Band {
     match &band.modulus {
         Some(m) if band.gaps.is_none() && proves(facts, m, &(&band.hi - &band.lo)) => {
-            Band { lo: Dim::int(0), hi: m.clone(), gaps: None, modulus: None }
+            Band { lo: Dim::int(0), hi: m.clone(), modulus: None, ..band }
         }
         _ => band,
     }
@@ -443,6 +464,7 @@ fn resolved(regions: Vec<Region>, facts: &Facts) -> (Vec<Region>, Vec<Region>) {
             }
         }
         if r.over.is_empty() {
+            r.axes = r.axes.into_iter().map(|b| b.and_then(Band::cut)).collect();
             out.push(r);
         } else {
             left.push(first);

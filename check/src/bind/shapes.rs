@@ -314,6 +314,27 @@ impl Checker<'_> {
         Some(joined.into_iter().map(|j| j.0).collect())
     }
 
+    /// The same of what an expression divides by: none is 0.
+    pub(crate) fn divisible(&mut self, body: &mut Body, d: &Dim, span: Span) -> Maybe<()> {
+        d.divisors().into_iter().try_for_each(|by| {
+            let text = format!("{d} is divided by {by}, which is 0");
+            let wrong = Diagnostic::error("E0310", span, format!("{d} is divided by zero"));
+            self.require(body, Pred::Ne(by, Dim::int(0)), span, &text, wrong)
+        })
+    }
+
+    /// The same of an extent: it can be computed, and is not negative.
+    pub(crate) fn not_negative(&mut self, body: &mut Body, d: &Dim, what: &str, span: Span) -> Maybe<()> {
+        // Of what no number can say it is said where it is needed.
+        if d.is_poison() || d.as_sym().is_some() || d.as_int().is_some_and(|i| i >= 0) {
+            return Some(());
+        }
+        self.divisible(body, d, span)?;
+        let text = format!("{what} is {d}, and no dim is negative");
+        let wrong = Diagnostic::error("E0310", span, text.clone());
+        self.require(body, Pred::Le(Dim::int(0), d.clone()), span, &text, wrong)
+    }
+
     /// Proves a condition, refuses it, or leaves a check behind.
     pub(crate) fn require(
         &mut self,

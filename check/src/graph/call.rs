@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use ir::Intrinsic;
-use ir::ast::{self, Arg, Expr, ExprKind, IndexArg, TypeKind, UnaryOp};
+use ir::ast::{self, Arg, Expr, ExprKind, IndexArg, Signature, TypeKind, UnaryOp};
 use ir::diag::Diagnostic;
 use ir::graph::{Op, Type, ValId};
 use ir::loops::{Buf, BufId};
@@ -383,6 +383,8 @@ impl<'a> Checker<'a> {
                 };
                 let prim = self.module.prim(id);
                 let types = output_types(&prim.dims, &dims, &prim.bufs, &prim.outs);
+                self.extents(body, sig, &types, span)?;
+                let prim = self.module.prim(id);
                 let map: BTreeMap<Sym, Dim> = prim.dims.iter().copied().zip(dims.iter().cloned()).collect();
                 let ty = self.instances.outs.get(&id).map(|t| t.subst(&|s| map.get(&s).cloned()));
                 let vals = body.push_all(Op::Prim(id, dims), bound.args, types, vec![], span);
@@ -392,6 +394,7 @@ impl<'a> Checker<'a> {
                 let id = self.extern_instance(def)?;
                 let ext = self.module.extern_(id);
                 let types = output_types(&ext.dims, &dims, &ext.bufs, &ext.outs);
+                self.extents(body, sig, &types, span)?;
                 Some(tuple(body.push_all(Op::Extern(id, dims), bound.args, types, vec![], span)))
             }
             Def::Fn(def, item) => {
@@ -414,6 +417,12 @@ impl<'a> Checker<'a> {
                 Some(ty.map_or_else(|| tuple(vals.clone()), |ty| Value::of(&ty, &vals)))
             }
         }
+    }
+
+    /// The extents that a call gives are none of them negative.
+    fn extents(&mut self, body: &mut Body, sig: &Signature, types: &[Type], span: Span) -> Maybe<()> {
+        let what = format!("{}: an extent of the result", sig.name.name);
+        types.iter().flat_map(|t| &t.shape).try_for_each(|d| self.not_negative(body, d, &what, span))
     }
 
     /// `f32(x)`; without a type `wide(x)`, which gives the type that sums of such values are kept in.

@@ -1,6 +1,7 @@
 //! Operators: what they fold on dims and literals, and the calls of the library that they are.
 
 use ir::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
+use ir::diag::Diagnostic;
 use ir::source::Span;
 use shape::Sym;
 
@@ -72,6 +73,12 @@ impl Checker<'_> {
                 | BinaryOp::MatMul => None,
             };
             if let Some(d) = d {
+                if matches!(op, BinaryOp::Div | BinaryOp::Rem) {
+                    if b.as_int() == Some(0) {
+                        return self.fail(Diagnostic::error("E0310", span, "a dim is divided by zero"));
+                    }
+                    self.divisible(body, &d, span)?;
+                }
                 return Some(Value::Dim(d));
             }
         }

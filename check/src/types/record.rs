@@ -35,6 +35,7 @@ impl<'a> Checker<'a> {
                 }
             }
         }
+        self.bounds_of_generics(&def.generics);
         for g in &def.generics {
             if g.kind == GenericKind::Pack {
                 let d = Diagnostic::error(

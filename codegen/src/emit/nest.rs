@@ -35,7 +35,7 @@ impl<'c> Emit<'_, 'c> {
         let row = nest.rows.as_ref().and_then(|r| loops.iter().find(|l| l.0 == r.0));
         let Some((_, lo, hi)) = row.copied() else { return self.arranged(few, loops, body) };
         let [many, less, done] = ["many", "few", "done"].map(|n| ll.block(self.function, n));
-        ll.branch(ll.icmp(I::SGE, ll.sub(hi, lo), ll.i64(*least)), many, less);
+        ll.branch(ll.icmp(I::SGE, self.rounds(lo, hi), ll.i64(*least)), many, less);
         ll.at(many);
         self.arranged(nest, loops.clone(), body)?;
         ll.jump(done);
@@ -126,8 +126,13 @@ impl<'c> Emit<'_, 'c> {
     /// One past the last of as many whole steps as fit `lo..hi`; `lo` if none does.
     pub(super) fn whole(&mut self, lo: V<'c>, hi: V<'c>, step: i64) -> V<'c> {
         let ll = self.ll;
-        let n = ll.operation(Intrinsic::Max, DType::I64, &[ll.sub(hi, lo), ll.i64(0)]);
-        ll.add(lo, ll.mul(ll.udiv(n, ll.i64(step)), ll.i64(step)))
+        ll.add(lo, ll.mul(ll.udiv(self.rounds(lo, hi), ll.i64(step)), ll.i64(step)))
+    }
+
+    /// How many numbers `lo..hi` has, without a sign: out of data the bounds may be any, and far apart.
+    fn rounds(&self, lo: V<'c>, hi: V<'c>) -> V<'c> {
+        let ll = self.ll;
+        ll.select(ll.icmp(I::SLT, lo, hi), ll.sub(hi, lo), ll.i64(0))
     }
 
     /// A loop in vectors: several at a time, then one at a time, then what is left over.
@@ -159,7 +164,7 @@ impl<'c> Emit<'_, 'c> {
         if wide.masked {
             self.tile = Tile { vectors: 1, lanes: Some(wide.lanes), mask: None, ..outside };
             // Counted from zero: behind the last lane there may be no number that is an i64.
-            let left = ll.sub(hi, start);
+            let left = self.rounds(start, hi);
             self.count(ll.i64(0), left, i64::from(wide.lanes), |e, done| {
                 let left = ll.trunc(ll.sub(left, done), Ty::I32);
                 e.tile.mask = Some(ll.icmp(I::ULT, ll.iota(Ty::I32, wide.lanes), left));
