@@ -249,6 +249,13 @@ impl<'a> Defs<'a> {
             .then(|| Sym::new(&format!("{module}.{}", field.name)))
     }
 
+    /// The module that a misspelt name is near.
+    pub(crate) fn near_module(&self, name: Sym, at: Span) -> Option<&str> {
+        let used = &self.scopes[self.scope(at)].used;
+        let modules = used.iter().filter(|(_, u)| matches!(u.0, Used::Module(_))).map(|(n, _)| n.name());
+        nearest(name.name(), modules.chain(["std"]))
+    }
+
     /// What to say of a name that means nothing where it stands; `near` are the names of the place itself.
     pub(crate) fn unknown<'b>(
         &'b self,

@@ -632,6 +632,14 @@ impl<'a> Checker<'a> {
         {
             return None;
         }
+        if let ExprKind::Field(base, m) = &f.kind
+            && let ExprKind::Name(name) = base.kind
+            && let Some(near) = self.defs.near_module(name, base.span)
+        {
+            let d = Diagnostic::error("E0201", base.span, format!("unknown name `{name}`"));
+            let d = d.help(format!("did you mean `{near}.{}`?", m.name));
+            return self.fail(d);
+        }
         let d = Diagnostic::error("E0307", f.span, "only a name can be called");
         self.fail(match &f.kind {
             ExprKind::Field(_, m)

@@ -10,6 +10,8 @@
 //! - `if c { a } else { b }` evaluates one branch: an access in the other cannot fail;
 //! - integers of every width wrap; a shift's count is taken modulo the width; a division rounds down, a remainder has the
 //!   sign of its divisor, and both are 0 where the divisor is;
+//! - in a primitive each literal takes the type that is needed of it; in a function integers of the text, and dims, are
+//!   computed as such before they become values, no dim is divided by 0, and a fraction of two integers is refused;
 //! - a cast to an integer cuts towards zero and saturates, NaN gives 0; between integers it wraps;
 //! - `min` and `max` give NaN if either is, and -0 is below +0; `round` takes ties to the even; `pow` is IEEE's;
 //! - a reduction adds in the order of its range, in double; over nothing it is the identity of its combiner;

@@ -31,6 +31,16 @@ impl Checker<'_> {
             spine.push((*op, b, left.span));
             left = a;
         }
+        // A fraction that someone meant, and that integers do not have.
+        if let Some((BinaryOp::Div, b, span)) = spine.last()
+            && let (ExprKind::Int(x), ExprKind::Int(y)) = (&left.kind, &b.kind)
+            && x.checked_rem(*y).is_some_and(|rest| rest != 0)
+        {
+            let d =
+                Diagnostic::error("E0307", *span, format!("`{x} / {y}` of integers is {}", x.div_euclid(*y)));
+            return self
+                .fail(d.help(format!("write the fraction as `{x}.0 / {y}.0`, or the integer itself")));
+        }
         let mut value = self.expr(body, left);
         let mut at = left.span;
         for (op, b, span) in spine.into_iter().rev() {
