@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use driver::Failure;
 
 /// A compiler and runtime for machine-learning programs.
 #[derive(Parser)]
@@ -265,6 +266,27 @@ pub(crate) struct Compile {
     /// Threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(vm::threads::Pool::MOST)))]
     pub(crate) threads: Option<u16>,
+}
+
+impl Compile {
+    /// Refuses what has been decided where a program is compiled already.
+    pub(crate) fn settled(&self) -> Result<(), Failure> {
+        let asked = [
+            (self.no_rewrites, "--no-rewrites"),
+            (!self.force.is_empty(), "--force"),
+            (!self.forbid.is_empty(), "--forbid"),
+            (self.target_cpu.is_some(), "--target-cpu"),
+        ];
+        match asked.iter().find(|a| a.0) {
+            Some((_, name)) => {
+                let text = format!(
+                    "{name} says how to compile, and this program is compiled: give it to `tenon build`"
+                );
+                Err(Failure::Usage(text))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -22,6 +22,7 @@ pub(crate) fn profile(
 ) -> Done {
     if file.extension().is_some_and(|e| e == "tnx") {
         let go = || -> Result<ExitCode, Failure> {
+            compile.settled()?;
             let package =
                 vm::tnx::open(file).map_err(|e| Failure::data(format!("{}: {e}", file.display())))?;
             let options = options(compile)?;

@@ -278,6 +278,17 @@ fn a_profile_says_what_is_guessed_and_what_no_instruction_does() {
     // What is given back as it came is a copy, which is not the `ret`'s.
     let said = run(&[("f.tn", text)], &["profile", "f.tn", "-e", "g", "-i", "x=ones[100000]"]);
     assert!(said.stdout.contains("outside of instructions"), "{}", said.stdout);
+    // A copy that an update asks for reads and writes each byte of what it copies.
+    let text =
+        "fn h<n>(x: f32[n]) -> f32[n] where n >= 1 {\n    var y = x\n    y[0] = 1.0\n    y\n}\n".to_owned();
+    let args = ["profile", "f.tn", "-e", "h", "-i", "x=ones[100000]", "--json"];
+    let said = run(&[("f.tn", text)], &args);
+    let seen: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let bytes = seen["bytes"].as_f64().expect("a number");
+    assert!((8e5..9e5).contains(&bytes), "{bytes}");
+    // A compiled program is not compiled anew.
+    let said = run(&[("f.tnx", String::new())], &["profile", "f.tnx", "--no-rewrites"]);
+    assert!(said.stderr.contains("--no-rewrites says how to compile"), "{}", said.stderr);
 }
 
 #[test]

@@ -197,8 +197,11 @@ fn given_dims(
                 let mut names: Vec<&str> = wanted.iter().map(|w| w.name.as_str()).collect();
                 names.extend(all.iter().map(|s| s.name()));
                 let near = ir::diag::nearest(name, names.iter().copied());
-                let hint =
-                    near.map_or(format!("it takes {}", names.join(", ")), |n| format!("did you mean `{n}`?"));
+                let hint = match near {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None if names.is_empty() => "it takes none".to_owned(),
+                    None => format!("it takes {}", names.join(", ")),
+                };
                 return Err(Failure::Usage(format!("-i: {entry} has no argument `{name}`; {hint}")));
             }
         }

@@ -106,6 +106,16 @@ const TOLD: &[(&str, &str, &[&[i64]])] = &[
         "fn main<n>(x: f32[n, 64], w: f32[64, 64]) -> f32[n, 64] {\n    let a = tanh(x @ w)\n    tanh(a @ w) + a\n}",
         &[&[0, 64], &[64, 64]],
     ),
+    (
+        "results twice",
+        "fn main<n>(x: f32[n], y: f32[n]) -> (f32[n], f32[n], f32[n], f32[n]) {\n    let z = y + 1.0\n    (x, z, x, z)\n}",
+        &[&[0], &[0]],
+    ),
+    (
+        "results that are views",
+        "fn main<n>(x: f32[n, 2]) -> (f32[n, 2], f32[2 * n], f32[n, 2]) { (x, reshape[2 * n](x), x) }",
+        &[&[0, 2]],
+    ),
     ("a row of it", "fn main<n>(x: f32[n, 4]) -> f32[4] where n >= 1 { sort(x)[0] }", &[&[0, 4]]),
 ];
 

@@ -389,7 +389,8 @@ impl<'a> Frame<'a> {
         }
         let bytes = &self.largest(self.regions()) + &self.largest(sums);
         let end = self.lives.now;
-        let mut over = self.pool(end);
+        // Copies are made one after the other, and are the host's at once.
+        let mut copies = Vec::new();
         let mut fresh = Vec::new();
         for (i, r) in func.results.iter().enumerate() {
             let family = self.families.root(r.0);
@@ -399,13 +400,11 @@ impl<'a> Frame<'a> {
             let twice =
                 func.results.iter().enumerate().any(|(j, o)| j != i && self.families.root(o.0) == family);
             let copied = self.lent.contains(&family) || twice || self.is_cut(family);
-            match self.size(*r) {
-                Some(size) if copied => over = &over + &size,
-                _ => {}
-            }
+            copies.extend(self.size(*r).filter(|_| copied));
         }
         let params = func.params.iter().filter(|p| p.1).filter_map(|p| self.size(p.0));
         let given = params.fold(Dim::int(0), |all, p| &all + &p);
+        let over = &self.pool(end) + &self.largest(copies);
         let outside = &self.largest(vec![bytes.clone(), over]) + &given;
         Need { bytes, outside, open: self.open, fresh }
     }

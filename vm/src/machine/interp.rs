@@ -8,7 +8,7 @@ use super::arena::{self, Arena};
 use super::error::{Error, Trap, filled};
 use super::memory::Memory;
 use super::profile::Observe;
-use super::value::Value;
+use super::value::{self, Value};
 use super::{Executable, State, kernel, tensors};
 use tensor::limits::CALLS;
 
@@ -363,8 +363,14 @@ fn execute<O: Observe>(
             Instr::Own { dst, src } => {
                 let dtype = function.tensors[src.0 as usize].dtype;
                 let value = std::mem::replace(&mut t!(src), Value::EMPTY);
+                let lent = value.slot;
                 let value = match tensors::own(dtype, value, memory) {
-                    Ok(value) => value,
+                    Ok(value) => {
+                        if value.slot != lent {
+                            observer.copied(value::bytes(dtype, value.shape()).unwrap_or(0));
+                        }
+                        value
+                    }
                     Err(trap) => {
                         memory.release(value.slot);
                         *at = pc;

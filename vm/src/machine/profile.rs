@@ -22,6 +22,8 @@ pub(crate) trait Observe {
     fn step(&mut self, function: usize, pc: usize);
     /// The kernel that the instruction called has answered.
     fn kernel(&mut self, kernel: &Kernel, args: &Args<'_>);
+    /// The instruction has copied so many bytes.
+    fn copied(&mut self, bytes: usize);
     /// The instruction calls a function.
     fn enter(&mut self, function: usize);
     /// A function has returned.
@@ -36,6 +38,8 @@ impl Observe for Off {
     fn step(&mut self, _: usize, _: usize) {}
     #[inline(always)]
     fn kernel(&mut self, _: &Kernel, _: &Args<'_>) {}
+    #[inline(always)]
+    fn copied(&mut self, _: usize) {}
     #[inline(always)]
     fn enter(&mut self, _: usize) {}
     #[inline(always)]
@@ -315,6 +319,14 @@ impl Observe for Profile {
             row.shapes.clone_from(&shapes);
             self.event(&kernel.name, "kernel", since, (now - since).as_nanos() as u64, shapes, done);
         }
+    }
+
+    fn copied(&mut self, bytes: usize) {
+        let Some((function, pc, _)) = self.open else { return };
+        // Each byte is read and written.
+        let bytes = 2 * bytes as u64;
+        let all = self.rows[function][pc].work.get_or_insert(Done { flops: 0, bytes: 0, guessed: false });
+        all.bytes = all.bytes.saturating_add(bytes);
     }
 
     fn enter(&mut self, function: usize) {
