@@ -70,3 +70,99 @@ fn a_condition_is_needed_where_a_case_that_it_excludes_fails() {
     assert!(list[0]["conditions"][0]["without"].is_object(), "{}", list[0]);
     assert!(list[1]["conditions"][0]["without"].is_null(), "{}", list[1]);
 }
+
+/// The names of those that have another status, each with its case.
+fn other_than(status: &str, list: &[Value]) -> Vec<String> {
+    let others = list.iter().filter(|r| r["status"] != status);
+    others.map(|r| format!("{}: {}", r["name"], r["counter_example"]["text"])).collect()
+}
+
+#[test]
+fn what_holds_for_the_reals_is_not_refused() {
+    // Associativity, cancellation, what leaves the range of a type, literals of few digits, casts that lose nothing.
+    let (exit, list) = verdicts(concat!(
+        "rule a01<n>(x: f32[n], y: f32[n]) { x + y => y + x }\n",
+        "rule a02<n>(x: f32[n], y: f32[n], z: f32[n]) { (x + y) + z <=> x + (y + z) }\n",
+        "rule a03<n>(a: f32[n, n], b: f32[n, n], c: f32[n, n]) { (a @ b) @ c <=> a @ (b @ c) }\n",
+        "rule a04<n, m, k>(a: f64[n, m], b: f64[m, k], c: f64[m, k]) { a @ (b + c) => a @ b + a @ c }\n",
+        "rule a05<n>(x: f32[n], y: f32[n]) { exp(x) * exp(y) => exp(x + y) }\n",
+        "rule a06<n>(x: f32[n]) { relu(relu(x)) => relu(x) }\n",
+        "rule a08<n>(x: f32[n]) { x * sigmoid(x) => silu(x) }\n",
+        "rule a09<n>(x: f32[n]) { x / (1.0 + exp(-x)) => silu(x) }\n",
+        "rule a10<n>(x: f32[n]) { 0.5 * x * (1.0 + erf(x * 0.70710678)) => gelu(x) }\n",
+        "rule a11<n>(x: f32[n]) { sum(3.5 * x) => 3.5 * sum(x) }\n",
+        "rule a12<n, m>(x: f32[n, m]) { softmax(x + 1.0, axis=-1) => softmax(x, axis=-1) }\n",
+        "rule a14<n>(x: f64[n], y: f64[n]) { (x + y) * (x - y) => x * x - y * y }\n",
+        "rule a15<n>(x: f32[n]) { sqrt(x * x) => abs(x) }\n",
+        "rule a16<n>(x: f32[n]) { exp(x) => exp2(x * 1.442695) }\n",
+        "rule a17<n>(x: f32[n]) { log(exp(x)) => x }\n",
+        "rule a18<n>(x: f32[n]) { 1.0 / (1.0 / x) => x }\n",
+        "rule a19<n>(x: f16[n]) { cast[f16](cast[f32](x)) => x }\n",
+        "rule a20<n>(x: i32[n]) { cast[i32](cast[f64](x)) => x }\n",
+        "rule a21<n>(x: i16[n]) { cast[i16](cast[f32](x)) => x }\n",
+        "rule a22<n>(x: f16[n], y: f16[n]) { sum(x + y) => sum(x) + sum(y) }\n",
+        "rule a23<n>(x: bf16[n], y: bf16[n], z: bf16[n]) { (x + y) * z => x * z + y * z }\n",
+        "rule a24<n>(x: i32[n]) { x / 2 => shr(x, 1) }\n",
+        "rule a25(x: f32, y: f32) { x + y => y + x }\n",
+        "rule a26<n>(x: f32[n]) { tanh(x) => 2.0 * sigmoid(2.0 * x) - 1.0 }\n",
+        "rule a28<n>(x: f64[n]) { sin(x) => sin(x + 6.283185307179586) }\n",
+        "rule a29<n, m>(x: f32[n, m]) { sum(sum(x, axis=0)) => sum(x) }\n",
+        "rule a31<n>(x: f32[n]) { abs(x) * sign(x) => x }\n",
+        "rule a32<n>(x: f64[n], y: f64[n], z: f64[n]) { (x + y) + z <=> x + (y + z) }\n",
+        "rule a33<n>(x: f64[n]) { (x + 1.0) - 1.0 => x }\n",
+        "rule a34<n>(x: f32[n]) { log_softmax(x) => log(softmax(x)) }\n",
+    ));
+    assert_eq!(other_than("tested", &list), Vec::<String>::new());
+    assert_eq!(exit, Some(0));
+    assert_eq!(list.len(), 30);
+}
+
+#[test]
+fn roundings_clamps_wraps_and_corners_are_found() {
+    // Casts round; large and small numbers, integers about the root of their range, what the rule names itself; scalars.
+    let (exit, list) = verdicts(concat!(
+        "rule a01<n>(x: f64[n]) { cast[f64](cast[f32](x)) => x }\n",
+        "rule a02<n>(x: f16[n]) { cast[f16](cast[bf16](x)) => x }\n",
+        "rule a03<n>(x: f64[n]) { x * 1.0000001 => x }\n",
+        "rule a04<n>(x: f32[n]) { cast[f32](cast[f16](x)) => x }\n",
+        "rule a05<n>(x: i32[n]) { cast[i32](cast[f32](x)) => x }\n",
+        "rule a06<n>(x: f32[n]) { min(x, 100.0) => x }\n",
+        "rule a07<n>(x: f32[n]) { max(x, -1000.0) => x }\n",
+        "rule a08<n>(x: f32[n]) { clip(x, -1e10, 1e10) => x }\n",
+        "rule a09<n>(x: f32[n]) { min(x, 1e30) => x }\n",
+        "rule a10<n>(x: f16[n]) { min(x, 1000.0) => x }\n",
+        "rule a11<n>(x: f64[n]) { min(x, 1e300) => x }\n",
+        "rule a12<n>(x: f32[n]) { max(x, 1e-12) => max(x, 0.0) }\n",
+        "rule a13<n>(x: f32[n]) { exp(min(x, 80.0)) => exp(x) }\n",
+        "rule a14<n>(x: i16[n]) { abs(x * x) => x * x }\n",
+        "rule a15<n>(x: i8[n]) { abs(x * x) => x * x }\n",
+        "rule a16<n>(x: i64[n]) { abs(x * x) => x * x }\n",
+        "rule a17<n>(x: f32[n]) { select(x == 7.0, 1.0, x) => x }\n",
+        "rule a18<n>(x: i32[n]) { select(x == 100, 1, x) => x }\n",
+        "rule b2(x: u8, y: u8) { x * y / y => x }\n",
+        "rule b3(x: f32) { floor(x + 0.5) => round(x) }\n",
+        "rule b8(x: u8) { min(x, 200) => x }\n",
+        "rule b9(x: f64) { cast[f64](cast[f32](x)) => x }\n",
+        "rule c2<n>(x: f32[n]) { exp(log(x)) => x }\n",
+        "rule c3<n>(x: f32[n]) { x / x => ones[n] }\n",
+        "rule c4<n>(x: f32[n]) { gelu(x) => gelu_tanh(x) }\n",
+        "rule c5<n, m>(x: f32[n, m]) { softmax(softmax(x, axis=-1), axis=-1) => softmax(x, axis=-1) }\n",
+        "rule c6<n>(x: f32[n]) { tanh(x) => x / (1.0 + abs(x)) }\n",
+        "rule c7<n>(x: i32[n]) { x + 1 > x => full[n](true) }\n",
+    ));
+    assert_eq!(other_than("refused", &list), Vec::<String>::new());
+    assert_eq!(exit, Some(1));
+    assert_eq!(list.len(), 28);
+}
+
+#[test]
+fn a_case_says_what_is_wrong_in_words() {
+    let (_, list) = verdicts(concat!(
+        "rule cut<n>(x: f32[n]) when n >= 1 { sum(x) => sum(x[1..]) + sum(x[..1]) }\n",
+        "rule both<n>(x: bool[n], y: bool[n]) { !(x && y) => !x || y }\n",
+    ));
+    let without = list[0]["conditions"][0]["without"]["text"].as_str().expect("a case");
+    assert!(without.contains("an extent would be negative: -1"), "{without}");
+    let text = list[1]["counter_example"]["text"].as_str().expect("a case");
+    assert!(text.contains("x: bool[1] = [true]"), "{text}");
+}

@@ -1,26 +1,33 @@
 //! `tenon rules --check`: whether rules are right.
 //!
-//! Both sides of a rule are run in the interpreter, on dims that are awkward (0, 1, primes, powers of two and their
-//! neighbours, what the rule itself names and its neighbours) and on values that are (small integers, normal ones, zeros of both
-//! signs, infinities, NaN). Where the right side gives something else than rounding explains, or fails where the left does
-//! not, the rule is refused with the case that shows it, the smallest of those tried. Equality is that of the reals: sides
-//! that differ only where an infinity or NaN goes in and comes out are no reason, and are told. Each condition on dims
-//! is tried too: some case that it excludes should fail.
+//! Both sides of a rule are run in the interpreter, on awkward dims ([`dims`]) and awkward values ([`values`]), all floats in
+//! double and casts as they say ([`crate::compare::wide`]). Where the right side gives something else than rounding explains
+//! ([`judge`]), or fails where the left does not, the rule is refused with the case that shows it, the smallest of those
+//! tried. Equality is that of the reals: sides that differ only where an infinity or NaN goes in and comes out, or where
+//! numbers leave the range of a double, are no reason, and are told. Each condition on dims is tried too: some case that it
+//! excludes should fail.
 //!
 //! A case on which the left side fails says nothing. Same rule, same cases: nothing here is drawn anew.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod dims;
+mod judge;
+mod numbers;
+mod values;
+
+use std::collections::BTreeMap;
 
 use interp::Interp;
 use ir::graph::{Func, Op};
 use ir::{Module, Rule, RuleId};
-use shape::{Pred, Step, Sym};
-use tensor::generate::{self, Rng};
+use shape::{Pred, Sym};
 use tensor::{DType, Tensor};
 
 use crate::Front;
-use crate::compare::{Difference, difference};
+use crate::compare::wide::{self, Casts};
 use crate::library::Library;
+use judge::{Case, Said, number};
+use numbers::Numbers;
+use values::Values;
 
 /// What is known of a rule.
 #[derive(Debug, Clone)]
@@ -40,7 +47,8 @@ pub enum Status {
     Tested {
         /// In so many cases.
         cases: usize,
-        /// They need not where an infinity or NaN goes in and comes out: equality is that of the reals.
+        /// They need not where an infinity or NaN goes in and comes out, nor beyond the range of a double: equality is that of
+        /// the reals.
         beyond: Option<Box<Counter>>,
     },
     /// Nothing could be run, for this reason: it is taken at its author's word.
@@ -87,39 +95,27 @@ pub fn every_rule(front: &mut Front) {
 
 /// Tries every rule of a module.
 pub fn verdicts(module: &Module) -> Vec<Verdict> {
-    let rules = (0..module.rules.len() as u32).map(RuleId);
-    rules.map(|id| verdict(module, id)).collect()
+    let Some(doubles) = wide::module(module, Casts::Round) else {
+        let none = |(k, r): (usize, &Rule)| Verdict {
+            rule: RuleId(k as u32),
+            status: Status::Trusted("there is no memory for its constants in double"),
+            conditions: r.when.iter().map(|p| Condition { pred: p.clone(), without: None }).collect(),
+        };
+        return module.rules.iter().enumerate().map(none).collect();
+    };
+    let trial = Trial { module, doubles: &doubles };
+    (0..module.rules.len() as u32).map(|id| trial.verdict(RuleId(id))).collect()
 }
 
-/// Dims worth a try.
-const AWKWARD: [i64; 15] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33];
-/// Draws of dims, of which those that the conditions allow are kept.
-const DRAWS: usize = 4000;
-/// Assignments of dims that are tried.
-const ASSIGNMENTS: usize = 20;
-/// Elements of the arguments of a case.
-const ELEMENTS: i64 = 20_000;
 /// Steps of the interpreter on one side of a case.
 const STEPS: u64 = 20_000_000;
+/// Elements that each kind of values is tried with, where a case has few.
+const ELEMENTS: i64 = 48;
 
-fn verdict(module: &Module, id: RuleId) -> Verdict {
-    let rule = module.rule(id);
-    let tried = |preds: &[Pred]| tried(module, rule, preds);
-    let status = if calls_library(module, rule) {
-        Status::Trusted("a library's function does it")
-    } else {
-        match tried(&rule.when) {
-            Tried { against: Some(counter), .. } => Status::Refused(Box::new(counter)),
-            Tried { agreed: 0, .. } => Status::Trusted("no case that was tried could be run"),
-            Tried { agreed, beyond, .. } => Status::Tested { cases: agreed, beyond: beyond.map(Box::new) },
-        }
-    };
-    let conditions = (0..rule.when.len()).map(|k| {
-        let mut preds = rule.when.clone();
-        preds[k] = preds[k].negate();
-        Condition { pred: rule.when[k].clone(), without: tried(&preds).against }
-    });
-    Verdict { rule: id, conditions: conditions.collect(), status }
+/// A module, as it is and in double.
+struct Trial<'a> {
+    module: &'a Module,
+    doubles: &'a Module,
 }
 
 /// A library's function means what the rule that offers it says: comparing the two would compare the rule with itself.
@@ -138,62 +134,87 @@ struct Tried {
     beyond: Option<Counter>,
 }
 
-/// Runs both sides where the predicates hold.
-fn tried(module: &Module, rule: &Rule, preds: &[Pred]) -> Tried {
-    let limits = interp::Limits { steps: Some(STEPS), ..interp::Limits::default() };
-    let interp = Interp::with_limits(module, limits);
-    // What the conditions exclude is tried too: a side must not refuse it by itself.
-    let [lhs, rhs] = [&rule.lhs, &rule.rhs].map(|f| Func { requires: Vec::new(), ..f.clone() });
-    let mut found = Tried::default();
-    let kinds = [Values::Small, Values::Normal, Values::Special(1), Values::Special(2), Values::Special(3)];
-    let cases = assignments(rule, preds).into_iter().flat_map(|dims| kinds.map(|kind| (dims.clone(), kind)));
-    for (dims, kind) in cases {
-        let Some(args) = arguments(&lhs, &dims, kind) else { continue };
-        let tensors = || args.iter().map(|a| a.1.clone()).collect();
-        let Ok(want) = interp.run_func(&lhs, tensors()) else { continue };
-        let apart = match interp.run_func(&rhs, tensors()) {
-            Ok(got) => apart(&want, &got),
-            // Too long is not wrong.
-            Err(interp::Error::Steps(_)) => continue,
-            // The checker proved something by a condition that does not hold here.
-            Err(interp::Error::Internal { .. }) => {
-                Some((true, "the right side reads what does not exist".to_owned()))
+impl Trial<'_> {
+    fn verdict(&self, id: RuleId) -> Verdict {
+        let rule = self.module.rule(id);
+        let status = if calls_library(self.module, rule) {
+            Status::Trusted("a library's function does it")
+        } else {
+            match self.tried(id, &rule.when) {
+                Tried { against: Some(counter), .. } => Status::Refused(Box::new(counter)),
+                Tried { agreed: 0, .. } => Status::Trusted("no case that was tried could be run"),
+                Tried { agreed, beyond, .. } => {
+                    Status::Tested { cases: agreed, beyond: beyond.map(Box::new) }
+                }
             }
-            Err(e) => Some((true, format!("the left side gives a result, the right side fails: {e}"))),
         };
-        let Some((finite, text)) = apart else {
-            found.agreed += 1;
-            continue;
-        };
-        let counter = Counter { dims, args, text };
-        if finite || counter.args.iter().all(|a| is_finite(&a.1)) {
-            found.against = Some(counter);
-            break;
-        }
-        found.beyond.get_or_insert(counter);
+        let conditions = (0..rule.when.len()).map(|k| {
+            let mut preds = rule.when.clone();
+            preds[k] = preds[k].negate();
+            Condition { pred: rule.when[k].clone(), without: self.tried(id, &preds).against }
+        });
+        Verdict { rule: id, conditions: conditions.collect(), status }
     }
-    found
-}
 
-fn is_finite(t: &Tensor) -> bool {
-    !t.dtype().is_float() || (0..t.len()).all(|i| t.get_f64(i).is_finite())
-}
-
-/// How results differ, if they do, and whether in finite numbers.
-fn apart(want: &[Tensor], got: &[Tensor]) -> Option<(bool, String)> {
-    let one = |(k, (a, b)): (usize, (&Tensor, &Tensor))| {
-        let found = difference(a, b, false).filter(Difference::matters)?;
-        let of = if want.len() > 1 { format!("result {k}: ") } else { String::new() };
-        Some(match found {
-            Difference::Type(text) => (true, format!("{of}{text}")),
-            Difference::Element { at, want, got, .. } => {
-                let (place, left, right) = (place(a.shape(), at), number(a, at), number(b, at));
-                let finite = want.is_finite() && got.is_finite();
-                (finite, format!("{of}at {place:?} the left side gives {left}, the right side {right}"))
+    /// Runs both sides where the predicates hold.
+    fn tried(&self, id: RuleId, preds: &[Pred]) -> Tried {
+        let (rule, doubles) = (self.module.rule(id), self.doubles.rule(id));
+        let limits = interp::Limits { steps: Some(STEPS), ..interp::Limits::default() };
+        let interp = Interp::with_limits(self.doubles, limits);
+        // What the conditions exclude is tried too: a side must not refuse it by itself.
+        let [lhs, rhs] = [&doubles.lhs, &doubles.rhs].map(|f| Func { requires: Vec::new(), ..f.clone() });
+        let run = |left: bool, args| interp.run_func(if left { &lhs } else { &rhs }, args);
+        let again = |left: bool, args| run(left, args).ok();
+        let numbers = Numbers::of(self.module, rule);
+        let given: Vec<DType> = rule.lhs.body.params.iter().map(|v| rule.lhs.ty(*v).dtype).collect();
+        let types: Vec<DType> = rule.lhs.result_types.iter().map(|t| t.dtype).collect();
+        let kinds = values::kinds(&given, &numbers);
+        let mut found = Tried::default();
+        for (dims, round, kind) in dims::assignments(rule, preds).into_iter().flat_map(|dims| {
+            let all = (0..rounds(rule, &dims)).flat_map(|round| kinds.iter().map(move |kind| (round, *kind)));
+            all.map(|(round, kind)| (dims.clone(), round, kind)).collect::<Vec<_>>()
+        }) {
+            let Some(args) = values::arguments(&rule.lhs, &dims, kind, round, &numbers) else { continue };
+            let wide: Option<Vec<Tensor>> = args.iter().map(|a| wide::tensor(&a.1)).collect();
+            let Some(wide) = wide else { continue };
+            let Ok(want) = run(true, wide.clone()) else { continue };
+            let far = matches!(kind, Values::About(_));
+            let beside = if far { numbers.beside.min(1.0) } else { 1.0 };
+            let moves = far || matches!(kind, Values::Special(_));
+            let case = Case { args: &args, types: &types, far, moves, beside };
+            let said = match run(false, wide) {
+                Ok(got) => case.judge(&want, &got, &again),
+                // Too long is not wrong.
+                Err(interp::Error::Steps(_)) => continue,
+                // The checker proved something by a condition that does not hold here.
+                Err(interp::Error::Internal { .. }) => {
+                    Said::Against("the right side reads what does not exist".to_owned())
+                }
+                Err(e) => Said::Against(format!("the left side gives a result, the right side fails: {e}")),
+            };
+            match said {
+                Said::Agreed => found.agreed += 1,
+                Said::Beyond(text) => {
+                    found.beyond.get_or_insert(Counter { dims, args, text });
+                }
+                Said::Against(text) => {
+                    found.against = Some(Counter { dims, args, text });
+                    break;
+                }
             }
-        })
+        }
+        found
+    }
+}
+
+/// How often the values of one kind are drawn: a few elements alone would miss much.
+fn rounds(rule: &Rule, dims: &BTreeMap<Sym, i64>) -> u64 {
+    let elements = |v: &ir::graph::ValId| {
+        let shape = rule.lhs.ty(*v).shape.iter().map(|e| e.eval(&|s| dims.get(&s).copied()).ok());
+        shape.product::<Option<i64>>().unwrap_or(0)
     };
-    want.iter().zip(got).enumerate().find_map(one)
+    let most = rule.lhs.body.params.iter().map(elements).max().unwrap_or(0);
+    if most == 0 { 1 } else { (ELEMENTS / most).max(1) as u64 }
 }
 
 fn place(shape: &[i64], mut at: usize) -> Vec<usize> {
@@ -206,136 +227,6 @@ fn place(shape: &[i64], mut at: usize) -> Vec<usize> {
     index
 }
 
-/// Dims for which the predicates hold, the smallest first.
-fn assignments(rule: &Rule, preds: &[Pred]) -> Vec<BTreeMap<Sym, i64>> {
-    let mut values: BTreeSet<i64> = AWKWARD.into();
-    // What the rule itself compares dims with.
-    for e in preds.iter().chain(rule.lhs.facts.iter()).flat_map(Pred::exprs) {
-        let constants =
-            e.steps().into_iter().filter_map(|s| if let Step::Const(c) = s { Some(c) } else { None });
-        values.extend(
-            constants.flat_map(|c| [c.saturating_sub(1), c, c.saturating_add(1)]).filter(|c| *c >= 0),
-        );
-    }
-    let values: Vec<i64> = values.into_iter().collect();
-    let dims = &rule.lhs.dims;
-    let excluded = |p: &Pred| rule.when.contains(p) && !preds.contains(p);
-    let all: Vec<&Pred> = preds.iter().chain(rule.lhs.facts.iter().filter(|p| !excluded(p))).collect();
-    let mut rng = Rng::new(1);
-    let mut found: BTreeSet<(i64, Vec<i64>)> = BTreeSet::new();
-    for draw in 0..DRAWS {
-        // First all dims alike.
-        let mut one = |_: &Sym| {
-            values.get(draw).copied().unwrap_or_else(|| values[rng.below(values.len() as u64) as usize])
-        };
-        let drawn: Vec<i64> = dims.iter().map(&mut one).collect();
-        let of = |s: Sym| dims.iter().position(|d| *d == s).map(|i| drawn[i]);
-        if !all.iter().all(|p| p.eval(&of) == Ok(true)) {
-            continue;
-        }
-        let elements = |v: &ir::graph::ValId| {
-            rule.lhs.ty(*v).shape.iter().try_fold(1i64, |n, e| n.checked_mul(e.eval(&of).ok()?))
-        };
-        let Some(total) = rule.lhs.body.params.iter().map(elements).sum::<Option<i64>>() else { continue };
-        if total <= ELEMENTS {
-            found.insert((total, drawn));
-        }
-        if dims.is_empty() {
-            break;
-        }
-    }
-    // Small ones, and some of the others.
-    let every = found.len().div_ceil(ASSIGNMENTS).max(1);
-    let kept = |k: &usize| *k < ASSIGNMENTS / 2 || k.is_multiple_of(every);
-    let chosen = found.into_iter().enumerate().filter(|(k, _)| kept(k)).map(|(_, (_, drawn))| drawn);
-    chosen.map(|drawn| dims.iter().copied().zip(drawn).collect()).collect()
-}
-
-/// What the arguments of a case are made of.
-#[derive(Clone, Copy)]
-enum Values {
-    Small,
-    Normal,
-    /// Drawn by a seed.
-    Special(u64),
-}
-
-fn arguments(func: &Func, dims: &BTreeMap<Sym, i64>, kind: Values) -> Option<Vec<(String, Tensor)>> {
-    let mut args = Vec::new();
-    for (k, (p, v)) in func.params.iter().zip(&func.body.params).enumerate() {
-        let ty = func.ty(*v);
-        let shape: Vec<i64> =
-            ty.shape.iter().map(|e| e.eval(&|s| dims.get(&s).copied()).ok()).collect::<Option<_>>()?;
-        let seed = k as u64 + 1;
-        let t = match kind {
-            Values::Small => generate::random_exact(ty.dtype, &shape, seed),
-            Values::Normal => generate::random(ty.dtype, &shape, seed),
-            Values::Special(draw) => special(ty.dtype, &shape, seed + 100 * draw),
-        };
-        args.push((p.name.name().to_owned(), t.ok()?));
-    }
-    Some(args)
-}
-
-/// Values at which operations have their corners, beside ordinary ones.
-fn special(dtype: DType, shape: &[i64], seed: u64) -> Result<Tensor, tensor::Error> {
-    let mut t = generate::random(dtype, shape, seed)?;
-    let mut rng = Rng::new(seed);
-    let mut draw = |n: usize| rng.below(n as u64) as usize;
-    for i in 0..t.len() {
-        // A row without a NaN or infinity should occur too.
-        if draw(4) > 0 {
-            continue;
-        }
-        if dtype.is_float() {
-            t.set_f64(i, CORNERS[draw(CORNERS.len())]);
-        } else if dtype.is_int() {
-            // The ends of the type and of every other width, and their neighbours: where something wraps, is cut off
-            // or is no float any more.
-            let own = 8 * dtype.size() as u32 - u32::from(dtype != DType::U8);
-            let width = if draw(2) == 0 { own } else { WIDTHS[draw(WIDTHS.len())] };
-            let power = 1i64.wrapping_shl(width);
-            let near = power.wrapping_add(draw(3) as i64 - 1);
-            t.set_i64(i, dtype.wrap(if draw(2) == 0 { near } else { near.wrapping_neg() }));
-        }
-    }
-    Ok(t)
-}
-
-/// Zeros, what is not finite, halves of both parities, and integers beyond which f16, bf16 and f32 have none.
-const CORNERS: [f64; 15] = [
-    0.0,
-    -0.0,
-    1.0,
-    -1.0,
-    f64::INFINITY,
-    f64::NEG_INFINITY,
-    f64::NAN,
-    0.5,
-    -0.5,
-    1.5,
-    2.5,
-    -2.5,
-    257.0,
-    2049.0,
-    16_777_217.0,
-];
-
-/// Bits of integers, and of floats without their last place.
-const WIDTHS: [u32; 9] = [0, 7, 8, 15, 16, 24, 31, 53, 63];
-
-/// An element, exactly.
-fn number(t: &Tensor, i: usize) -> String {
-    let d = t.dtype();
-    if d == DType::Bool {
-        (t.get_i64(i) != 0).to_string()
-    } else if d.is_float() {
-        t.get_f64(i).to_string()
-    } else {
-        t.get_i64(i).to_string()
-    }
-}
-
 impl Counter {
     /// The case in words: dims, arguments as far as they are short, and what came out.
     pub fn lines(&self) -> Vec<String> {
@@ -346,9 +237,7 @@ impl Counter {
         }
         for (name, t) in &self.args {
             const SHOWN: usize = 8;
-            let number =
-                |i| if t.dtype().is_float() { t.get_f64(i).to_string() } else { t.get_i64(i).to_string() };
-            let mut shown: Vec<String> = (0..t.len().min(SHOWN)).map(number).collect();
+            let mut shown: Vec<String> = (0..t.len().min(SHOWN)).map(|i| number(t, i)).collect();
             if t.len() > SHOWN {
                 shown.push("..".to_owned());
             }

@@ -12,7 +12,7 @@ mod difference;
 mod first;
 mod part;
 mod steps;
-mod wide;
+pub(crate) mod wide;
 
 use ir::FuncId;
 use tensor::Tensor;

@@ -132,6 +132,9 @@ impl Error {
                 call.get_or_insert(at);
             }
             Error::Memory { .. } => return Error::Check { message: self.to_string(), span: at },
+            Error::Tensor(tensor::Error::NegativeExtent(n)) => {
+                return Error::Check { message: format!("an extent would be negative: {n}"), span: at };
+            }
             Error::Tensor(e) => return Error::Check { message: format!("out of memory: {e}"), span: at },
             Error::ArgumentCount { .. }
             | Error::Argument { .. }

@@ -16,6 +16,7 @@ use vm::Limits;
 
 use super::blame::Blame;
 use super::difference::{Difference, of_reals};
+use super::wide::Casts;
 use super::{part, wide};
 use crate::engine;
 use crate::pipeline::{self, Front, Options};
@@ -140,7 +141,7 @@ impl Search<'_> {
                 let (front, test, outside_test) = enter(front, cond)?;
                 let (front, round, outside) = enter(&front, body)?;
                 let (plan, _) = pipeline::plan(&front.module, self.options);
-                let plan = wide::module(&plan)?;
+                let plan = wide::module(&plan, Casts::Keep)?;
                 let mut carried = all(&node.args)?;
                 loop {
                     let asked = [outside_test.clone(), carried.clone()].concat();
@@ -180,7 +181,7 @@ impl Search<'_> {
 
     /// What a program makes of a function's results, in double.
     pub(super) fn oracle(&self, front: &Front, id: FuncId, args: &[Tensor]) -> Option<Vec<Tensor>> {
-        self.results(front, &wide::module(&front.module)?, id, args)
+        self.results(front, &wide::module(&front.module, Casts::Keep)?, id, args)
     }
 
     fn results(&self, front: &Front, module: &Module, id: FuncId, args: &[Tensor]) -> Option<Vec<Tensor>> {
@@ -203,7 +204,7 @@ impl Search<'_> {
         want: &[Tensor],
     ) -> Option<Wrong> {
         let (plan, _) = pipeline::plan(&front.module, options);
-        differing(want, &self.results(front, &wide::module(&plan)?, id, args)?)
+        differing(want, &self.results(front, &wide::module(&plan, Casts::Keep)?, id, args)?)
     }
 }
 

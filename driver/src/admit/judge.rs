@@ -1,0 +1,210 @@
+//! Whether the results of both sides of a rule are equal.
+//!
+//! In: what each side gives in double ([`crate::compare::wide`]), where only casts round. Equality is that of the reals,
+//! within what literals and casts of the type of a result round; integers are equal or not. Three things are no reason against a
+//! rule: an infinity or NaN made of one, something that grew beyond the range of a double, and, where arguments are far from 1,
+//! what the rounding of a double explains: how far a side moves when its arguments move by their own rounding.
+
+use tensor::generate::Rng;
+use tensor::{DType, Tensor};
+
+use super::place;
+
+/// What is smaller than the largest element of a result by this came of terms that cancelled.
+const BESIDE: f64 = 1e-2;
+/// Numbers up to which nothing grows beyond the range of a double but at a pole.
+const NEAR: f64 = 64.0;
+/// What a few operations in double round, by what they are rounded beside.
+const ROUNDED: f64 = 1e-13;
+/// For operations in a row, of moved arguments.
+const MOVED: f64 = 16.0;
+
+/// What a case is about.
+pub(super) struct Case<'a> {
+    /// The arguments, in their own types.
+    pub(super) args: &'a [(String, Tensor)],
+    /// The element types of the results.
+    pub(super) types: &'a [DType],
+    /// Far from 1, where the rounding of a double is felt: integers made of such numbers say nothing.
+    pub(super) far: bool,
+    /// Whether results may be moved by the arguments' rounding: not where they were chosen to stand at a step.
+    pub(super) moves: bool,
+    /// What small arguments are rounded beside.
+    pub(super) beside: f64,
+}
+
+/// What a case says.
+pub(super) enum Said {
+    Agreed,
+    /// They differ in what is not finite alone, and need not agree there.
+    Beyond(String),
+    Against(String),
+}
+
+/// The difference allowed for results of a type, by their size: casts to it, and literals of it, round so.
+fn bound(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => 1e-12,
+        DType::F32 => 1e-5,
+        // Between one step of the type and the rounding of bf16.
+        DType::F16 => 1.5e-3,
+        DType::Bf16 => 1e-2,
+        DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 | DType::Bool => 0.0,
+    }
+}
+
+/// Half of the distance of the smallest numbers of a type, and of those next to them.
+fn least(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 6e-8,
+        DType::F32 => 2e-45,
+        DType::Bf16 => 1e-40,
+        _ => 0.0,
+    }
+}
+
+fn unit(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => (-11f64).exp2(),
+        DType::Bf16 => (-8f64).exp2(),
+        DType::F32 => (-24f64).exp2(),
+        _ => (-53f64).exp2(),
+    }
+}
+
+impl Case<'_> {
+    /// Compares results. `run` gives a side's results on other arguments, in double.
+    pub(super) fn judge(
+        &self,
+        want: &[Tensor],
+        got: &[Tensor],
+        run: &dyn Fn(bool, Vec<Tensor>) -> Option<Vec<Tensor>>,
+    ) -> Said {
+        let of = |k| if want.len() > 1 { format!("result {k}: ") } else { String::new() };
+        let mut beyond = None;
+        for (k, (a, b)) in want.iter().zip(got).enumerate() {
+            if a.dtype() != b.dtype() || a.shape() != b.shape() {
+                let text = format!("{}{:?} vs {}{:?}", a.dtype(), a.shape(), b.dtype(), b.shape());
+                return Said::Against(of(k) + &text);
+            }
+            let told = |at| {
+                let (place, left, right) = (place(a.shape(), at), number(a, at), number(b, at));
+                format!("{}at {place:?} the left side gives {left}, the right side {right}", of(k))
+            };
+            let (worst, outside) = self.result(k, a, b, &[]);
+            let worst = match worst {
+                // Asked for only where it matters.
+                Some(_) if self.moves => {
+                    let strays =
+                        [(true, want), (false, got)].map(|(left, r)| self.strays(k, &r[k], left, run));
+                    self.result(k, a, b, &strays).0
+                }
+                worst => worst,
+            };
+            if let Some(at) = worst {
+                return Said::Against(told(at));
+            }
+            if let Some(at) = outside {
+                if self.is_finite() && !self.far && self.largest() <= NEAR {
+                    return Said::Against(told(at));
+                }
+                beyond.get_or_insert_with(|| told(at));
+            }
+        }
+        beyond.map_or(Said::Agreed, Said::Beyond)
+    }
+
+    /// The element furthest beyond what is allowed, and the first that is not finite on one side.
+    fn result(
+        &self,
+        k: usize,
+        a: &Tensor,
+        b: &Tensor,
+        strays: &[Vec<f64>],
+    ) -> (Option<usize>, Option<usize>) {
+        let (mut worst, mut outside): (Option<(f64, usize)>, _) = (None, None);
+        if !a.dtype().is_float() {
+            let differs = (0..a.len()).find(|i| a.get_i64(*i) != b.get_i64(*i));
+            return (differs.filter(|_| !self.far), None);
+        }
+        let scale = (0..a.len()).map(|i| a.get_f64(i).abs()).filter(|x| x.is_finite()).fold(0.0, f64::max);
+        let dtype = self.types[k];
+        let rounded = ROUNDED * self.beside.max(self.largest()).min(f64::MAX);
+        for at in 0..a.len() {
+            let (x, y) = (a.get_f64(at), b.get_f64(at));
+            if x == y || (x.is_nan() && y.is_nan()) {
+                continue;
+            }
+            if !x.is_finite() || !y.is_finite() {
+                outside.get_or_insert(at);
+                continue;
+            }
+            let moved: f64 = strays.iter().map(|s| s[at]).sum();
+            let allowed = bound(dtype) * (x.abs() + BESIDE * scale) + rounded + least(dtype) + MOVED * moved;
+            // Halves, for what is the largest there is.
+            let share = (x / 2.0 - y / 2.0).abs() / (allowed / 2.0);
+            if share > 1.0 && worst.is_none_or(|w| share > w.0) {
+                worst = Some((share, at));
+            }
+        }
+        (worst.map(|w| w.1), outside)
+    }
+
+    /// How far each element of a result of a side moves when its arguments do by their rounding.
+    fn strays(
+        &self,
+        k: usize,
+        base: &Tensor,
+        left: bool,
+        run: &dyn Fn(bool, Vec<Tensor>) -> Option<Vec<Tensor>>,
+    ) -> Vec<f64> {
+        let mut moved = vec![0.0f64; base.len()];
+        for seed in 1..=3 {
+            let mut rng = Rng::new(seed);
+            let args = self.args.iter().map(|(_, t)| {
+                let mut wide = crate::compare::wide::tensor(t)?;
+                let by = 2.0 * unit(t.dtype());
+                for i in (0..t.len()).filter(|_| t.dtype().is_float()) {
+                    let x = t.get_f64(i);
+                    wide.set_f64(i, if rng.below(2) == 0 { x * (1.0 + by) } else { x * (1.0 - by) });
+                }
+                Some(wide)
+            });
+            let Some(results) = args.collect::<Option<_>>().and_then(|args| run(left, args)) else {
+                continue;
+            };
+            let Some(now) = results.get(k).filter(|t| t.shape() == base.shape()) else { continue };
+            for (i, m) in moved.iter_mut().enumerate() {
+                let d = (base.get_f64(i) - now.get_f64(i)).abs();
+                *m = if d.is_finite() { m.max(d) } else { *m };
+            }
+        }
+        moved
+    }
+
+    fn floats(&self) -> impl Iterator<Item = f64> {
+        let floats = self.args.iter().filter(|a| a.1.dtype().is_float());
+        floats.flat_map(|(_, t)| (0..t.len()).map(|i| t.get_f64(i)))
+    }
+
+    fn is_finite(&self) -> bool {
+        self.floats().all(f64::is_finite)
+    }
+
+    /// The largest finite number of the arguments.
+    fn largest(&self) -> f64 {
+        self.floats().map(f64::abs).filter(|x| x.is_finite()).fold(0.0, f64::max)
+    }
+}
+
+/// An element, exactly.
+pub(super) fn number(t: &Tensor, i: usize) -> String {
+    let d = t.dtype();
+    if d == DType::Bool {
+        (t.get_i64(i) != 0).to_string()
+    } else if d.is_float() {
+        t.get_f64(i).to_string()
+    } else {
+        t.get_i64(i).to_string()
+    }
+}

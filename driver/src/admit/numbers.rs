@@ -1,0 +1,116 @@
+//! The numbers in the text of a rule, and in all that its sides call.
+//!
+//! What a rule compares its arguments with is where it may turn wrong, so its own numbers and their neighbours are tried.
+//! What a side adds its arguments to is what they are rounded beside.
+
+use std::collections::BTreeSet;
+
+use ir::graph::{Block, Op};
+use ir::loops::{Scalar, ScalarKind};
+use ir::{FuncId, Intrinsic, Literal, Module, PrimId, Rule};
+use shape::{Expr, Step};
+use tensor::Tensor;
+
+/// Elements of a constant that are looked at.
+const LOOKED_AT: usize = 64;
+
+/// The numbers of a rule.
+#[derive(Default)]
+pub(super) struct Numbers {
+    /// Those in its own text.
+    pub(super) own: Vec<f64>,
+    /// The same, of integers, exactly.
+    pub(super) integers: Vec<i64>,
+    /// The largest magnitude that small arguments are rounded beside.
+    pub(super) beside: f64,
+    funcs: BTreeSet<FuncId>,
+    prims: BTreeSet<PrimId>,
+}
+
+impl Numbers {
+    pub(super) fn of(module: &Module, rule: &Rule) -> Numbers {
+        let mut found = Numbers::default();
+        for side in [&rule.lhs, &rule.rhs] {
+            found.block(module, &side.body, true);
+        }
+        found.own.sort_by(f64::total_cmp);
+        found.own.dedup();
+        found.integers.sort_unstable();
+        found.integers.dedup();
+        found
+    }
+
+    fn block(&mut self, module: &Module, block: &Block, own: bool) {
+        for node in &block.nodes {
+            match &node.op {
+                Op::Const(t) => self.constant(t, own),
+                Op::Dim(e) => self.dim(e, own),
+                Op::Scalar(f) => self.intrinsic(*f),
+                Op::Prim(id, _) => self.prim(module, *id),
+                Op::Call(id, _) => {
+                    if self.funcs.insert(*id) {
+                        self.block(module, &module.func(*id).body, false);
+                    }
+                }
+                Op::If(a, b) | Op::While { cond: a, body: b } => {
+                    self.block(module, a, own);
+                    self.block(module, b, own);
+                }
+                Op::Switch(arms) => arms.iter().for_each(|(_, arm)| self.block(module, arm, own)),
+                Op::Cast | Op::Extern(..) | Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => {}
+            }
+        }
+    }
+
+    fn number(&mut self, x: f64, own: bool) {
+        if x.is_finite() {
+            self.beside = self.beside.max(x.abs());
+            if own {
+                self.own.push(x);
+            }
+        }
+    }
+
+    fn constant(&mut self, t: &Tensor, own: bool) {
+        for i in 0..t.len().min(LOOKED_AT) {
+            self.number(t.get_f64(i), own);
+            if own && !t.dtype().is_float() {
+                self.integers.push(t.get_i64(i));
+            }
+        }
+    }
+
+    fn dim(&mut self, e: &Expr, own: bool) {
+        for step in e.steps() {
+            if let Step::Const(c) = step
+                && own
+            {
+                self.number(c as f64, own);
+                self.integers.push(c);
+            }
+        }
+    }
+
+    fn prim(&mut self, module: &Module, id: PrimId) {
+        if !self.prims.insert(id) {
+            return;
+        }
+        let mut look = |e: &Scalar| match &e.kind {
+            ScalarKind::Const(Literal::Float(x)) => self.number(*x, false),
+            ScalarKind::Op(f, _) => self.intrinsic(*f),
+            ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) | ScalarKind::Load { .. } => {}
+            ScalarKind::Choose(_) | ScalarKind::Cast(_) | ScalarKind::Reduce { .. } => {}
+        };
+        for s in &module.prim(id).body {
+            s.walk(&mut |s| s.scalars().into_iter().for_each(|e| e.walk(&mut look)));
+        }
+    }
+
+    /// What makes something about 1 of something small.
+    fn intrinsic(&mut self, f: Intrinsic) {
+        use Intrinsic::{Acos, Acosh, Cos, Cosh, Div, Exp, Exp2, Pow, Rsqrt};
+        if [Acos, Acosh, Cos, Cosh, Div, Exp, Exp2, Pow, Rsqrt].contains(&f) {
+            self.beside = self.beside.max(1.0);
+        }
+    }
+}
