@@ -7,7 +7,7 @@
 //! [`difference`] says how far the results of whole programs are apart, and what is usual: the filetests' bound.
 
 mod blame;
-mod bound;
+pub(crate) mod bound;
 mod difference;
 mod first;
 mod part;

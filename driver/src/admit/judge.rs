@@ -9,6 +9,8 @@ use tensor::generate::Rng;
 use tensor::{DType, Tensor};
 
 use super::place;
+use crate::compare::bound::unit;
+use crate::compare::wide;
 
 /// What is smaller than the largest element of a result by this came of terms that cancelled.
 const BESIDE: f64 = 1e-2;
@@ -59,16 +61,7 @@ fn least(dtype: DType) -> f64 {
         DType::F16 => 6e-8,
         DType::F32 => 2e-45,
         DType::Bf16 => 1e-40,
-        _ => 0.0,
-    }
-}
-
-fn unit(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => (-11f64).exp2(),
-        DType::Bf16 => (-8f64).exp2(),
-        DType::F32 => (-24f64).exp2(),
-        _ => (-53f64).exp2(),
+        DType::F64 | DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 | DType::Bool => 0.0,
     }
 }
 
@@ -162,13 +155,13 @@ impl Case<'_> {
         for seed in 1..=3 {
             let mut rng = Rng::new(seed);
             let args = self.args.iter().map(|(_, t)| {
-                let mut wide = crate::compare::wide::tensor(t)?;
+                let mut moved = wide::tensor(t)?;
                 let by = 2.0 * unit(t.dtype());
                 for i in (0..t.len()).filter(|_| t.dtype().is_float()) {
                     let x = t.get_f64(i);
-                    wide.set_f64(i, if rng.below(2) == 0 { x * (1.0 + by) } else { x * (1.0 - by) });
+                    moved.set_f64(i, if rng.below(2) == 0 { x * (1.0 + by) } else { x * (1.0 - by) });
                 }
-                Some(wide)
+                Some(moved)
             });
             let Some(results) = args.collect::<Option<_>>().and_then(|args| run(left, args)) else {
                 continue;

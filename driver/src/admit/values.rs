@@ -119,7 +119,8 @@ fn named(rng: &mut Rng, t: &mut Tensor, i: usize, numbers: &Numbers) {
         let step = match dtype {
             DType::F64 => 1e-9,
             DType::F32 => 1e-4,
-            _ => 2e-2,
+            DType::F16 | DType::Bf16 => 2e-2,
+            DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 | DType::Bool => 0.0,
         };
         let near = [x, x * (1.0 + step), x * (1.0 - step), -x, x + 1.0, x - 1.0];
         t.set_f64(i, near[draw as usize]);

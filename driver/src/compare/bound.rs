@@ -31,7 +31,8 @@ pub(super) struct Kernel {
     added: f64,
 }
 
-fn unit(dtype: DType) -> f64 {
+/// The unit roundoff of a type.
+pub(crate) fn unit(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => (-53f64).exp2(),
         DType::F32 => (-24f64).exp2(),
