@@ -91,6 +91,10 @@ struct Later {
     origin: Origin,
 }
 
+/// What a bound may be beside an element type: classes of them, of which [`allows`] says the members, encodings, and
+/// `value`, which is anything.
+pub(crate) const CLASSES: [&str; 6] = ["any", "num", "float", "int", "encoding", "value"];
+
 /// True if a generic's bounds allow a type.
 pub(crate) fn allows(g: &Generic, d: DType) -> bool {
     g.bounds.is_empty()
@@ -213,13 +217,13 @@ impl Checker<'_> {
             }
         }
         for g in sig.generics.iter().filter(|g| g.kind != GenericKind::DType) {
-            let one = b.env.dims.get(&g.name.name).into_iter();
-            let dims: Vec<Dim> =
-                one.chain(b.env.packs.get(&g.name.name).into_iter().flatten()).cloned().collect();
-            for d in dims {
-                let what =
-                    if g.kind == GenericKind::Pack { "an extent of `..".to_owned() } else { "`".to_owned() };
-                self.not_negative(body, &d, &format!("{callee}: {what}{}`", g.name.name), span)?;
+            let name = g.name.name;
+            let what = || match g.kind {
+                GenericKind::Pack => format!("{callee}: an extent of `..{name}`"),
+                GenericKind::Dim | GenericKind::DType => format!("{callee}: `{name}`"),
+            };
+            for d in b.env.dims.get(&name).into_iter().chain(b.env.packs.get(&name).into_iter().flatten()) {
+                self.not_negative(body, d, &what, span)?;
             }
         }
         // The arguments themselves: literals and dims become values, and shapes are stretched.

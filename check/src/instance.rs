@@ -14,7 +14,7 @@ use ir::{ExternId, FuncId, PrimId};
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
-use crate::bind::names_in;
+use crate::bind::{CLASSES, names_in};
 use crate::conditions::condition_text;
 use crate::defs::Def;
 use crate::encoding::Layout;
@@ -292,7 +292,6 @@ impl<'a> Checker<'a> {
 
     /// Says which generics have bounds that there are not, or the name of something else.
     pub(crate) fn bounds_of_generics(&mut self, generics: &[Generic]) {
-        const CLASSES: [&str; 6] = ["any", "num", "float", "int", "encoding", "value"];
         for g in generics.iter().filter(|g| !crate::config::is_config(g)) {
             if g.name.name.name().parse::<DType>().is_ok() {
                 let text = format!("`{}` is an element type, and no name for a generic", g.name.name);

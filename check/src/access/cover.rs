@@ -16,7 +16,8 @@ use std::collections::{HashMap, HashSet};
 
 use ir::Intrinsic;
 use ir::diag::Diagnostic;
-use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt};
+use ir::exact::Size;
+use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
 
@@ -102,29 +103,60 @@ fn same(facts: &Facts, a: &Dim, b: &Dim) -> bool {
     a == b || facts.prove(&Pred::Eq(a.clone(), b.clone())).is_proved()
 }
 
-/// The symbols whose value changes: those of variables that are set in several places.
-fn unsteady(prim: &Prim) -> HashSet<Sym> {
-    let mut once = HashSet::new();
-    let mut out = HashSet::new();
-    for s in &prim.body {
-        s.walk(&mut |s| {
-            if let Stmt::Set(v, _) = s
-                && !once.insert(*v)
-            {
-                out.insert(prim.var(*v).name);
-            }
-        });
-    }
-    out
+/// What the variables of a primitive are.
+#[derive(Default)]
+struct Names {
+    /// The symbols whose value changes: those of variables that are set in several places.
+    changing: HashSet<Sym>,
+    /// Variables that come out of memory: they may be any number, and arithmetic with them may wrap.
+    any: HashSet<VarId>,
 }
 
-/// A scalar as a dim that means the same wherever it stands.
-fn steady(prim: &Prim, s: &Scalar, changing: &HashSet<Sym>) -> Option<Dim> {
-    prim.as_dim(s).filter(|d| d.syms().iter().all(|s| !changing.contains(s)))
+impl Names {
+    fn of(prim: &Prim) -> Names {
+        let mut names = Names::default();
+        let mut once = HashSet::new();
+        prim.body.iter().for_each(|s| {
+            s.walk(&mut |s| match s {
+                Stmt::Set(v, value) => {
+                    if !names.is_position(prim, value) {
+                        names.any.insert(*v);
+                    }
+                    if !once.insert(*v) {
+                        names.changing.insert(prim.var(*v).name);
+                    }
+                }
+                Stmt::For { var, lo, hi, .. } if [lo, hi].iter().any(|e| !names.is_position(prim, e)) => {
+                    names.any.insert(*var);
+                }
+                Stmt::For { .. } | Stmt::Store { .. } | Stmt::If(..) | Stmt::While(..) | Stmt::Alloc(_) => {}
+            });
+        });
+        names
+    }
+
+    /// Whether an expression is made of dims and positions alone.
+    fn is_position(&self, prim: &Prim, s: &Scalar) -> bool {
+        let mut known = prim.as_dim(s).is_some();
+        s.walk(&mut |s| known &= !matches!(&s.kind, ScalarKind::Var(v) if self.any.contains(v)));
+        known
+    }
+}
+
+/// A place as a dim that means the same wherever it stands.
+fn place(prim: &Prim, s: &Scalar, names: &Names) -> Option<Dim> {
+    prim.as_dim(s).filter(|d| d.syms().iter().all(|s| !names.changing.contains(s)))
+}
+
+/// The same of what is compared or counted by, in which nothing may wrap.
+fn steady(prim: &Prim, s: &Scalar, names: &Names) -> Option<Dim> {
+    let size = |v: VarId| if names.any.contains(&v) { Size::ANY } else { Size::POSITION };
+    let d = prim.exact(s, &size, &prim.facts)?.dim;
+    d.syms().iter().all(|s| !names.changing.contains(s)).then_some(d)
 }
 
 /// The positions of one element.
-fn point(prim: &Prim, index: &Scalar, changing: &HashSet<Sym>) -> Option<Band> {
+fn point(prim: &Prim, index: &Scalar, names: &Names) -> Option<Band> {
     let one = |d: Dim, modulus| Band {
         hi: &d + &Dim::int(1),
         lo: d,
@@ -134,11 +166,11 @@ fn point(prim: &Prim, index: &Scalar, changing: &HashSet<Sym>) -> Option<Band> {
     };
     if let ScalarKind::Op(Intrinsic::Rem, args) = &index.kind
         && let [a, m] = args.as_slice()
-        && let (Some(a), Some(m)) = (steady(prim, a, changing), steady(prim, m, changing))
+        && let (Some(a), Some(m)) = (place(prim, a, names), place(prim, m, names))
     {
         return Some(one(a, Some(m)));
     }
-    steady(prim, index, changing).map(|d| one(d, None))
+    place(prim, index, names).map(|d| one(d, None))
 }
 
 /// How far a band moves when `v` grows by one; none where it moves unevenly, or changes its form.
@@ -311,26 +343,26 @@ fn chains(bands: &[Band]) -> Vec<Band> {
 }
 
 /// The regions of `buf` that statements are sure to write.
-fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, changing: &HashSet<Sym>) -> Written {
+fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, names: &Names) -> Written {
     let mut out = Written::default();
     for s in stmts {
         match s {
             Stmt::Store { buf: b, index, combine: None, span, .. } if *b == buf => {
-                let axes: Vec<Option<Band>> = index.iter().map(|i| point(prim, i, changing)).collect();
+                let axes: Vec<Option<Band>> = index.iter().map(|i| point(prim, i, names)).collect();
                 if axes.iter().any(Option::is_none) {
                     out.missed.push((*span, "where this is written is known only when running".to_owned()));
                 }
                 out.regions.push(Region { axes, over: vec![] });
             }
             Stmt::For { var, lo, hi, body, .. } => {
-                let mut inner = written(prim, body, buf, &enter(prim, facts, *var, lo, hi), changing);
+                let mut inner = written(prim, body, buf, &enter(prim, facts, *var, lo, hi), names);
                 out.missed.append(&mut inner.missed);
-                if let Some(name) = leave(prim, body, facts, changing, &mut inner.regions) {
+                if let Some(name) = leave(prim, body, facts, names, &mut inner.regions) {
                     let why = format!("`{name}` may be another number in each round");
                     out.missed.extend(first_store(body, buf).map(|at| (at, why)));
                 }
                 let v = prim.var(*var).name;
-                let bounds = steady(prim, lo, changing).zip(steady(prim, hi, changing));
+                let bounds = steady(prim, lo, names).zip(steady(prim, hi, names));
                 let Some((lo, hi)) = bounds else {
                     if let Some(at) = first_store(body, buf) {
                         let text = format!("how often the loop over `{v}` runs is known only when running");
@@ -347,14 +379,14 @@ fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, changing: &Ha
             }
             Stmt::If(condition, a, b) => {
                 let (a, b) =
-                    [a, b].map(|s| (first_store(s, buf), written(prim, s, buf, facts, changing))).into();
+                    [a, b].map(|s| (first_store(s, buf), written(prim, s, buf, facts, names))).into();
                 let both: HashSet<Region> = b.1.regions.iter().cloned().collect();
                 let (kept, alone): (Vec<Region>, Vec<Region>) =
                     a.1.regions.into_iter().partition(|r| both.contains(r));
                 let other = b.1.regions.into_iter().filter(|r| !kept.contains(r));
                 let mut whole = true;
                 for (region, holds) in alone.into_iter().map(|r| (r, true)).chain(other.map(|r| (r, false))) {
-                    let left = limited(prim, condition, holds, changing, region);
+                    let left = limited(prim, condition, holds, names, region);
                     whole &= left.is_some();
                     out.regions.extend(left);
                 }
@@ -389,17 +421,11 @@ fn whole(band: Band, facts: &Facts) -> Band {
 
 /// Regions of a loop's body as they are outside of it, where the variables that the body sets have another value each
 /// round: those that are a dim are written out, and of what depends on others nothing is known. Gives one of the latter.
-fn leave(
-    prim: &Prim,
-    body: &[Stmt],
-    facts: &Facts,
-    changing: &HashSet<Sym>,
-    regions: &mut Vec<Region>,
-) -> Option<Sym> {
+fn leave(prim: &Prim, body: &[Stmt], facts: &Facts, names: &Names, regions: &mut Vec<Region>) -> Option<Sym> {
     let mut set: Vec<(Sym, Option<Dim>)> = Vec::new();
     for s in body {
         if let Stmt::Set(v, value) = s {
-            set.push((prim.var(*v).name, steady(prim, value, changing)));
+            set.push((prim.var(*v).name, place(prim, value, names)));
             continue;
         }
         // Set further inside it may be of what only that knows.
@@ -566,7 +592,7 @@ fn covers(regions: &[Region], shape: &[Dim], facts: &Facts) -> bool {
 
 /// True if statements are sure to write all of a buffer.
 pub(super) fn is_written(prim: &Prim, stmts: &[Stmt], buf: BufId) -> bool {
-    let found = written(prim, stmts, buf, &prim.facts, &unsteady(prim));
+    let found = written(prim, stmts, buf, &prim.facts, &Names::of(prim));
     covers(&resolved(found.regions, &prim.facts).0, &prim.buf(buf).shape, &prim.facts)
 }
 
@@ -574,13 +600,13 @@ impl Checker<'_> {
     /// Refuses a primitive that leaves elements of an output unwritten.
     /// `heads`: where each is declared.
     pub(crate) fn coverage(&mut self, prim: &Prim, heads: &[Span]) -> Maybe<()> {
-        let changing = unsteady(prim);
+        let names = Names::of(prim);
         for (&out, &head) in prim.outs.iter().zip(heads) {
             if prim.in_place(out) {
                 continue;
             }
             let buf = prim.buf(out);
-            let found = written(prim, &prim.body, out, &prim.facts, &changing);
+            let found = written(prim, &prim.body, out, &prim.facts, &names);
             let (regions, left) = resolved(found.regions, &prim.facts);
             if covers(&regions, &buf.shape, &prim.facts) {
                 continue;

@@ -324,15 +324,25 @@ impl Checker<'_> {
     }
 
     /// The same of an extent: it can be computed, and is not negative.
-    pub(crate) fn not_negative(&mut self, body: &mut Body, d: &Dim, what: &str, span: Span) -> Maybe<()> {
+    pub(crate) fn not_negative(
+        &mut self,
+        body: &mut Body,
+        d: &Dim,
+        what: &dyn Fn() -> String,
+        span: Span,
+    ) -> Maybe<()> {
         // Of what no number can say it is said where it is needed.
         if d.is_poison() || d.as_sym().is_some() || d.as_int().is_some_and(|i| i >= 0) {
             return Some(());
         }
         self.divisible(body, d, span)?;
-        let text = format!("{what} is {d}, and no dim is negative");
+        let pred = Pred::Le(Dim::int(0), d.clone());
+        if body.env.facts.prove(&pred).is_proved() {
+            return Some(());
+        }
+        let text = format!("{} is {d}, and no dim is negative", what());
         let wrong = Diagnostic::error("E0310", span, text.clone());
-        self.require(body, Pred::Le(Dim::int(0), d.clone()), span, &text, wrong)
+        self.require(body, pred, span, &text, wrong)
     }
 
     /// Proves a condition, refuses it, or leaves a check behind.

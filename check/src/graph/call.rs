@@ -421,7 +421,7 @@ impl<'a> Checker<'a> {
 
     /// The extents that a call gives are none of them negative.
     fn extents(&mut self, body: &mut Body, sig: &Signature, types: &[Type], span: Span) -> Maybe<()> {
-        let what = format!("{}: an extent of the result", sig.name.name);
+        let what = || format!("{}: an extent of the result", sig.name.name);
         types.iter().flat_map(|t| &t.shape).try_for_each(|d| self.not_negative(body, d, &what, span))
     }
 

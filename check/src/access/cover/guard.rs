@@ -3,13 +3,11 @@
 //! A condition on the position itself leaves of an axis what is between two dims of the primitive, whatever the loops
 //! around do: the [limits](Limits) of a band. Other conditions leave nothing that is sure to be written.
 
-use std::collections::HashSet;
-
 use ir::Intrinsic;
 use ir::loops::{Prim, Scalar, ScalarKind};
-use shape::{Expr as Dim, Sym};
+use shape::Expr as Dim;
 
-use super::{Band, Region, steady};
+use super::{Band, Names, Region, steady};
 
 /// Positions from one dim on, and before another.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
@@ -50,11 +48,11 @@ pub(super) fn limited(
     prim: &Prim,
     condition: &Scalar,
     holds: bool,
-    changing: &HashSet<Sym>,
+    names: &Names,
     region: Region,
 ) -> Option<Region> {
     let mut parts = Vec::new();
-    if !at_least_zero(prim, condition, holds, changing, &mut parts) {
+    if !at_least_zero(prim, condition, holds, names, &mut parts) {
         return None;
     }
     parts.iter().try_fold(region, |region, d| limited_by(prim, d, region))
@@ -84,22 +82,16 @@ fn limited_by(prim: &Prim, d: &Dim, mut region: Region) -> Option<Region> {
 }
 
 /// The dims all of which are 0 or more exactly where a condition holds, or does not; false where it says something else.
-fn at_least_zero(
-    prim: &Prim,
-    condition: &Scalar,
-    holds: bool,
-    changing: &HashSet<Sym>,
-    out: &mut Vec<Dim>,
-) -> bool {
+fn at_least_zero(prim: &Prim, condition: &Scalar, holds: bool, names: &Names, out: &mut Vec<Dim>) -> bool {
     let ScalarKind::Op(op, args) = &condition.kind else { return false };
     if *op == Intrinsic::Not {
-        return at_least_zero(prim, &args[0], !holds, changing, out);
+        return at_least_zero(prim, &args[0], !holds, names, out);
     }
     if *op == if holds { Intrinsic::And } else { Intrinsic::Or } {
-        return args.iter().all(|a| at_least_zero(prim, a, holds, changing, out));
+        return args.iter().all(|a| at_least_zero(prim, a, holds, names, out));
     }
     let [a, b] = args.as_slice() else { return false };
-    let (Some(a), Some(b)) = (steady(prim, a, changing), steady(prim, b, changing)) else { return false };
+    let (Some(a), Some(b)) = (steady(prim, a, names), steady(prim, b, names)) else { return false };
     // `least <= most`, and by one less where it is strict.
     let (least, most, strict) = match (op, holds) {
         (Intrinsic::Lt, true) | (Intrinsic::Ge, false) => (a, b, true),
