@@ -179,7 +179,7 @@ fn reads_in(stmts: &[Stmt]) -> BTreeMap<VarId, usize> {
 
 fn mark(prim: &Prim, stmt: &mut Stmt, facts: &Facts, reads: &BTreeMap<VarId, usize>) {
     match stmt {
-        Stmt::For { var, lo, hi, body, mark: m } => {
+        Stmt::For { var, lo, hi, body, mark: m, .. } => {
             let inside = enter(prim, facts, *var, lo, hi);
             body.iter_mut().for_each(|s| mark(prim, s, &inside, reads));
             if keeps_to_itself(body, reads) && independent(prim, *var, body, &inside) {

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use ir::ast::{Arg, EncodingDef, Generic, GenericKind, Ident, IndexArg, Mode, Param, Signature, TypeKind};
 use ir::diag::Diagnostic;
 use ir::graph::{Op, Type, ValId};
-use ir::loops::{Mark, Scalar, ScalarKind, Stmt};
+use ir::loops::{Mark, Run, Scalar, ScalarKind, Stmt};
 use ir::source::Span;
 use shape::{Expr as Dim, Sym};
 use tensor::DType;
@@ -139,6 +139,7 @@ impl<'a> Checker<'a> {
             lo: Scalar::int(0),
             hi: Scalar::dim(extent),
             mark: Mark::Serial,
+            run: Run::Plain,
             body: vec![inner],
         });
         b.prim.body.push(nest);

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use ir::ast::{self, AssignOp, Expr, ExprKind, Ident, IndexArg, Mode, PrimDef, StmtKind};
 use ir::diag::Diagnostic;
 use ir::exact::{Exact, Size};
-use ir::loops::{Buf, BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
 use ir::source::Span;
 use ir::{Class, Combine, Intrinsic, Literal};
 use shape::{Expr as Dim, Facts, Pred, Sym, Verdict};
@@ -165,6 +165,7 @@ impl Body {
             lo: Scalar::int(0),
             hi: Scalar::dim(extent),
             mark: Mark::Serial,
+            run: Run::Plain,
             body: vec![inner],
         })
     }
@@ -357,7 +358,7 @@ impl<'a> Checker<'a> {
                 let mut body = inner?;
                 for l in loops.into_iter().flatten().flatten().collect::<Vec<_>>().into_iter().rev() {
                     let (var, lo, hi) = l.range;
-                    let nest = Stmt::For { var, lo, hi, mark: Mark::Serial, body };
+                    let nest = Stmt::For { var, lo, hi, mark: Mark::Serial, run: Run::Plain, body };
                     body = l.before.into_iter().chain([nest]).collect();
                 }
                 out.extend(body);

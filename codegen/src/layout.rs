@@ -197,7 +197,7 @@ fn grid(prim: &Prim, init: &[(BufId, Literal)], is_checked: bool) -> Option<(Var
     if !before.iter().all(|s| matches!(s, Stmt::Set(..))) {
         return None;
     }
-    let Stmt::For { var, lo, hi, mark: Mark::Independent, body } = last else { return None };
+    let Stmt::For { var, lo, hi, mark: Mark::Independent, body, .. } = last else { return None };
     let (lo, hi) = (prim.as_dim(lo)?, prim.as_dim(hi)?);
     let extent = &hi - &lo;
     if extent.is_poison() || !extent.syms().iter().all(|s| prim.dims.contains(s)) {

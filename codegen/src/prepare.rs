@@ -127,7 +127,7 @@ fn hoist_block(vars: &mut Vec<Var>, stmts: &mut Vec<Stmt>) {
     let mut done = Vec::new();
     for mut s in stmts.drain(..) {
         match &mut s {
-            Stmt::For { var, lo, hi, mark, body } => {
+            Stmt::For { var, lo, hi, mark, body, .. } => {
                 // Inner loops first: what leaves one of them may leave this one too.
                 hoist_block(vars, body);
                 if *mark == Mark::Independent {

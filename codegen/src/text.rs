@@ -36,7 +36,7 @@ fn block(prim: &Prim, stmts: &[Stmt], depth: usize, out: &mut String) {
     let pad = "    ".repeat(depth);
     for s in stmts {
         let _ = match s {
-            Stmt::For { var, lo, hi, mark, body } => {
+            Stmt::For { var, lo, hi, mark, body, .. } => {
                 let word = if *mark == Mark::Independent { "for" } else { "serial for" };
                 let v = prim.var(*var).name;
                 let _ = writeln!(
@@ -150,7 +150,7 @@ pub(crate) fn scalar_text(prim: &Prim, s: &Scalar) -> String {
             format!("(if {c} {{ {a} }} else {{ {b} }})")
         }
         ScalarKind::Cast(a) => format!("{}({} as {})", s.dtype, scalar_text(prim, a), a.dtype),
-        ScalarKind::Reduce { combine, var, lo, hi, body } => {
+        ScalarKind::Reduce { combine, var, lo, hi, body, .. } => {
             let (v, lo, hi) = (prim.var(*var).name, scalar_text(prim, lo), scalar_text(prim, hi));
             format!("{}({v} in {lo}..{hi}) ({})", combine.name(), scalar_text(prim, body))
         }

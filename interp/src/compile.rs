@@ -203,7 +203,7 @@ impl Compiler<'_> {
 
     fn stmt(&mut self, stmt: &Stmt) -> Result<S, Error> {
         Ok(match stmt {
-            Stmt::For { var, lo, hi, body, mark: _ } => {
+            Stmt::For { var, lo, hi, body, mark: _, run: _ } => {
                 S::For { var: var.0 as usize, lo: self.int(lo)?, hi: self.int(hi)?, body: self.stmts(body)? }
             }
             Stmt::While(c, body) => S::While(self.int(c)?, self.stmts(body)?),
@@ -312,7 +312,7 @@ impl Compiler<'_> {
             }
             ScalarKind::Cast(a) if a.dtype.is_float() => F::OfFloat(s.dtype, Box::new(self.float(a)?)),
             ScalarKind::Cast(a) => F::OfInteger(s.dtype, Box::new(self.int(a)?)),
-            ScalarKind::Reduce { combine, var, lo, hi, body } => {
+            ScalarKind::Reduce { combine, var, lo, hi, body, run: _ } => {
                 self.same(body, s.dtype)?;
                 self.folds(*combine, s.dtype)?;
                 F::Reduce(Box::new(Reduce {
@@ -371,7 +371,7 @@ impl Compiler<'_> {
             }
             ScalarKind::Cast(a) if a.dtype.is_float() => I::OfFloat(s.dtype, Box::new(self.float(a)?)),
             ScalarKind::Cast(a) => I::OfInteger(s.dtype, Box::new(self.int(a)?)),
-            ScalarKind::Reduce { combine, var, lo, hi, body } => {
+            ScalarKind::Reduce { combine, var, lo, hi, body, run: _ } => {
                 self.same(body, s.dtype)?;
                 self.folds(*combine, s.dtype)?;
                 I::Reduce(Box::new(Reduce {

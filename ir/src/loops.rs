@@ -83,6 +83,8 @@ pub enum Stmt {
         hi: Scalar,
         /// What may be done with the loop.
         mark: Mark,
+        /// What is done with it.
+        run: Run,
         /// The body.
         body: Vec<Stmt>,
     },
@@ -118,6 +120,28 @@ pub enum Mark {
     Serial,
     /// The iterations are independent: each writes its own elements, and reads none that another writes.
     Independent,
+}
+
+/// How the rounds of a loop or reduction run: what a schedule decides. It changes speed and, in reductions, the order in
+/// which is combined; never what is computed.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Run {
+    /// One after the other.
+    #[default]
+    Plain,
+    /// As lanes of vectors: so many lanes a vector, so many vectors at once while there are enough rounds.
+    Lanes {
+        /// Lanes of a vector.
+        lanes: u32,
+        /// Vectors done at once.
+        vectors: u32,
+    },
+    /// So many at once, statement by statement: the numbers are tried from first to last, the last is 1.
+    Rows(Vec<u32>),
+    /// Written out: the number of rounds is a constant.
+    Unrolled,
+    /// As one instruction that adds up products of narrow numbers.
+    Dot,
 }
 
 /// A scalar expression.
@@ -160,6 +184,8 @@ pub enum ScalarKind {
     Reduce {
         /// How.
         combine: Combine,
+        /// How its rounds run.
+        run: Run,
         /// The variable.
         var: VarId,
         /// The first.

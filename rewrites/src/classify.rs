@@ -316,7 +316,7 @@ impl Walk<'_> {
                 parts.iter().for_each(|a| self.scalar(a, times));
             }
             ScalarKind::Cast(a) => self.scalar(a, times),
-            ScalarKind::Reduce { combine, var, lo, hi, body } => {
+            ScalarKind::Reduce { combine, var, lo, hi, body, .. } => {
                 self.reduces = true;
                 self.index(lo, times);
                 self.index(hi, times);

@@ -172,7 +172,7 @@ impl Merge {
                 ScalarKind::Choose(Box::new(parts.each_ref().map(|a| self.import(other, a, env))))
             }
             ScalarKind::Cast(a) => ScalarKind::Cast(Box::new(self.import(other, a, env))),
-            ScalarKind::Reduce { combine, var, lo, hi, body } => {
+            ScalarKind::Reduce { combine, run, var, lo, hi, body } => {
                 let (lo, hi) = (self.import(other, lo, env), self.import(other, hi, env));
                 let old = other.var(*var);
                 let new = self.add_var(old.name, old.dtype);
@@ -181,6 +181,7 @@ impl Merge {
                 let body = self.import(other, body, &env);
                 ScalarKind::Reduce {
                     combine: *combine,
+                    run: run.clone(),
                     var: new,
                     lo: Box::new(lo),
                     hi: Box::new(hi),

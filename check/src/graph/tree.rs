@@ -5,7 +5,7 @@ use std::rc::Rc;
 use ir::ast::{Arg, Expr, Generic, GenericKind, Ident, IndexArg, Mode, Param, RecordDef, Signature};
 use ir::diag::Diagnostic;
 use ir::graph::{Op, Type, ValId};
-use ir::loops::{Buf, BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
 use ir::source::Span;
 use shape::{Expr as Dim, Facts, Sym};
 use tensor::{DType, Tensor};
@@ -672,6 +672,7 @@ fn stack_prim(count: usize, dtype: DType, rank: usize, span: Span) -> Prim {
             lo: Scalar::int(0),
             hi: Scalar::dim(extent.clone()),
             mark: Mark::Serial,
+            run: Run::Plain,
             body: vec![inner],
         });
         prim.body.push(nest);

@@ -43,7 +43,9 @@ impl<'c> Emit<'_, 'c> {
                 let values = self.scalar(a)?;
                 Ok(self.map(&[&values], |v| ll.cast(a.dtype, s.dtype, v[0])))
             }
-            ScalarKind::Reduce { combine, var, lo, hi, body } => self.reduce(s, *combine, *var, lo, hi, body),
+            ScalarKind::Reduce { combine, var, lo, hi, body, .. } => {
+                self.reduce(s, *combine, *var, lo, hi, body)
+            }
         }
     }
 

@@ -181,7 +181,7 @@ impl Planner<'_> {
     fn chain<'s>(&self, s: &'s Stmt) -> (Vec<(VarId, &'s Scalar, &'s Scalar)>, &'s [Stmt]) {
         let mut chain = Vec::new();
         let mut next = std::slice::from_ref(s);
-        while let [Stmt::For { var, lo, hi, mark: Mark::Independent, body }] = next {
+        while let [Stmt::For { var, lo, hi, mark: Mark::Independent, body, .. }] = next {
             let fixed = |e: &Scalar| {
                 let names: Vec<_> = chain.iter().map(|c: &(VarId, _, _)| self.prim.var(c.0).name).collect();
                 self.prim.as_dim(e).is_some_and(|d| d.syms().iter().all(|n| !names.contains(n)))

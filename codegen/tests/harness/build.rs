@@ -1,6 +1,6 @@
 //! Primitives by hand, as near to their text as Rust allows.
 
-use ir::loops::{Buf, BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
 use ir::source::Span;
 use ir::{Combine, Intrinsic, Literal};
 use shape::{Expr as Dim, Facts, Sym};
@@ -77,7 +77,7 @@ pub fn choose(cond: E, yes: E, no: E) -> E {
 pub fn reduce(combine: Combine, var: VarId, lo: impl Into<E>, hi: impl Into<E>, body: E) -> E {
     let dtype = body.0.dtype;
     let [lo, hi, body] = [lo.into(), hi.into(), body].map(|e| Box::new(e.0));
-    E(Scalar { kind: ScalarKind::Reduce { combine, var, lo, hi, body }, dtype })
+    E(Scalar { kind: ScalarKind::Reduce { combine, run: Run::Plain, var, lo, hi, body }, dtype })
 }
 
 pub fn sum(var: VarId, hi: impl Into<E>, body: E) -> E {
@@ -93,7 +93,7 @@ pub fn serial(var: VarId, hi: impl Into<E>, body: Vec<Stmt>) -> Stmt {
 }
 
 pub fn loop_(var: VarId, lo: impl Into<E>, hi: impl Into<E>, mark: Mark, body: Vec<Stmt>) -> Stmt {
-    Stmt::For { var, lo: lo.into().0, hi: hi.into().0, mark, body }
+    Stmt::For { var, lo: lo.into().0, hi: hi.into().0, mark, run: Run::Plain, body }
 }
 
 /// A primitive that grows.

@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use ir::graph::{Block, Func, Node, Op, Param, Type, ValId};
-use ir::loops::{Buf, BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
 use ir::source::Span;
 use ir::{Combine, Intrinsic, Literal};
 use shape::{Expr as Dim, Facts, Pred, Sym};
@@ -112,12 +112,19 @@ pub fn cast(a: Scalar, dtype: DType) -> Scalar {
 
 pub fn reduce(combine: Combine, var: VarId, lo: Scalar, hi: Scalar, body: Scalar) -> Scalar {
     let dtype = body.dtype;
-    let kind = ScalarKind::Reduce { combine, var, lo: Box::new(lo), hi: Box::new(hi), body: Box::new(body) };
+    let kind = ScalarKind::Reduce {
+        combine,
+        run: Run::Plain,
+        var,
+        lo: Box::new(lo),
+        hi: Box::new(hi),
+        body: Box::new(body),
+    };
     Scalar { kind, dtype }
 }
 
 pub fn for_(var: VarId, lo: Scalar, hi: Scalar, body: Vec<Stmt>) -> Stmt {
-    Stmt::For { var, lo, hi, mark: Mark::Serial, body }
+    Stmt::For { var, lo, hi, mark: Mark::Serial, run: Run::Plain, body }
 }
 
 pub fn store(buf: BufId, index: &[Scalar], value: Scalar) -> Stmt {

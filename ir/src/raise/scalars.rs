@@ -84,7 +84,7 @@ impl<'p> Writer<'p> {
             ScalarKind::Reduce { combine, .. } => {
                 // Nested reductions of one kind are one with several variables.
                 let (mut binders, mut inner) = (Vec::new(), s);
-                while let ScalarKind::Reduce { combine: c, var, lo, hi, body } = &inner.kind
+                while let ScalarKind::Reduce { combine: c, var, lo, hi, body, .. } = &inner.kind
                     && c == combine
                 {
                     binders.push(self.binder(*var, lo, hi));

@@ -8,7 +8,7 @@ use super::*;
 use crate::ast::{AssignOp, Expr, ExprKind, IndexArg, Pattern, Stmt, StmtKind, TypeKind, UnaryOp};
 use crate::graph::{Block, Node, Op as Operation, Param, Type, ValId};
 use crate::intrinsic::{Combine, Intrinsic, Literal};
-use crate::loops::{Buf, BufId, Mark, Scalar, ScalarKind, Stmt as Loop, Var, VarId};
+use crate::loops::{Buf, BufId, Mark, Run, Scalar, ScalarKind, Stmt as Loop, Var, VarId};
 use crate::source::Span;
 
 fn list(es: impl Iterator<Item = String>) -> String {
@@ -168,7 +168,14 @@ fn store(buf: u32, index: Vec<Scalar>, combine: Option<Combine>, value: Scalar) 
 }
 
 fn loop_(v: u32, hi: &str, body: Vec<Loop>) -> Loop {
-    Loop::For { var: VarId(v), lo: Scalar::int(0), hi: Scalar::dim(d(hi)), mark: Mark::Serial, body }
+    Loop::For {
+        var: VarId(v),
+        lo: Scalar::int(0),
+        hi: Scalar::dim(d(hi)),
+        mark: Mark::Serial,
+        run: Run::Plain,
+        body,
+    }
 }
 
 #[test]
@@ -231,6 +238,7 @@ fn reductions_fold_and_stand_in_parentheses() {
         dtype: body.dtype,
         kind: ScalarKind::Reduce {
             combine: Combine::Add,
+            run: Run::Plain,
             var: VarId(v),
             lo: Box::new(Scalar::int(i64::from(v))),
             hi: Box::new(Scalar::dim(d("n"))),

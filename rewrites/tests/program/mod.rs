@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part")]
 
 use ir::graph::{Block, Func, Node, Op, Param, Type, ValId};
-use ir::loops::{Buf, BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
 use ir::source::Span;
 use ir::{Combine, Extern, ExternId, Intrinsic, Literal, Module, PrimId, Rule, RuleId};
 use shape::{Expr, Facts, Pred, Sym};
@@ -55,10 +55,17 @@ pub(crate) fn op(i: Intrinsic, args: Vec<Scalar>) -> Scalar {
 }
 pub(crate) fn reduce(combine: Combine, v: u32, hi: &str, body: Scalar) -> Scalar {
     let (lo, hi) = (Box::new(Scalar::int(0)), Box::new(Scalar::dim(e(hi))));
-    f32s(ScalarKind::Reduce { combine, var: VarId(v), lo, hi, body: Box::new(body) })
+    f32s(ScalarKind::Reduce { combine, run: Run::Plain, var: VarId(v), lo, hi, body: Box::new(body) })
 }
 pub(crate) fn each(v: u32, hi: &str, body: Vec<Stmt>) -> Stmt {
-    Stmt::For { var: VarId(v), lo: Scalar::int(0), hi: Scalar::dim(e(hi)), mark: Mark::Independent, body }
+    Stmt::For {
+        var: VarId(v),
+        lo: Scalar::int(0),
+        hi: Scalar::dim(e(hi)),
+        mark: Mark::Independent,
+        run: Run::Plain,
+        body,
+    }
 }
 pub(crate) fn store(buf: u32, index: &[u32], value: Scalar) -> Stmt {
     let index = index.iter().map(|&v| var(v)).collect();
