@@ -15,7 +15,6 @@ use tensor::abi::Kernel;
 use crate::emit::Emit;
 use crate::layout::Layout;
 use crate::ll::{Ll, Ty, V};
-use crate::schedule::Schedule;
 use crate::text::{prim_text, scalar_text};
 use crate::{Error, object};
 
@@ -88,11 +87,11 @@ pub(crate) fn describe(ext: &Extern, symbol: String) -> Result<Kernel, Error> {
 pub(crate) fn emit(ll: &Ll<'_>, ext: &Extern, symbol: &str) -> Result<(), Error> {
     let prim = shell(ext);
     let layout = layout(ext, &prim);
-    crate::emit::emit_with(ll, &prim, &layout, &Schedule::default(), symbol, |e| call(e, ext))
+    crate::emit::emit_with(ll, &prim, &layout, symbol, |e| call(e, ext))
 }
 
 fn layout(ext: &Extern, prim: &Prim) -> Layout {
-    let mut layout = Layout::new(prim, &Schedule::default());
+    let mut layout = Layout::new(prim, crate::layout::first_values(prim));
     // The library writes the outputs; what it leaves is its own affair.
     layout.init.clear();
     for arg in &ext.args {

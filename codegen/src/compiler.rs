@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 use tensor::abi::Kernel;
 
-use crate::layout::Layout;
+use crate::layout::{Layout, first_values};
 use crate::ll::Ll;
 use crate::prepare::prepare;
 use crate::schedule::{Order, print, schedule};
@@ -80,8 +80,8 @@ impl Compiler {
     /// How the kernel of a primitive is called.
     pub fn describe_prim(&self, prim: &Prim) -> Result<Kernel, Error> {
         let name = symbol(&prim.name, &self.key(text::prim_text(prim)));
-        let prim = prepare(prim);
-        Layout::new(&prim, &schedule(&prim, &self.target, self.order)).kernel(&prim, name)
+        let (prim, layout) = self.scheduled(prim);
+        layout.kernel(&prim, name)
     }
 
     /// How the kernel of a library function is called.
@@ -129,10 +129,17 @@ impl Compiler {
 
     /// What the schedule decides for a primitive.
     pub fn schedule_text(&self, prim: &Prim) -> Result<String, Error> {
+        let (prim, layout) = self.scheduled(prim);
+        Ok(print(&prim, layout.grid.as_ref(), &self.target))
+    }
+
+    /// The primitive as its loops are to run, and the outside of its kernel.
+    fn scheduled(&self, prim: &Prim) -> (Prim, Layout) {
         let prim = prepare(prim);
-        let schedule = schedule(&prim, &self.target, self.order);
-        let grid = Layout::new(&prim, &schedule).grid.map(|g| g.0);
-        Ok(print(&prim, &schedule, grid, &self.target))
+        let first = first_values(&prim);
+        let prim = schedule(&prim, &self.target, self.order);
+        let layout = Layout::new(&prim, first);
+        (prim, layout)
     }
 
     /// All that the bytes depend on: the text, the target and the order.
@@ -162,13 +169,11 @@ impl Compiler {
 
     fn build(&self, prim: &Prim, key: &str) -> Result<Compiled, Error> {
         let name = symbol(&prim.name, key);
-        let prim = prepare(prim);
-        let schedule = schedule(&prim, &self.target, self.order);
-        let layout = Layout::new(&prim, &schedule);
+        let (prim, layout) = self.scheduled(prim);
         let kernel = layout.kernel(&prim, name.clone())?;
         let context = Context::create();
         let ll = Ll::new(&context, &prim.name, &self.target);
-        emit::emit(&ll, &prim, &layout, &schedule, &name)?;
+        emit::emit(&ll, &prim, &layout, &name)?;
         let machine = self.target.machine()?;
         object::optimise(&ll, &machine)?;
         Ok(Compiled { kernel, object: object::write(&ll, &machine, FileType::Object)? })
@@ -180,11 +185,10 @@ impl Compiler {
         f: impl FnOnce(&Ll<'_>, &inkwell::targets::TargetMachine) -> Result<String, Error>,
     ) -> Result<String, Error> {
         let name = symbol(&prim.name, &self.key(text::prim_text(prim)));
-        let prim = prepare(prim);
+        let (prim, layout) = self.scheduled(prim);
         let context = Context::create();
         let ll = Ll::new(&context, &prim.name, &self.target);
-        let schedule = schedule(&prim, &self.target, self.order);
-        emit::emit(&ll, &prim, &Layout::new(&prim, &schedule), &schedule, &name)?;
+        emit::emit(&ll, &prim, &layout, &name)?;
         let machine = self.target.machine()?;
         object::optimise(&ll, &machine)?;
         f(&ll, &machine)

@@ -1,19 +1,18 @@
 //! The kernel's outside: which argument is where, what the grid is, how much scratch it needs.
 //!
-//! In: a prepared primitive and its schedule. Out: a [`Layout`], from which both the description for the runtime
+//! In: a scheduled primitive. Out: a [`Layout`], from which both the description for the runtime
 //! ([`tensor::abi::Kernel`]) and the entry's code are made.
 //!
 //! The grid is the outermost loop where the whole body is that loop (scalars set before it are computed
-//! again in every call) and its iterations are independent; otherwise it is one block.
+//! again in every call) and its iterations are independent, or a choice by the dims between two such loops; otherwise it is one block.
 
-use ir::Literal;
-use ir::loops::{BufId, Mark, Prim, Stmt, VarId};
+use ir::loops::{BufId, Mark, Prim, ScalarKind, Stmt, VarId};
+use ir::{Intrinsic, Literal};
 use shape::{Expr as Dim, Op, Step};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tensor::abi;
 
-use crate::schedule::{Schedule, panel_bytes};
-use crate::{Error, text};
+use crate::{Error, cover, text};
 
 /// Local buffers up to this size live on the stack, and all of them together up to four times of it.
 const STACK: i64 = 16 * 1024;
@@ -30,11 +29,11 @@ pub(crate) struct Layout {
     pub(crate) stack: BTreeMap<BufId, u32>,
     /// Local buffers in scratch memory, with their offset in bytes.
     pub(crate) scratch: BTreeMap<BufId, Dim>,
-    /// The panels of nests in scratch memory, by the nest's outermost variable.
-    pub(crate) panels: BTreeMap<VarId, Vec<Dim>>,
+    /// Local buffers of which nothing is read but what was written: they need no zeros.
+    pub(crate) unread: BTreeSet<BufId>,
     scratch_bytes: Dim,
-    /// The loop that is the grid, and its extent.
-    pub(crate) grid: Option<(VarId, Dim)>,
+    /// The loops that are the grid.
+    pub(crate) grid: Option<Grid>,
     /// Outputs that must hold a value before the body runs.
     pub(crate) init: Vec<(BufId, Literal)>,
     /// Messages of checks, by number; those of checked accesses come first.
@@ -43,8 +42,17 @@ pub(crate) struct Layout {
     pub(crate) accesses: Vec<String>,
 }
 
+/// What blocks are.
+pub(crate) struct Grid {
+    /// Rounds of one of these loops: which one, the dims decide.
+    pub(crate) loops: Vec<VarId>,
+    /// How many there are.
+    pub(crate) extent: Dim,
+}
+
 impl Layout {
-    pub(crate) fn new(prim: &Prim, schedule: &Schedule) -> Layout {
+    /// `init`: what [`first_values`] says of the primitive before it was scheduled.
+    pub(crate) fn new(prim: &Prim, init: Vec<(BufId, Literal)>) -> Layout {
         // A scalar that is updated in place is memory; any other scalar input is a number.
         let is_buffer = |b: &BufId| !prim.buf(*b).shape.is_empty() || prim.outs.contains(b);
         let mut bufs: Vec<BufId> = prim.params.iter().copied().filter(|b| is_buffer(b)).collect();
@@ -58,21 +66,14 @@ impl Layout {
             scalars,
             stack: BTreeMap::new(),
             scratch: BTreeMap::new(),
-            panels: BTreeMap::new(),
+            unread: cover::unread(prim),
             scratch_bytes: Dim::int(report),
             grid: None,
-            init: init(prim),
+            init,
             checks: checked.iter().map(|a| text::check_message(prim, a.buf)).collect(),
             accesses: checked.iter().map(|a| text::access_text(prim, a.buf, a.index)).collect(),
         };
         layout.place_locals(prim);
-        for (var, nest) in &schedule.nests {
-            for bytes in panel_bytes(prim, nest) {
-                layout.panels.entry(*var).or_default().push(layout.scratch_bytes.clone());
-                let lines = bytes.ceil_div(&Dim::int(LINE));
-                layout.scratch_bytes = layout.scratch_bytes.clone() + lines * LINE;
-            }
-        }
         layout.grid = grid(prim, &layout.init, !layout.checks.is_empty());
         layout
     }
@@ -107,7 +108,7 @@ impl Layout {
             abi::Buf { dtype: prim.buf(b).dtype, rank: prim.buf(b).shape.len() as u8, access }
         });
         let one = Dim::int(1);
-        let grid = self.grid.as_ref().map_or(&one, |g| &g.1);
+        let grid = self.grid.as_ref().map_or(&one, |g| &g.extent);
         let none = self.scratch_bytes.as_int() == Some(0);
         let scratch = if none { Vec::new() } else { steps(prim, &self.scratch_bytes)? };
         Ok(abi::Kernel {
@@ -155,7 +156,7 @@ fn steps(prim: &Prim, e: &Dim) -> Result<Vec<abi::Step>, Error> {
 
 /// Outputs whose first value is not written by the body: those only accumulated into begin as the
 /// combiner's identity, those with a write that may not happen as zeros.
-fn init(prim: &Prim) -> Vec<(BufId, Literal)> {
+pub(crate) fn first_values(prim: &Prim) -> Vec<(BufId, Literal)> {
     let mut list = Vec::new();
     for &out in prim.outs.iter().filter(|o| !prim.in_place(**o)) {
         let mut writes = Vec::new();
@@ -192,12 +193,30 @@ fn stores(stmts: &[Stmt], out: BufId, maybe: bool, list: &mut Vec<(Option<ir::Co
     }
 }
 
-fn grid(prim: &Prim, init: &[(BufId, Literal)], is_checked: bool) -> Option<(VarId, Dim)> {
+fn grid(prim: &Prim, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid> {
     let (last, before) = prim.body.split_last()?;
     if !before.iter().all(|s| matches!(s, Stmt::Set(..))) {
         return None;
     }
-    let Stmt::For { var, lo, hi, mark: Mark::Independent, body, .. } = last else { return None };
+    if let Stmt::If(c, a, b) = last
+        && let (ScalarKind::Op(Intrinsic::Lt, args), [a], [b]) = (&c.kind, a.as_slice(), b.as_slice())
+        && let [x, y] = args.as_slice()
+        && init.is_empty()
+    {
+        // One where `x < y`, otherwise nothing, on expressions of dims.
+        let less = &prim.as_dim(y)? - &prim.as_dim(x)?;
+        let less = Dim::max(&Dim::min(&less, &Dim::int(1)), &Dim::int(0));
+        let (a, b) = (blocks(prim, a, init, is_checked)?, blocks(prim, b, init, is_checked)?);
+        let extent = &(&less * &a.extent) + &(&(Dim::int(1) - &less) * &b.extent);
+        let fits = !extent.is_poison() && extent.syms().iter().all(|s| prim.dims.contains(s));
+        return fits.then(|| Grid { loops: [a.loops, b.loops].concat(), extent });
+    }
+    blocks(prim, last, init, is_checked)
+}
+
+/// The rounds of a loop as blocks.
+fn blocks(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid> {
+    let Stmt::For { var, lo, hi, mark: Mark::Independent, body, .. } = s else { return None };
     let (lo, hi) = (prim.as_dim(lo)?, prim.as_dim(hi)?);
     let extent = &hi - &lo;
     if extent.is_poison() || !extent.syms().iter().all(|s| prim.dims.contains(s)) {
@@ -225,15 +244,19 @@ fn grid(prim: &Prim, init: &[(BufId, Literal)], is_checked: bool) -> Option<(Var
     let extent = if extent.as_sym().is_some() { extent } else { Dim::max(&extent, &Dim::int(0)) };
     // Blocks whose loop has no round are not to be counted one by one, and may be more than anyone waits for. (The machine sees
     // that there is no element to be written, but whether that means no check must be said here.)
-    let inner = match body.as_slice() {
-        [Stmt::For { lo, hi, .. }] if is_checked && init.is_empty() => {
+    let (last, before) = body.split_last()?;
+    let inner = match last {
+        Stmt::For { lo, hi, .. }
+            if is_checked && init.is_empty() && before.iter().all(|s| matches!(s, Stmt::Set(..))) =>
+        {
             prim.as_dim(lo).zip(prim.as_dim(hi)).map(|(lo, hi)| &hi - &lo)
         }
         _ => None,
     };
     let of_dims = |e: &Dim| e.as_int().is_none() && e.syms().iter().all(|s| prim.dims.contains(s));
-    Some(match inner.filter(|e| !e.is_poison() && of_dims(e)) {
-        Some(inner) => (*var, &extent * &Dim::max(&Dim::min(&inner, &Dim::int(1)), &Dim::int(0))),
-        None => (*var, extent),
-    })
+    let extent = match inner.filter(|e| !e.is_poison() && of_dims(e)) {
+        Some(inner) => &extent * &Dim::max(&Dim::min(&inner, &Dim::int(1)), &Dim::int(0)),
+        None => extent,
+    };
+    Some(Grid { loops: vec![*var], extent })
 }

@@ -14,8 +14,7 @@
 //! Invariants:
 //! - Dims are arguments of a kernel: one kernel serves every shape, empty extents included.
 //! - What a schedule decides changes speed and, in reductions, the order of summation; nothing else. The
-//!   order depends neither on how the grid is sliced nor on the extents of other axes, unless the compiler
-//!   was made with [`Order::Free`].
+//!   order does not depend on how the grid is sliced; with [`Order::Fixed`] neither on the extents of other axes.
 //! - f16, bf16 and f32 are computed in f32, f64 in f64, rounded where stored, given to a variable or cast;
 //!   a product that is added to something is rounded together with the sum.
 //! - An access that is marked `checked` is compared before it happens; nothing in a kernel traps.
@@ -23,6 +22,7 @@
 
 mod binding;
 mod compiler;
+mod cover;
 mod emit;
 mod error;
 mod format;

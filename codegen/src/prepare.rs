@@ -14,13 +14,18 @@ use tensor::DType;
 /// The same primitive, prepared.
 pub(crate) fn prepare(prim: &Prim) -> Prim {
     let mut prim = prim.clone();
-    let mut own = Own { vars: std::mem::take(&mut prim.vars), seen: BTreeSet::new() };
+    distinct(&mut prim);
     let mut body = std::mem::take(&mut prim.body);
-    own.block(&mut body, &[]);
-    prim.vars = own.vars;
     hoist_block(&mut prim.vars, &mut body);
     prim.body = body;
     prim
+}
+
+/// Gives every loop and reduction a variable of its own.
+pub(crate) fn distinct(prim: &mut Prim) {
+    let mut own = Own { vars: std::mem::take(&mut prim.vars), seen: BTreeSet::new() };
+    own.block(&mut prim.body, &[]);
+    prim.vars = own.vars;
 }
 
 /// Gives each loop a variable of its own.

@@ -51,7 +51,8 @@ fn objects_are_the_same_in_every_run_and_need_only_what_is_listed() {
             for s in file.symbols().filter(|s| s.is_undefined()) {
                 let s = s.name().expect("a name");
                 assert!(s.is_empty() || LIBRARY.contains(&s), "{} for {name} needs {s}", prim.name);
-                let f32_math = prim.bufs[0].dtype == F32 && !s.is_empty() && name != "x86-64";
+                let is_math = !matches!(s, "" | "memset");
+                let f32_math = prim.bufs[0].dtype == F32 && is_math && name != "x86-64";
                 assert!(!f32_math, "{} for {name} calls {s}", prim.name);
             }
             assert!(file.section_by_name(".eh_frame").is_none_or(|s| s.size() == 0), "no unwind tables");
@@ -128,8 +129,9 @@ fn the_loop_of_a_matrix_product_keeps_its_tile_in_registers() {
 fn the_dumps_say_what_was_decided() {
     let compiler = Compiler::new(Target::named("x86-64-v3").expect("known"));
     let schedule = compiler.schedule_text(&matmul()).expect("compiles");
-    assert!(schedule.contains("for i, grid, rows 6 2 1 with 1 panels"), "{schedule}");
-    assert!(schedule.contains("for j, lanes 8 x 2, masked tail"), "{schedule}");
+    assert!(schedule.contains("local b.panel4"), "{schedule}");
+    assert!(schedule.contains("min(j.13, n - 16) + 16, lanes 8 x 2"), "{schedule}");
+    assert!(schedule.contains("rows 6 2 1"), "{schedule}");
     assert!(compiler.llvm_text(&matmul()).expect("compiles").contains("llvm.fma.v8f32"));
     assert!(codegen::prim_text(&matmul()).contains("sum(q in 0..k) (a[i, q] * b[q, j])"));
 }

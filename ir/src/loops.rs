@@ -232,6 +232,20 @@ impl Scalar {
             ScalarKind::Reduce { lo, hi, body, .. } => [lo, hi, body].into_iter().for_each(|a| a.walk(f)),
         }
     }
+
+    /// The same, and `f` may change what it is called on; it is then called on what stands there after.
+    pub fn walk_mut(&mut self, f: &mut dyn FnMut(&mut Scalar)) {
+        f(self);
+        match &mut self.kind {
+            ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => {}
+            ScalarKind::Load { index: args, .. } | ScalarKind::Op(_, args) => {
+                args.iter_mut().for_each(|a| a.walk_mut(f))
+            }
+            ScalarKind::Choose(parts) => parts.iter_mut().for_each(|a| a.walk_mut(f)),
+            ScalarKind::Cast(a) => a.walk_mut(f),
+            ScalarKind::Reduce { lo, hi, body, .. } => [lo, hi, body].into_iter().for_each(|a| a.walk_mut(f)),
+        }
+    }
 }
 
 impl Stmt {
@@ -242,6 +256,27 @@ impl Stmt {
             Stmt::For { body, .. } | Stmt::While(_, body) => body.iter().for_each(|s| s.walk(f)),
             Stmt::If(_, a, b) => a.iter().chain(b).for_each(|s| s.walk(f)),
             Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
+        }
+    }
+
+    /// The same, and `f` may change what it is called on.
+    pub fn walk_mut(&mut self, f: &mut dyn FnMut(&mut Stmt)) {
+        f(self);
+        match self {
+            Stmt::For { body, .. } | Stmt::While(_, body) => body.iter_mut().for_each(|s| s.walk_mut(f)),
+            Stmt::If(_, a, b) => a.iter_mut().chain(b).for_each(|s| s.walk_mut(f)),
+            Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
+        }
+    }
+
+    /// What [`Stmt::scalars`] gives, to be changed.
+    pub fn scalars_mut(&mut self) -> Vec<&mut Scalar> {
+        match self {
+            Stmt::For { lo, hi, .. } => vec![lo, hi],
+            Stmt::While(c, _) | Stmt::If(c, ..) => vec![c],
+            Stmt::Set(_, v) => vec![v],
+            Stmt::Alloc(_) => Vec::new(),
+            Stmt::Store { index, value, .. } => index.iter_mut().chain([value]).collect(),
         }
     }
 

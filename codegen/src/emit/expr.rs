@@ -31,21 +31,16 @@ impl<'c> Emit<'_, 'c> {
                     let tile = self.tile;
                     return Values::collect(tile, varies, |r, _| self.at_point(r, 0, |e| e.dim(d)));
                 }
-                Err(self.fault(format!("the dim expression {d} changes in a vector")))
+                self.dims_of(d)
             }
-            ScalarKind::Load { buf, index, checked, .. } => match self.packed(index) {
-                Some(values) => Ok(values),
-                None => self.load(*buf, index, *checked),
-            },
+            ScalarKind::Load { buf, index, checked, .. } => self.load(*buf, index, *checked),
             ScalarKind::Op(op, args) => self.operation(s, *op, args),
             ScalarKind::Choose(parts) => self.choose(s, parts),
             ScalarKind::Cast(a) => {
                 let values = self.scalar(a)?;
                 Ok(self.map(&[&values], |v| ll.cast(a.dtype, s.dtype, v[0])))
             }
-            ScalarKind::Reduce { combine, var, lo, hi, body, .. } => {
-                self.reduce(s, *combine, *var, lo, hi, body)
-            }
+            ScalarKind::Reduce { .. } => self.reduce(s),
         }
     }
 

@@ -3,10 +3,11 @@
 use inkwell::IntPredicate as I;
 use inkwell::values::PointerValue;
 use ir::Combine;
-use ir::loops::{BufId, Scalar, ScalarKind, VarId};
+use ir::loops::{BufId, Run, Scalar, ScalarKind, Stmt, VarId};
 use tensor::DType;
 
 use super::expr::product;
+use super::stmt::Place as Sum;
 use super::tile::{Slot, Tile, Values, Varies};
 use super::{Emit, Place};
 use crate::format::memory;
@@ -203,6 +204,92 @@ impl<'c> Emit<'_, 'c> {
             all = ll.insert(all, ll.load(ll.ty(ty), p, dtype.size() as u32), lane);
         }
         all
+    }
+
+    /// Asks for what the next block of a written out loop reads, where a loop over `around` reads the same in each of
+    /// its rounds: they are the time in which it comes.
+    pub(super) fn fetch_next(&mut self, around: VarId, body: &[Stmt]) -> Result<(), Error> {
+        let [Stmt::For { var, lo, hi, run: Run::Unrolled, body, .. }] = body else { return Ok(()) };
+        let (Some(first), Some(last)) = (self.prim.as_dim(lo), self.prim.as_dim(hi)) else { return Ok(()) };
+        let Some(rounds) = (&last - &first).as_int() else { return Ok(()) };
+        let [Stmt::Store { value, .. }] = body.as_slice() else { return Ok(()) };
+        let (outer, over) = (Along::new(self.prim, around, &[]), Along::new(self.prim, *var, &[]));
+        let mut loads = Vec::new();
+        value.walk(&mut |e| {
+            if let ScalarKind::Load { buf, index, checked: false, .. } = &e.kind {
+                loads.push((*buf, index));
+            }
+        });
+        for (buf, index) in loads {
+            let still = index.iter().all(|i| !outer.changes(i));
+            let apart = still && over.stride(buf, index) == Stride::Other;
+            if !apart || self.stride(buf, index) != Stride::Unit {
+                continue;
+            }
+            let next = self.at_point(0, 0, |e| e.scalar(hi))?.one();
+            for round in 0..rounds {
+                self.slots[var.0 as usize] = Slot::Fixed(self.ll.add(next, self.ll.i64(round)));
+                for u in 0..self.tile.vectors {
+                    let p = self.at_point(0, u, |e| e.address(buf, index))?;
+                    self.ll.fetch(p);
+                }
+            }
+            self.slots[var.0 as usize] = Slot::Unset;
+        }
+        Ok(())
+    }
+
+    /// The rounds of a loop that all add to one place: it is read before them and written after them.
+    pub(super) fn sum_up(&mut self, var: VarId, numbers: &[V<'c>], place: &Sum<'_>) -> Result<(), Error> {
+        let ll = self.ll;
+        let Sum { buf, index, combine, value } = *place;
+        let dtype = self.prim.buf(buf).dtype;
+        let align = dtype.size() as u32;
+        let tile = self.tile;
+        let varies = index.iter().fold(Varies::default(), |all, i| all | self.varies(i));
+        if tile.lanes.is_some() && self.stride(buf, index) != Stride::Unit {
+            return Err(
+                self.fault(format!("the lanes of a store to {} are not neighbours", self.prim.buf(buf).name))
+            );
+        }
+        let places = Values::collect(tile, Varies { lanes: true, ..varies }, |r, u| {
+            Ok(self.at_point(r, u, |e| e.address(buf, index))?.into())
+        })?;
+        let over = Varies { lanes: tile.lanes.is_some(), ..varies };
+        let mut sums = Values::collect(tile, over, |r, u| {
+            let p = places.at(r, u).into_pointer_value();
+            Ok(ll.decode(
+                dtype,
+                match tile.lanes {
+                    Some(_) => self.load_vector(dtype, p, tile, tile.mask),
+                    None => ll.load(ll.ty(memory(dtype)), p, align),
+                },
+            ))
+        })?;
+        for number in numbers {
+            self.slots[var.0 as usize] = Slot::Fixed(*number);
+            sums = match product(value).filter(|_| combine == Combine::Add) {
+                Some((a, b)) => {
+                    let (a, b) = (self.scalar(a)?, self.scalar(b)?);
+                    self.map(&[&a, &b, &sums], |v| ll.fma(v[0], v[1], v[2]))
+                }
+                None => {
+                    let value = self.scalar(value)?;
+                    self.map(&[&sums, &value], |v| ll.combine(combine, dtype, v[0], v[1]))
+                }
+            };
+        }
+        self.slots[var.0 as usize] = Slot::Unset;
+        for r in 0..if varies.rows { tile.rows } else { 1 } {
+            for u in 0..tile.vectors {
+                let (p, new) = (places.at(r, u).into_pointer_value(), ll.encode(dtype, sums.at(r, u)));
+                match tile.mask {
+                    None => ll.store(p, new, align),
+                    Some(mask) => ll.store_masked(p, new, mask, align),
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn store(

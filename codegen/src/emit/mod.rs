@@ -1,6 +1,6 @@
 //! Loops to LLVM: a scheduled primitive becomes the body of a kernel.
 //!
-//! In: a prepared primitive, its layout and its schedule. Out: two functions in a module. The *entry* has
+//! In: a scheduled primitive and its layout. Out: two functions in a module. The *entry* has
 //! the ABI of `tensor::abi` and only takes its arguments apart; the *body* has each buffer as a parameter
 //! that nothing else points to, which is how LLVM learns that they do not overlap.
 //!
@@ -10,13 +10,12 @@
 //! computed at a *point* of it, as scalar code ([`Emit::at_point`]).
 //!
 //! Files: `tile` the values of a tile, `stmt` statements, `nest` loops by lanes and rows, `expr`
-//! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `panel` copies that rows share, `poll` looking whether to end, `memory` addresses, checks, loads and stores.
+//! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `poll` looking whether to end, `memory` addresses, checks, loads and stores.
 
 mod choose;
 mod expr;
 mod memory;
 mod nest;
-mod panel;
 mod poll;
 mod reduce;
 mod stmt;
@@ -33,9 +32,8 @@ use tensor::DType;
 
 use crate::layout::Layout;
 use crate::ll::{Ll, Ty, V};
-use crate::schedule::Schedule;
 use crate::{Error, object};
-use tile::{Slot, Tile};
+use tile::{Slot, Tile, Values};
 
 /// A buffer in the body.
 enum Place<'c> {
@@ -50,7 +48,6 @@ pub(crate) struct Emit<'a, 'c> {
     ll: &'a Ll<'c>,
     prim: &'a Prim,
     layout: &'a Layout,
-    schedule: &'a Schedule,
     function: FunctionValue<'c>,
     /// Cells are made here, so that they exist once.
     entry: BasicBlock<'c>,
@@ -61,8 +58,6 @@ pub(crate) struct Emit<'a, 'c> {
     /// In a branch that not every lane takes: for each vector, the lanes that do (those that exist); then there is
     /// one row. Otherwise empty.
     guards: Vec<V<'c>>,
-    /// Accesses that have a panel at the moment, by the address of the expression.
-    panels: BTreeMap<usize, panel::Panel<'c>>,
     scratch: PointerValue<'c>,
     /// The slice of the grid.
     slice: (V<'c>, V<'c>),
@@ -71,14 +66,8 @@ pub(crate) struct Emit<'a, 'c> {
 }
 
 /// Emits a primitive under a symbol.
-pub(crate) fn emit(
-    ll: &Ll<'_>,
-    prim: &Prim,
-    layout: &Layout,
-    schedule: &Schedule,
-    symbol: &str,
-) -> Result<(), Error> {
-    emit_with(ll, prim, layout, schedule, symbol, |e| e.block(&prim.body))
+pub(crate) fn emit(ll: &Ll<'_>, prim: &Prim, layout: &Layout, symbol: &str) -> Result<(), Error> {
+    emit_with(ll, prim, layout, symbol, |e| e.block(&prim.body))
 }
 
 /// Emits a kernel with the arguments of a primitive and a body of one's own.
@@ -86,7 +75,6 @@ pub(crate) fn emit_with<'c>(
     ll: &Ll<'c>,
     prim: &Prim,
     layout: &Layout,
-    schedule: &Schedule,
     symbol: &str,
     inside: impl FnOnce(&mut Emit<'_, 'c>) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -123,17 +111,11 @@ pub(crate) fn emit_with<'c>(
     let answer = ll.call(body, &call).expect("the body answers");
     ll.ret(answer);
 
-    Emit::new(ll, prim, layout, schedule, body).run(inside)
+    Emit::new(ll, prim, layout, body).run(inside)
 }
 
 impl<'a, 'c> Emit<'a, 'c> {
-    fn new(
-        ll: &'a Ll<'c>,
-        prim: &'a Prim,
-        layout: &'a Layout,
-        schedule: &'a Schedule,
-        function: FunctionValue<'c>,
-    ) -> Emit<'a, 'c> {
+    fn new(ll: &'a Ll<'c>, prim: &'a Prim, layout: &'a Layout, function: FunctionValue<'c>) -> Emit<'a, 'c> {
         let entry = ll.block(function, "entry");
         let n = function.count_params();
         let last = |back: u32| function.get_nth_param(n - back).expect("the body has its parameters");
@@ -141,7 +123,6 @@ impl<'a, 'c> Emit<'a, 'c> {
             ll,
             prim,
             layout,
-            schedule,
             function,
             entry,
             dims: BTreeMap::new(),
@@ -149,7 +130,6 @@ impl<'a, 'c> Emit<'a, 'c> {
             slots: vec![Slot::Unset; prim.vars.len()],
             tile: Tile::POINT,
             guards: Vec::new(),
-            panels: BTreeMap::new(),
             scratch: function.get_nth_param(layout.bufs.len() as u32).expect("scratch").into_pointer_value(),
             slice: (last(3), last(2)),
             addresses: last(1).into_pointer_value(),
@@ -207,30 +187,36 @@ impl<'a, 'c> Emit<'a, 'c> {
 
     /// A dim expression at the current point. It is the size of something that exists, so nothing overflows.
     fn dim(&mut self, e: &Dim) -> Result<V<'c>, Error> {
+        Ok(self.dims_of(e)?.one())
+    }
+
+    /// The values of a dim expression over the current tile.
+    fn dims_of(&mut self, e: &Dim) -> Result<Values<'c>, Error> {
         let ll = self.ll;
         if e.is_poison() {
             return Err(self.fault("the size of a buffer or loop overflows".to_string()));
         }
-        let mut values: Vec<V<'c>> = Vec::new();
+        let mut values: Vec<Values<'c>> = Vec::new();
         for step in e.steps() {
             let value = match step {
-                Step::Const(c) => ll.i64(c),
+                Step::Const(c) => Values::uniform(ll.i64(c)),
                 Step::Sym(sym) => self.symbol(sym)?,
                 Step::Bin(op, a, b) => {
-                    let (a, b) = (values[a as usize], values[b as usize]);
-                    match op {
-                        Op::Add => ll.add(a, b),
-                        Op::Sub => ll.sub(a, b),
-                        Op::Mul => ll.mul(a, b),
-                        Op::FloorDiv => ll.floor_div(a, b, Ty::I64, false),
+                    let args = [&values[a as usize], &values[b as usize]];
+                    self.map(&args, |v| match op {
+                        Op::Add => ll.add(v[0], v[1]),
+                        Op::Sub => ll.sub(v[0], v[1]),
+                        Op::Mul => ll.mul(v[0], v[1]),
+                        Op::FloorDiv => ll.operation(ir::Intrinsic::Div, DType::I64, v),
                         Op::CeilDiv => {
-                            let minus = ll.floor_div(ll.sub(ll.i64(0), a), b, Ty::I64, false);
-                            ll.sub(ll.i64(0), minus)
+                            let zero = ll.sub(v[0], v[0]);
+                            let minus = ll.sub(zero, v[0]);
+                            ll.sub(zero, ll.operation(ir::Intrinsic::Div, DType::I64, &[minus, v[1]]))
                         }
-                        Op::Mod => ll.operation(ir::Intrinsic::Rem, DType::I64, &[a, b]),
-                        Op::Min => ll.operation(ir::Intrinsic::Min, DType::I64, &[a, b]),
-                        Op::Max => ll.operation(ir::Intrinsic::Max, DType::I64, &[a, b]),
-                    }
+                        Op::Mod => ll.operation(ir::Intrinsic::Rem, DType::I64, v),
+                        Op::Min => ll.operation(ir::Intrinsic::Min, DType::I64, v),
+                        Op::Max => ll.operation(ir::Intrinsic::Max, DType::I64, v),
+                    })
                 }
             };
             values.push(value);
@@ -239,13 +225,13 @@ impl<'a, 'c> Emit<'a, 'c> {
     }
 
     /// A dim, or a variable by its name.
-    fn symbol(&mut self, sym: Sym) -> Result<V<'c>, Error> {
+    fn symbol(&mut self, sym: Sym) -> Result<Values<'c>, Error> {
         if let Some(v) = self.dims.get(&sym) {
-            return Ok(*v);
+            return Ok(Values::uniform(*v));
         }
         let var = self.prim.vars.iter().position(|v| v.name == sym);
         let var = var.ok_or_else(|| self.fault(format!("{sym} is neither a dim nor a variable")))?;
-        Ok(self.variable(VarId(var as u32))?.one())
+        self.variable(VarId(var as u32))
     }
 
     /// The builder.

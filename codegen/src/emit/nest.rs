@@ -2,105 +2,59 @@
 
 use inkwell::IntPredicate as I;
 use ir::Intrinsic;
-use ir::loops::{Stmt, VarId};
+use ir::loops::{Run, Stmt, VarId};
 use tensor::DType;
 
 use super::Emit;
-use super::poll::levels;
 use super::tile::{Slot, Tile};
 use crate::Error;
 use crate::ll::{Ty, V};
-use crate::schedule::{Nest, Wide};
+use crate::schedule::is_masked;
 
-type Bounds<'c> = (VarId, V<'c>, V<'c>);
+/// A loop in vectors.
+#[derive(Clone, Copy)]
+pub(super) struct Wide {
+    /// Lanes of a vector.
+    pub(super) lanes: u32,
+    /// Vectors done at once.
+    pub(super) vectors: u32,
+    /// Whether what is left over is done in masked vectors; otherwise one by one.
+    pub(super) masked: bool,
+    /// Whether between several vectors and what is left over there is a loop of one full vector.
+    pub(super) single: bool,
+}
 
 impl<'c> Emit<'_, 'c> {
-    /// The loops of a nest: those that are neither lanes nor rows outermost, then lanes, then rows inside, so that
-    /// what a block of lanes reads stays near while the rows go by.
-    pub(super) fn nest(&mut self, nest: &Nest, outermost: &Stmt) -> Result<(), Error> {
-        let mut body = std::slice::from_ref(outermost);
-        let mut loops: Vec<Bounds<'c>> = Vec::new();
-        for &v in &nest.chain {
-            let [Stmt::For { var, lo, hi, body: inner, .. }] = body else {
-                return Err(self.fault("the schedule does not fit the loops".to_string()));
-            };
-            debug_assert_eq!(v, *var, "codegen: the schedule is of another primitive");
-            let (lo, hi) = self.bounds(*var, lo, hi)?;
-            loops.push((*var, lo, hi));
-            body = inner;
-        }
-        let Some((least, few)) = &nest.few else { return self.arranged(nest, loops, body) };
-        // Panels pay where many rows read them.
-        let ll = self.ll;
-        let row = nest.rows.as_ref().and_then(|r| loops.iter().find(|l| l.0 == r.0));
-        let Some((_, lo, hi)) = row.copied() else { return self.arranged(few, loops, body) };
-        let [many, less, done] = ["many", "few", "done"].map(|n| ll.block(self.function, n));
-        ll.branch(ll.icmp(I::SGE, self.rounds(lo, hi), ll.i64(*least)), many, less);
-        ll.at(many);
-        self.arranged(nest, loops.clone(), body)?;
-        ll.jump(done);
-        ll.at(less);
-        self.arranged(few, loops, body)?;
-        ll.jump(done);
-        ll.at(done);
-        Ok(())
-    }
-
-    fn arranged(&mut self, nest: &Nest, mut loops: Vec<Bounds<'c>>, body: &[Stmt]) -> Result<(), Error> {
-        let mut take = |var: Option<VarId>| {
-            let at = loops.iter().position(|l| Some(l.0) == var)?;
-            Some(loops.remove(at))
-        };
-        let lanes = take(nest.lanes.map(|l| l.0)).zip(nest.lanes.map(|l| l.1));
-        let rows = take(nest.rows.as_ref().map(|r| r.0)).zip(nest.rows.as_ref().map(|r| r.1.as_slice()));
-        self.outer(nest, &loops, lanes, rows, body)
-    }
-
-    fn outer(
+    /// A loop as lanes or rows, which nothing around it has yet.
+    pub(super) fn tile_loop(
         &mut self,
-        nest: &Nest,
-        loops: &[Bounds<'c>],
-        lanes: Option<(Bounds<'c>, Wide)>,
-        rows: Option<(Bounds<'c>, &[u32])>,
+        var: VarId,
+        (lo, hi): (V<'c>, V<'c>),
+        run: &Run,
         body: &[Stmt],
     ) -> Result<(), Error> {
-        if let [(var, lo, hi), inner @ ..] = loops {
-            // A block of a grid has little to do in the loops of a tile: both together count as one.
-            let tile = match (lanes.is_some(), rows.is_some()) {
-                (true, true) => 1,
-                (false, false) => 0,
-                (true, false) | (false, true) => usize::from(self.layout.grid.is_none()),
-            };
-            let looks = self.looks(*var, inner.len() + tile + levels(body));
-            let mut hi = *hi;
-            if looks {
-                let tile = lanes.iter().map(|l| l.0).chain(rows.iter().map(|r| r.0));
-                hi = self.unless_idle(*lo, hi, inner.iter().copied().chain(tile).map(|b| (b.1, b.2)));
+        match run {
+            Run::Lanes { lanes, vectors } => {
+                let masked = is_masked(self.prim, &self.ll.target, var, body);
+                // Beside rows, one vector alone is as good as a masked one.
+                let single = !masked || !matches!(body, [Stmt::For { run: Run::Rows(_), .. }]);
+                let wide = Wide { lanes: *lanes, vectors: *vectors, masked, single };
+                self.by_lanes(var, lo, hi, wide, &mut |e| e.inner(body))
             }
-            self.count(*lo, hi, 1, |e, i| {
-                e.slots[var.0 as usize] = Slot::Fixed(i);
-                if looks {
-                    e.look();
-                }
-                e.outer(nest, inner, lanes, rows, body)
-            })?;
-            self.slots[var.0 as usize] = Slot::Unset;
-            return Ok(());
+            Run::Rows(sizes) => self.by_rows(var, (lo, hi), sizes, body),
+            Run::Plain | Run::Unrolled | Run::Dot => {
+                Err(self.fault("a loop that is neither lanes nor rows".to_string()))
+            }
         }
-        let Some(((var, lo, hi), wide)) = lanes else { return self.by_rows(rows, body) };
-        let places = if nest.panels.is_empty() { None } else { self.layout.panels.get(&nest.chain[0]) };
-        self.by_lanes(var, lo, hi, wide, &mut |e| {
-            if let (Some(places), Some(_)) = (places, e.tile.lanes) {
-                e.pack(&nest.panels, places, body)?;
-            }
-            e.by_rows(rows, body)?;
-            e.panels.clear();
-            Ok(())
-        })
     }
 
-    fn by_rows(&mut self, rows: Option<(Bounds<'c>, &[u32])>, body: &[Stmt]) -> Result<(), Error> {
-        let Some(((var, lo, hi), sizes)) = rows else { return self.inner(body) };
+    fn by_rows(
+        &mut self,
+        var: VarId,
+        (lo, hi): (V<'c>, V<'c>),
+        sizes: &[u32],
+        body: &[Stmt],
+    ) -> Result<(), Error> {
         let ll = self.ll;
         let mut start = lo;
         for &size in sizes {
@@ -120,7 +74,10 @@ impl<'c> Emit<'_, 'c> {
     }
 
     fn inner(&mut self, body: &[Stmt]) -> Result<(), Error> {
-        if self.tile.rows == 1 && self.tile.lanes.is_none() { self.block(body) } else { self.tiled(body) }
+        let plain = self.tile.rows == 1 && self.tile.lanes.is_none();
+        // Rows right inside lanes make the tile whole before anything is emitted for it.
+        let more = matches!(body, [Stmt::For { run: Run::Rows(_), .. }]) && self.tile.rows == 1;
+        if plain || more { self.block(body) } else { self.tiled(body) }
     }
 
     /// One past the last of as many whole steps as fit `lo..hi`; `lo` if none does.

@@ -4,27 +4,24 @@
 //! lanes around it, it may have lanes of its own: several accumulators, folded at the end as a tree.
 
 use ir::Combine;
-use ir::loops::{Scalar, VarId};
+use ir::loops::{Run, Scalar, ScalarKind, VarId};
 
 use super::Emit;
 use super::expr::product;
+use super::nest::Wide;
 use super::poll::levels_of;
 use super::tile::{Slot, Tile, Values, Varies};
 use crate::Error;
 use crate::format::register;
 use crate::ll::V;
-use crate::schedule::Wide;
+use crate::schedule::is_masked_term;
 
 impl<'c> Emit<'_, 'c> {
-    pub(super) fn reduce(
-        &mut self,
-        s: &Scalar,
-        combine: Combine,
-        var: VarId,
-        lo: &Scalar,
-        hi: &Scalar,
-        body: &Scalar,
-    ) -> Result<Values<'c>, Error> {
+    pub(super) fn reduce(&mut self, s: &Scalar) -> Result<Values<'c>, Error> {
+        let ScalarKind::Reduce { combine, run, var, lo, hi, body } = &s.kind else {
+            return Err(self.fault("a reduction that is none".to_string()));
+        };
+        let (combine, var) = (*combine, *var);
         let varies = self.varies(s);
         let tile = self.tile;
         if tile.lanes.is_some() && !varies.lanes {
@@ -38,8 +35,10 @@ impl<'c> Emit<'_, 'c> {
             hi = self.unless_idle(lo, hi, inner);
         }
         if tile.lanes.is_none()
-            && let Some(wide) = self.schedule.reductions.get(&var).copied()
+            && let Run::Lanes { lanes, vectors } = *run
         {
+            let masked = is_masked_term(self.prim, &self.ll.target, var, body);
+            let wide = Wide { lanes, vectors, masked, single: true };
             return self.wide(combine, var, (lo, hi), body, varies, wide);
         }
         let sums = self.accumulators(combine, s, varies);

@@ -1,15 +1,43 @@
 //! Statements.
 
 use inkwell::IntPredicate as I;
-use ir::Literal;
-use ir::loops::{BufId, Scalar, Stmt, VarId};
+use ir::loops::{BufId, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
+use ir::{Combine, Literal};
 
+use super::Emit;
 use super::poll::levels;
 use super::tile::{Slot, Tile};
-use super::{Emit, Place};
 use crate::Error;
-use crate::format::memory;
+use crate::format::{memory, register};
 use crate::ll::V;
+use crate::schedule::Along;
+
+/// A place to which all rounds of a loop add, and what.
+pub(super) struct Place<'a> {
+    pub(super) buf: BufId,
+    pub(super) index: &'a [Scalar],
+    pub(super) combine: Combine,
+    pub(super) value: &'a Scalar,
+}
+
+/// What a loop does, if each round only combines a value with the same element, which is kept in memory as in a register.
+fn one_place<'a>(prim: &Prim, var: VarId, body: &'a [Stmt]) -> Option<Place<'a>> {
+    let [Stmt::Store { buf, index, checked: false, combine: Some(combine), value, .. }] = body else {
+        return None;
+    };
+    let along = Along::new(prim, var, body);
+    let mut apart = register(prim.buf(*buf).dtype) == memory(prim.buf(*buf).dtype);
+    apart &= index.iter().all(|i| !along.changes(i));
+    for e in index.iter().chain([value]) {
+        e.walk(&mut |e| apart &= !matches!(&e.kind, ScalarKind::Load { buf: read, .. } if read == buf));
+    }
+    apart.then_some(Place { buf: *buf, index, combine: *combine, value })
+}
+
+/// The rounds of a loop, where their number is a constant.
+fn rounds(prim: &Prim, lo: &Scalar, hi: &Scalar) -> Option<i64> {
+    Some((&prim.as_dim(hi)? - &prim.as_dim(lo)?).as_int()?.max(0))
+}
 
 impl<'c> Emit<'_, 'c> {
     pub(super) fn block(&mut self, stmts: &[Stmt]) -> Result<(), Error> {
@@ -19,12 +47,34 @@ impl<'c> Emit<'_, 'c> {
     fn stmt(&mut self, s: &Stmt) -> Result<(), Error> {
         let ll = self.ll;
         match s {
-            Stmt::For { var, lo, hi, body, .. } => {
-                let plain = self.tile.rows == 1 && self.tile.lanes.is_none();
-                if plain && let Some(nest) = self.schedule.nests.get(var) {
-                    return self.nest(nest, s);
+            Stmt::For { var, lo, hi, body, run, .. } => {
+                if *run == Run::Unrolled
+                    && let Some(rounds) = rounds(self.prim, lo, hi)
+                {
+                    let first = self.at_point(0, 0, |e| e.scalar(lo))?.one();
+                    let numbers: Vec<V<'c>> = (0..rounds).map(|r| ll.add(first, ll.i64(r))).collect();
+                    if let Some(place) = one_place(self.prim, *var, body) {
+                        return self.sum_up(*var, &numbers, &place);
+                    }
+                    for number in numbers {
+                        self.slots[var.0 as usize] = Slot::Fixed(number);
+                        self.block(body)?;
+                    }
+                    self.slots[var.0 as usize] = Slot::Unset;
+                    return Ok(());
                 }
                 let (lo, mut hi) = self.bounds(*var, lo, hi)?;
+                let free = match run {
+                    Run::Lanes { .. } => self.tile.lanes.is_none() && self.tile.rows == 1,
+                    Run::Rows(_) => self.tile.rows == 1,
+                    Run::Plain | Run::Unrolled | Run::Dot => false,
+                };
+                if free {
+                    return self.tile_loop(*var, (lo, hi), run, body);
+                }
+                if self.tile.lanes.is_some() {
+                    self.fetch_next(*var, body)?;
+                }
                 let looks = self.looks(*var, levels(body));
                 if looks {
                     let inner = self.nested(body)?;
@@ -72,6 +122,7 @@ impl<'c> Emit<'_, 'c> {
                 self.assign(*var, &values);
                 Ok(())
             }
+            Stmt::Alloc(buf) if self.layout.unread.contains(buf) => Ok(()),
             Stmt::Alloc(buf) => {
                 let zero = Literal::Int(0);
                 let n = self.elements(*buf);
@@ -86,7 +137,7 @@ impl<'c> Emit<'_, 'c> {
     /// The bounds of a loop, which are the same in the whole tile; of the grid's loop, those of the slice.
     pub(super) fn bounds(&mut self, var: VarId, lo: &Scalar, hi: &Scalar) -> Result<(V<'c>, V<'c>), Error> {
         let lo = self.at_point(0, 0, |e| e.scalar(lo))?.one();
-        if self.layout.grid.as_ref().is_some_and(|g| g.0 == var) {
+        if self.layout.grid.as_ref().is_some_and(|g| g.loops.contains(&var)) {
             return Ok((self.ll.add(lo, self.slice.0), self.ll.add(lo, self.slice.1)));
         }
         let hi = self.at_point(0, 0, |e| e.scalar(hi))?.one();
@@ -121,16 +172,16 @@ impl<'c> Emit<'_, 'c> {
     /// The number of elements of a buffer.
     fn elements(&self, buf: BufId) -> V<'c> {
         match &self.places[buf.0 as usize] {
-            Place::Memory { extents, strides, .. } if !extents.is_empty() => {
+            super::Place::Memory { extents, strides, .. } if !extents.is_empty() => {
                 self.ll.mul(extents[0], strides[0])
             }
-            Place::Memory { .. } | Place::Number(_) => self.ll.i64(1),
+            super::Place::Memory { .. } | super::Place::Number(_) => self.ll.i64(1),
         }
     }
 
     /// Gives elements `lo..hi` of a buffer a value.
     fn fill(&mut self, buf: BufId, lo: V<'c>, hi: V<'c>, literal: Literal) -> Result<(), Error> {
-        let Place::Memory { base, .. } = self.places[buf.0 as usize] else {
+        let super::Place::Memory { base, .. } = self.places[buf.0 as usize] else {
             return Err(self.fault(format!("{} is a number and cannot be written", self.prim.buf(buf).name)));
         };
         let dtype = self.prim.buf(buf).dtype;
@@ -153,8 +204,8 @@ impl<'c> Emit<'_, 'c> {
             return self.fill(buf, ll.i64(0), n, literal);
         }
         let row = match &self.places[buf.0 as usize] {
-            Place::Memory { strides, .. } => strides.first().copied().unwrap_or_else(|| ll.i64(1)),
-            Place::Number(_) => ll.i64(1),
+            super::Place::Memory { strides, .. } => strides.first().copied().unwrap_or_else(|| ll.i64(1)),
+            super::Place::Number(_) => ll.i64(1),
         };
         let (lo, hi) = self.slice;
         self.fill(buf, ll.mul(lo, row), ll.mul(hi, row), literal)

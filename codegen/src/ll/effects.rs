@@ -102,11 +102,15 @@ impl<'c> Ll<'c> {
         self.aligned_call("llvm.masked.gather", &types, &[at.into(), mask, none], 0, align).expect("a value")
     }
 
-    /// The first multiple of a cache line from `p` on.
-    pub(crate) fn aligned(&self, p: PointerValue<'c>) -> PointerValue<'c> {
-        let address = self.b.build_ptr_to_int(p, self.ctx.i64_type(), "").expect(OK).into();
-        let pad = self.and(self.sub(self.i64(0), address), self.i64(63));
-        self.element(Ty::I8, p, pad)
+    /// Asks for the line of an address, which need not exist, to be brought near.
+    pub(crate) fn fetch(&self, p: PointerValue<'c>) {
+        let number = |n: u64| self.ctx.i32_type().const_int(n, false).into();
+        // To be read; into the second level, since much else is read before it; data.
+        self.intrinsic(
+            "llvm.prefetch",
+            &[self.ptr_ty().into()],
+            &[p.into(), number(0), number(2), number(1)],
+        );
     }
 
     // Control.

@@ -1,13 +1,15 @@
 //! Schedules: which loop becomes lanes of a vector, and which iterations are done together.
 //!
-//! In: a prepared primitive and a target. Out: a [`Schedule`], printed by `print`, obeyed by `emit`.
+//! In: a prepared primitive and a target. Out: a primitive of the same meaning whose loops stand as they are to run and say
+//! how ([`ir::loops::Run`]), printed by `print`, obeyed by `emit`. What is decided here is carried out by `arrange`.
 //!
 //! A nest of independent loops with nothing between them may be done in any order. For each of its loops
 //! that could be the lanes, and for leaving the loops alone while the reductions inside use lanes of their
 //! own, the model below counts the work of one element; the least wins. Where lanes share what they read
 //! with other rows, several rows are done at once (a tile of registers). None of it looks at operators:
 //! a matrix product is found because one of its loads does not move with the rows. What many rows read
-//! over and over is copied to panels first (`pack`).
+//! over and over is copied to panels first (`pack`); with few rows, what is read but once is met in the
+//! order in which it lies, the sums being kept in memory (`streamed`).
 //!
 //! Invariants: lanes and rows are loops marked independent, whose bounds no iteration changes; every access
 //! of a lane loop's stores is to neighbouring elements; a schedule changes the order of a reduction only
@@ -15,6 +17,7 @@
 //! (with [`Order::Free`] they may).
 
 mod access;
+mod arrange;
 mod cost;
 mod legal;
 mod pack;
@@ -25,50 +28,70 @@ use std::collections::BTreeMap;
 
 pub(crate) use access::{Along, Stride};
 pub(crate) use cost::is_heavy;
-pub(crate) use pack::panel_bytes;
 pub(crate) use print::print;
 
 use crate::Target;
+use crate::layout::first_values;
+use crate::prepare::distinct;
 
 /// What is decided for a primitive.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Schedule {
+struct Decisions {
     /// Nests, by the variable of their outermost loop.
-    pub(crate) nests: BTreeMap<VarId, Nest>,
+    nests: BTreeMap<VarId, Nest>,
     /// Reductions over lanes, by their variable: obeyed where the statement around has no lanes of its own.
-    pub(crate) reductions: BTreeMap<VarId, Wide>,
+    reductions: BTreeMap<VarId, Wide>,
 }
 
 /// Loops with nothing between them.
 #[derive(Clone, Debug)]
-pub(crate) struct Nest {
+struct Nest {
     /// The variables, outermost first.
-    pub(crate) chain: Vec<VarId>,
+    chain: Vec<VarId>,
     /// The loop whose iterations are lanes.
-    pub(crate) lanes: Option<(VarId, Wide)>,
+    lanes: Option<(VarId, Wide)>,
     /// The loop of which several iterations are done at once, with the numbers tried from first to last; the last is 1.
-    pub(crate) rows: Option<(VarId, Vec<u32>)>,
+    rows: Option<(VarId, Vec<u32>)>,
     /// What is copied to panels before the rows go by; empty: nothing.
-    pub(crate) panels: Vec<Panel>,
+    panels: Vec<Panel>,
     /// With panels: how many rows make the copies worth while, and what is done with fewer.
-    pub(crate) few: Option<(i64, Box<Nest>)>,
+    few: Option<(i64, Box<Nest>)>,
+    /// Whether sums are kept in memory while a few rounds of the reduction at once go by.
+    streamed: bool,
 }
 
 /// A part of a buffer that all rows read: copied so that a reduction meets its lanes one after the other.
 #[derive(Clone, Debug)]
-pub(crate) struct Panel {
+struct Panel {
     /// Which access: its number among those of the nest's body, in the order of [`loads`].
-    pub(crate) load: usize,
+    load: usize,
     /// The reduction that goes along it.
-    pub(crate) over: VarId,
+    over: VarId,
     /// The extent of the reduction, over the dims of the primitive.
-    pub(crate) extent: shape::Expr,
-    /// The type of an element in a register, in which it is kept.
-    pub(crate) dtype: tensor::DType,
+    extent: shape::Expr,
+}
+
+/// Calls `f` with an access of statements, by its number in the order of the text.
+fn with_load(body: &mut [Stmt], number: usize, f: &mut dyn FnMut(&mut Scalar)) {
+    let mut at = 0;
+    body.iter_mut().for_each(|s| {
+        s.walk_mut(&mut |s| {
+            for e in s.scalars_mut() {
+                e.walk_mut(&mut |e| {
+                    if matches!(e.kind, ScalarKind::Load { .. }) {
+                        if at == number {
+                            f(e);
+                        }
+                        at += 1;
+                    }
+                });
+            }
+        });
+    });
 }
 
 /// The accesses of statements, in the order of the text.
-pub(crate) fn loads(body: &[Stmt]) -> Vec<&Scalar> {
+fn loads(body: &[Stmt]) -> Vec<&Scalar> {
     let mut list = Vec::new();
     body.iter().for_each(|s| {
         s.walk(&mut |s| {
@@ -86,35 +109,50 @@ pub(crate) fn loads(body: &[Stmt]) -> Vec<&Scalar> {
 
 /// A loop in vectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Wide {
+struct Wide {
     /// Lanes of a vector.
-    pub(crate) lanes: u32,
+    lanes: u32,
     /// Vectors done at once.
-    pub(crate) vectors: u32,
-    /// Whether what is left over is done in masked vectors; otherwise one by one.
-    pub(crate) masked: bool,
-    /// Whether between several vectors and what is left over there is a loop of one full vector.
-    pub(crate) single: bool,
+    vectors: u32,
 }
 
 /// What may decide the order in which a reduction adds up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Order {
     /// Its own range alone: a row's result depends neither on how many rows there are nor on how they are sliced.
-    #[default]
     Fixed,
     /// Also the number of rows in a call, where another order is faster with many.
+    #[default]
     Free,
 }
 
-/// Decides.
-pub(crate) fn schedule(prim: &Prim, target: &Target, order: Order) -> Schedule {
+/// Decides, and carries out.
+pub(crate) fn schedule(prim: &Prim, target: &Target, order: Order) -> Prim {
     let planner = Planner { prim, target, order };
-    planner.block(&prim.body).1
+    // What must hold a value first is given it block by block, by rows of its own.
+    let blocks = first_values(prim).is_empty();
+    let mut prim = arrange::arrange(prim, &planner.block(&prim.body).1, blocks);
+    distinct(&mut prim);
+    prim
+}
+
+/// Whether what is left over of a loop in lanes can be done in masked vectors.
+pub(crate) fn is_masked(prim: &Prim, target: &Target, var: VarId, body: &[Stmt]) -> bool {
+    let planner = Planner { prim, target, order: Order::default() };
+    planner.masked(body, &Along::new(prim, var, body))
+}
+
+/// The same of a reduction.
+pub(crate) fn is_masked_term(prim: &Prim, target: &Target, var: VarId, term: &Scalar) -> bool {
+    let planner = Planner { prim, target, order: Order::default() };
+    planner.masked_scalar(term, &Along::new(prim, var, &[]))
 }
 
 /// Only decisions that the model finds better than this share of doing without are taken.
 const WORTH: f64 = 0.9;
+
+/// With fewer rows panels do not pay.
+const FEW: i64 = 24;
 
 struct Planner<'a> {
     prim: &'a Prim,
@@ -123,10 +161,10 @@ struct Planner<'a> {
 }
 
 /// The work of something, and the decisions that make it so.
-type Plan = (f64, Schedule);
+type Plan = (f64, Decisions);
 
-impl Schedule {
-    fn join(&mut self, mut other: Schedule) {
+impl Decisions {
+    fn join(&mut self, mut other: Decisions) {
         self.nests.append(&mut other.nests);
         self.reductions.append(&mut other.reductions);
     }
@@ -134,7 +172,7 @@ impl Schedule {
 
 impl Planner<'_> {
     fn block(&self, stmts: &[Stmt]) -> Plan {
-        let mut all = (0.0, Schedule::default());
+        let mut all = (0.0, Decisions::default());
         for s in stmts {
             let (work, plan) = self.stmt(s);
             all.0 += work;
@@ -165,7 +203,7 @@ impl Planner<'_> {
                 all
             }
             Stmt::Set(..) | Stmt::Store { .. } => {
-                let mut all = (1.0, Schedule::default());
+                let mut all = (1.0, Decisions::default());
                 for e in s.scalars() {
                     let (work, plan) = self.scalar(e);
                     all.0 += work;
@@ -173,7 +211,7 @@ impl Planner<'_> {
                 }
                 all
             }
-            Stmt::Alloc(_) => (1.0, Schedule::default()),
+            Stmt::Alloc(_) => (1.0, Decisions::default()),
         }
     }
 
@@ -201,7 +239,14 @@ impl Planner<'_> {
         let vars: Vec<VarId> = chain.iter().map(|c| c.0).collect();
         let trips: f64 = chain.iter().map(|c| self.trips(c.1, c.2)).product();
         let (mut best, mut plan) = self.block(body);
-        let mut nest = Nest { chain: vars.clone(), lanes: None, rows: None, panels: Vec::new(), few: None };
+        let mut nest = Nest {
+            chain: vars.clone(),
+            lanes: None,
+            rows: None,
+            panels: Vec::new(),
+            few: None,
+            streamed: false,
+        };
         let mut chosen = None;
         for &var in &vars {
             let along = Along::new(self.prim, var, body);
@@ -217,8 +262,8 @@ impl Planner<'_> {
             let rows = vars.iter().rev().find(|&&r| r != var && self.shares(body, r, Some(&along)));
             let (sizes, vectors) = self.tile(body, rows.is_some());
             nest.rows = rows.map(|&r| (r, sizes));
-            nest.lanes = Some((var, self.form(lanes, vectors, self.masked(body, &along), rows.is_none())));
-            plan = Schedule::default();
+            nest.lanes = Some((var, Wide { lanes, vectors }));
+            plan = Decisions::default();
             // A reduction that is the same in all lanes is done by itself and keeps lanes of its own.
             plan.join(self.block(body).1);
         } else if let Some(&r) = vars.last()
@@ -241,8 +286,8 @@ impl Planner<'_> {
                 w.vectors = 4;
                 *sizes = if self.large() { vec![4, 1] } else { vec![2, 1] };
             }
-            let least = 4 * i64::from(packed.rows.as_ref().map_or(1, |r| r.1[0]));
-            nest = Nest { few: Some((least, Box::new(few))), ..packed };
+            few.streamed = self.streams(&few, body);
+            nest = Nest { few: Some((FEW, Box::new(few))), ..packed };
         }
         plan.nests.insert(vars[0], nest);
         (best * trips, plan)
@@ -252,14 +297,10 @@ impl Planner<'_> {
         self.target.registers() == 32
     }
 
-    fn form(&self, lanes: u32, vectors: u32, masked: bool, single: bool) -> Wide {
-        Wide { lanes, vectors, masked, single: single || !masked }
-    }
-
     /// A scalar where the statement around has no lanes.
     fn scalar(&self, s: &Scalar) -> Plan {
         let ScalarKind::Reduce { var, lo, hi, body, .. } = &s.kind else {
-            let mut plan = Schedule::default();
+            let mut plan = Decisions::default();
             let mut work = self.own_work(s, None, 1);
             for child in cost::children(s) {
                 let (w, p) = self.scalar(child);
@@ -275,9 +316,8 @@ impl Planner<'_> {
             if wide < work * WORTH {
                 work = wide;
                 let vectors = if self.heavy(body) { 2 } else { 4 };
-                let masked = self.masked_scalar(body, &along);
-                plan = Schedule::default();
-                plan.reductions.insert(*var, self.form(lanes, vectors, masked, true));
+                plan = Decisions::default();
+                plan.reductions.insert(*var, Wide { lanes, vectors });
             }
         }
         (work * self.trips(lo, hi) + cost::FOLD, plan)

@@ -4,7 +4,7 @@
 //! thrashes caches and address translation; with them, the lanes may also be far apart in memory (a
 //! transposed operand) or narrow (bf16), because the copy gathers and widens once for all rows.
 
-use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
+use ir::loops::{BufId, Scalar, ScalarKind, Stmt, VarId};
 use shape::Expr as Dim;
 use std::collections::BTreeSet;
 
@@ -24,13 +24,13 @@ impl Planner<'_> {
                 let work = self.packed_work(body, &along, lanes, &panels);
                 if work < found.as_ref().map_or(best * CACHES, |f| f.0) {
                     let (sizes, vectors) = self.tile(body, true);
-                    let form = self.form(lanes, vectors, self.packed_masks(body, &along, &panels), false);
                     let nest = Nest {
                         chain: vars.to_vec(),
-                        lanes: Some((var, form)),
+                        lanes: Some((var, super::Wide { lanes, vectors })),
                         rows: Some((row, sizes)),
                         panels,
                         few: None,
+                        streamed: false,
                     };
                     found = Some((work, nest));
                 }
@@ -81,8 +81,7 @@ impl Planner<'_> {
                     match extent {
                         Some(extent) if fits => {
                             let load = all.iter().position(|l| std::ptr::eq(*l, load));
-                            let dtype = self.prim.buf(*buf).dtype;
-                            panels.extend(load.map(|load| Panel { load, over: var, extent, dtype }));
+                            panels.extend(load.map(|load| Panel { load, over: var, extent }));
                         }
                         Some(_) | None => good &= lanes.stride(*buf, index) != Stride::Other,
                     }
@@ -110,23 +109,37 @@ impl Planner<'_> {
         work / f64::from(lanes)
     }
 
-    /// Whether what is left over can be masked: panels are read whole, whatever their type.
-    fn packed_masks(&self, body: &[Stmt], along: &Along<'_>, panels: &[Panel]) -> bool {
-        let packed = |i: usize| panels.iter().any(|p| p.load == i);
-        let masks = loads(body).into_iter().enumerate().all(|(i, load)| {
-            let ScalarKind::Load { buf, index, .. } = &load.kind else { return true };
-            let stride = along.stride(*buf, index);
-            // Apart in memory, a panel's elements are read one by one.
-            self.maskable(*buf)
-                || if packed(i) { stride != Stride::Unit } else { stride == Stride::Invariant }
-        });
-        let mut stores = self.target.has_v3();
-        body.iter().for_each(|s| {
-            if let Stmt::Store { buf, .. } = s {
-                stores &= self.maskable(*buf);
-            }
-        });
-        masks && stores
+    /// Whether with few rows the sums are better kept in memory: what they add up then lies in rows of lanes, and is
+    /// more than what stays near.
+    pub(super) fn streams(&self, nest: &Nest, body: &[Stmt]) -> bool {
+        let (Some((var, _)), Some((row, _)), [s @ Stmt::Store { combine: None, .. }]) =
+            (nest.lanes, &nest.rows, body)
+        else {
+            return false;
+        };
+        let (along, rows) = (Along::new(self.prim, var, body), Along::new(self.prim, *row, body));
+        let (mut count, mut streams) = (0, false);
+        for e in s.scalars() {
+            e.walk(&mut |e| {
+                if let ScalarKind::Reduce { var, lo, hi, body, .. } = &e.kind {
+                    count += 1;
+                    let over = Along::new(self.prim, *var, &[]);
+                    // A half is summed up in more digits than it has in memory.
+                    let exact = e.dtype.size() >= 4 || e.dtype.is_int();
+                    let fixed = self.extent(lo, hi).is_some();
+                    body.walk(&mut |e| {
+                        if let ScalarKind::Load { buf, index, .. } = &e.kind {
+                            streams |= exact
+                                && fixed
+                                && along.stride(*buf, index) == Stride::Unit
+                                && rows.stride(*buf, index) == Stride::Invariant
+                                && over.stride(*buf, index) == Stride::Other;
+                        }
+                    });
+                }
+            });
+        }
+        count == 1 && streams
     }
 }
 
@@ -170,19 +183,4 @@ fn reads(s: &Scalar, set: &BTreeSet<VarId>) -> bool {
         };
     });
     reads
-}
-
-/// Bytes that the panels of a nest need, each on lines of its own.
-pub(crate) fn panel_bytes(prim: &Prim, nest: &Nest) -> Vec<Dim> {
-    const LINES: i64 = 128;
-    debug_assert!(
-        nest.panels.iter().all(|p| p.over.0 < prim.vars.len() as u32),
-        "codegen: a panel of another primitive"
-    );
-    let Some((_, wide)) = nest.lanes else { return Vec::new() };
-    let bytes = |p: &Panel| {
-        let element = i64::from(crate::format::register(p.dtype).size());
-        p.extent.clone() * (i64::from(wide.lanes * wide.vectors) * element) + LINES
-    };
-    nest.panels.iter().map(bytes).collect()
 }

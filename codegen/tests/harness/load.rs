@@ -124,6 +124,20 @@ impl Loaded {
     }
 }
 
+impl Loaded {
+    /// The whole grid in one call, with scratch memory that is kept between calls.
+    pub fn whole(&self, bufs: &[*mut u8], ints: &[i64], scratch: &mut Vec<[u64; 8]>) -> i64 {
+        let bytes = if self.kernel.scratch.is_empty() { 0 } else { eval(&self.kernel.scratch, ints) };
+        scratch.reserve(bytes as usize / 64 + 2);
+        let at = scratch.as_mut_ptr().cast::<u8>();
+        // SAFETY: what was reserved is one line longer than what is asked for.
+        let at = unsafe { at.add(at.align_offset(64)) };
+        let bufs: Vec<*mut u8> = bufs.iter().copied().chain(onwards()).collect();
+        // SAFETY: the caller hands buffers that the kernel describes.
+        unsafe { (self.entry)(bufs.as_ptr(), ints.as_ptr(), at, 0, eval(&self.kernel.grid, ints)) }
+    }
+}
+
 /// The flags of a call that nobody ends.
 fn onwards() -> [*mut u8; 2] {
     static NEVER: AtomicBool = AtomicBool::new(false);

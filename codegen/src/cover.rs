@@ -1,0 +1,117 @@
+//! Local buffers that need no zeros, because nothing of them is read but what was written.
+//!
+//! In: a scheduled primitive. Out: those of its local buffers that one loop nest fills right after they are made, where
+//! each read has the index of that write, under loops of the same bounds.
+
+use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
+use shape::Expr as Dim;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The loops around something, with their bounds.
+type Loops = BTreeMap<VarId, (Dim, Dim)>;
+
+/// The positions of an access, an axis each: what is added to the variable of a loop, and the bounds of that loop.
+type Place = Vec<(Dim, Dim, Dim)>;
+
+pub(crate) fn unread(prim: &Prim) -> BTreeSet<BufId> {
+    let mut found = Found { prim, writes: BTreeMap::new(), reads: BTreeMap::new(), bad: BTreeSet::new() };
+    found.block(&prim.body, &Loops::new());
+    let local = (0..prim.bufs.len() as u32).map(BufId).filter(|b| prim.buf(*b).local);
+    local.filter(|b| found.fits(*b)).collect()
+}
+
+struct Found<'a> {
+    prim: &'a Prim,
+    writes: BTreeMap<BufId, Vec<Option<Place>>>,
+    reads: BTreeMap<BufId, Vec<Option<Place>>>,
+    /// Not filled at once by what follows.
+    bad: BTreeSet<BufId>,
+}
+
+impl Found<'_> {
+    fn fits(&self, buf: BufId) -> bool {
+        let Some([Some(write)]) = self.writes.get(&buf).map(Vec::as_slice) else { return false };
+        let same = |r: &Option<Place>| r.as_ref() == Some(write);
+        !self.bad.contains(&buf) && self.reads.get(&buf).is_none_or(|list| list.iter().all(same))
+    }
+
+    fn block(&mut self, stmts: &[Stmt], loops: &Loops) {
+        for (at, s) in stmts.iter().enumerate() {
+            if let Stmt::Alloc(buf) = s
+                && !stmts.get(at + 1).is_some_and(|next| fills(next, *buf))
+            {
+                self.bad.insert(*buf);
+            }
+            s.scalars().into_iter().for_each(|e| self.scalar(e, loops));
+            match s {
+                Stmt::For { var, lo, hi, body, .. } => self.block(body, &self.with(loops, *var, lo, hi)),
+                Stmt::While(_, body) => self.block(body, loops),
+                Stmt::If(_, a, b) => {
+                    self.block(a, loops);
+                    self.block(b, loops);
+                }
+                Stmt::Store { buf, index, combine, checked, .. } => {
+                    let place = self.place(index, loops).filter(|_| combine.is_none() && !checked);
+                    self.writes.entry(*buf).or_default().push(place);
+                }
+                Stmt::Set(..) | Stmt::Alloc(_) => {}
+            }
+        }
+    }
+
+    fn scalar(&mut self, s: &Scalar, loops: &Loops) {
+        match &s.kind {
+            ScalarKind::Load { buf, index, .. } => {
+                let place = self.place(index, loops);
+                self.reads.entry(*buf).or_default().push(place);
+                index.iter().for_each(|i| self.scalar(i, loops));
+            }
+            ScalarKind::Reduce { var, lo, hi, body, .. } => {
+                self.scalar(lo, loops);
+                self.scalar(hi, loops);
+                let inner = self.with(loops, *var, lo, hi);
+                self.scalar(body, &inner);
+            }
+            ScalarKind::Op(_, args) => args.iter().for_each(|a| self.scalar(a, loops)),
+            ScalarKind::Choose(parts) => parts.iter().for_each(|a| self.scalar(a, loops)),
+            ScalarKind::Cast(a) => self.scalar(a, loops),
+            ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => {}
+        }
+    }
+
+    fn with(&self, loops: &Loops, var: VarId, lo: &Scalar, hi: &Scalar) -> Loops {
+        let mut loops = loops.clone();
+        loops.remove(&var);
+        if let (Some(lo), Some(hi)) = (self.prim.as_dim(lo), self.prim.as_dim(hi)) {
+            loops.insert(var, (lo, hi));
+        }
+        loops
+    }
+
+    /// Each axis by a loop of its own.
+    fn place(&self, index: &[Scalar], loops: &Loops) -> Option<Place> {
+        let mut used = BTreeSet::new();
+        let mut axes = Vec::new();
+        for i in index {
+            let e = self.prim.as_dim(i)?;
+            let (var, rest, bounds) = loops.iter().find_map(|(var, bounds)| {
+                let name = self.prim.var(*var).name;
+                let rest = &e - &Dim::sym(name);
+                let fits = !used.contains(var) && e.syms().contains(&name) && !rest.syms().contains(&name);
+                fits.then_some((*var, rest, bounds))
+            })?;
+            used.insert(var);
+            axes.push((rest, bounds.0.clone(), bounds.1.clone()));
+        }
+        Some(axes)
+    }
+}
+
+/// Whether a statement is loops around one write to a buffer and nothing else.
+fn fills(s: &Stmt, to: BufId) -> bool {
+    match s {
+        Stmt::For { body, .. } => matches!(body.as_slice(), [inner] if fills(inner, to)),
+        Stmt::Store { buf, .. } => *buf == to,
+        Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) | Stmt::Alloc(_) => false,
+    }
+}

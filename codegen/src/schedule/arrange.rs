@@ -1,0 +1,473 @@
+//! Decisions carried out: loops in their order, each saying how it runs.
+//!
+//! In: a prepared primitive and what was decided for its nests and reductions. Out: a primitive of the same meaning whose
+//! loops stand as they are to run. Lanes and rows are marks; tiles, panels and blocked sums are loops and local buffers
+//! like any other, so that `emit` knows nothing of them.
+//!
+//! A nest that is the whole body becomes blocks: one loop over tiles of all its loops, fused, which is the kernel's grid.
+
+use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::{Combine, Intrinsic};
+use shape::{Expr as Dim, Sym};
+use std::collections::BTreeMap;
+use tensor::DType;
+
+use super::{Along, Decisions, FEW, Nest, Wide, with_load};
+
+/// Rows of a block whose lanes are a panel: as many as make the copy cheap, few enough to leave blocks for threads.
+const ROWS: i64 = 480;
+/// Lanes of a block whose sums are kept in memory while the rows of what is summed go by.
+const STREAM: i64 = 512;
+/// So many rounds of a streamed reduction at once.
+const DEEP: i64 = 8;
+
+/// A loop of a nest.
+#[derive(Clone)]
+struct Loop {
+    var: VarId,
+    lo: Scalar,
+    hi: Scalar,
+}
+
+/// A loop cut into tiles: the loop over one tile, how many tiles there are and how long one is.
+struct Tiles {
+    inner: Loop,
+    count: Dim,
+    /// The first number of a tile, as a variable set from the tile's number.
+    base: VarId,
+    lo: Dim,
+    size: i64,
+}
+
+pub(super) fn arrange(prim: &Prim, decisions: &Decisions, blocks: bool) -> Prim {
+    let mut prim = prim.clone();
+    let body = std::mem::take(&mut prim.body);
+    let mut arrange = Arrange { prim, decisions };
+    let last = body.len().saturating_sub(1);
+    let alone = blocks && body.iter().take(last).all(|s| matches!(s, Stmt::Set(..)));
+    let body = body.into_iter().flat_map(|s| arrange.stmt(s, alone)).collect();
+    Prim { body, ..arrange.prim }
+}
+
+struct Arrange<'a> {
+    prim: Prim,
+    decisions: &'a Decisions,
+}
+
+fn for_(l: &Loop, run: Run, body: Vec<Stmt>) -> Stmt {
+    let (lo, hi) = (l.lo.clone(), l.hi.clone());
+    Stmt::For { var: l.var, lo, hi, mark: Mark::Independent, run, body }
+}
+
+fn lanes(wide: Wide) -> Run {
+    Run::Lanes { lanes: wide.lanes, vectors: wide.vectors }
+}
+
+impl Arrange<'_> {
+    fn block(&mut self, stmts: Vec<Stmt>) -> Vec<Stmt> {
+        stmts.into_iter().flat_map(|s| self.stmt(s, false)).collect()
+    }
+
+    /// `whole`: it is all of the primitive, so its rounds may be blocks of the grid.
+    fn stmt(&mut self, mut s: Stmt, whole: bool) -> Vec<Stmt> {
+        if let Stmt::For { var, .. } = &s
+            && let Some(nest) = self.decisions.nests.get(var)
+        {
+            return self.nest(nest, s, whole);
+        }
+        self.mark(&mut s, None);
+        match &mut s {
+            Stmt::For { body, .. } | Stmt::While(_, body) => *body = self.block(std::mem::take(body)),
+            Stmt::If(_, a, b) => {
+                *a = self.block(std::mem::take(a));
+                *b = self.block(std::mem::take(b));
+            }
+            Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
+        }
+        vec![s]
+    }
+
+    /// Lanes of the reductions that stand in a statement itself and are the same in all lanes around it.
+    fn mark(&self, s: &mut Stmt, around: Option<&Along<'_>>) {
+        for e in s.scalars_mut() {
+            e.walk_mut(&mut |e| {
+                if around.is_some_and(|along| along.changes(e)) {
+                    return;
+                }
+                if let ScalarKind::Reduce { var, run, .. } = &mut e.kind
+                    && let Some(wide) = self.decisions.reductions.get(var)
+                {
+                    *run = lanes(*wide);
+                }
+            });
+        }
+    }
+
+    fn nest(&mut self, nest: &Nest, s: Stmt, whole: bool) -> Vec<Stmt> {
+        let (mut loops, mut body) = (Vec::new(), vec![s]);
+        for _ in &nest.chain {
+            let Some(Stmt::For { var, lo, hi, body: inner, .. }) = body.pop() else { break };
+            loops.push(Loop { var, lo, hi });
+            body = inner;
+        }
+        let Some((least, few)) = &nest.few else { return self.form(nest, loops, body, whole) };
+        let rows = nest.rows.as_ref().and_then(|r| loops.iter().find(|l| l.var == r.0));
+        let Some(extent) = rows.and_then(|r| self.extent(r)) else {
+            return self.form(few, loops, body, whole);
+        };
+        let is_few = Scalar {
+            kind: ScalarKind::Op(Intrinsic::Lt, vec![Scalar::dim(extent), Scalar::int(*least)]),
+            dtype: DType::Bool,
+        };
+        let less = self.form(few, loops.clone(), body.clone(), whole);
+        let many = self.form(nest, loops, body, whole);
+        vec![Stmt::If(is_few, less, many)]
+    }
+
+    fn form(&mut self, nest: &Nest, mut loops: Vec<Loop>, mut body: Vec<Stmt>, whole: bool) -> Vec<Stmt> {
+        if nest.lanes.is_none() && nest.rows.is_none() {
+            let body = self.block(body);
+            return self.around(loops, whole, vec![], |_| body);
+        }
+        // Inside, loops stay as they are: something around them has lanes or rows.
+        let prim = self.prim.clone();
+        let around = nest.lanes.map(|l| Along::new(&prim, l.0, &body));
+        body.iter_mut().for_each(|s| s.walk_mut(&mut |s| self.mark(s, around.as_ref())));
+        let mut take = |var: VarId| loops.iter().position(|l| l.var == var).map(|at| loops.remove(at));
+        let wide = nest.lanes.and_then(|l| Some((take(l.0)?, l.1)));
+        let rows = nest.rows.as_ref().and_then(|r| Some((take(r.0)?, r.1.clone())));
+        match (wide, rows) {
+            (None, None) => self.around(loops, whole, vec![], |_| body),
+            (Some((lane, w)), None) => {
+                // A single loop of lanes is its own grid.
+                if whole && loops.is_empty() {
+                    return vec![for_(&lane, lanes(w), body)];
+                }
+                self.around(loops, whole, vec![], |_| vec![for_(&lane, lanes(w), body)])
+            }
+            (None, Some((row, sizes))) => {
+                let Some(tiles) = self.tiles(&row, 64) else {
+                    return self.around(loops, whole, vec![], |_| vec![for_(&row, Run::Rows(sizes), body)]);
+                };
+                // The rows stay near while the other loop goes by inside of them.
+                let Some(other) = loops.pop() else {
+                    let inner = tiles.inner.clone();
+                    return self
+                        .around(loops, whole, vec![tiles], |_| vec![for_(&inner, Run::Rows(sizes), body)]);
+                };
+                let Some(others) = self.tiles(&other, 32) else {
+                    loops.push(other);
+                    let inner = tiles.inner.clone();
+                    return self
+                        .around(loops, whole, vec![tiles], |_| vec![for_(&inner, Run::Rows(sizes), body)]);
+                };
+                let (row, other) = (tiles.inner.clone(), others.inner.clone());
+                self.around(loops, whole, vec![others, tiles], |_| {
+                    vec![for_(&row, Run::Rows(sizes), vec![for_(&other, Run::Plain, body)])]
+                })
+            }
+            (Some((lane, w)), Some((row, sizes))) => {
+                self.tile(nest, loops, (lane, w), (row, sizes), body, whole)
+            }
+        }
+    }
+
+    /// A register tile of rows by lanes.
+    fn tile(
+        &mut self,
+        nest: &Nest,
+        loops: Vec<Loop>,
+        (lane, wide): (Loop, Wide),
+        (row, sizes): (Loop, Vec<u32>),
+        body: Vec<Stmt>,
+        whole: bool,
+    ) -> Vec<Stmt> {
+        let width = i64::from(wide.lanes * wide.vectors);
+        let size = if nest.streamed { STREAM } else { width };
+        let tiles = self.tiles(&lane, size).zip(self.tiles(&row, ROWS));
+        let Some((columns, chunk)) = tiles else {
+            return self.around(loops, whole, vec![], |_| {
+                vec![for_(&lane, lanes(wide), vec![for_(&row, Run::Rows(sizes), body)])]
+            });
+        };
+        let (lane, row) = (columns.inner.clone(), chunk.inner.clone());
+        let (first_lane, first_row) = (columns.base, chunk.base);
+        self.around(loops, whole, vec![chunk, columns], |this| {
+            if nest.streamed {
+                return this.streamed((&lane, wide, first_lane), (&row, first_row), body);
+            }
+            let (mut before, mut body) = (Vec::new(), body);
+            this.panels(nest, (&lane, wide, first_lane), &mut body, &mut before);
+            before.push(for_(&lane, lanes(wide), vec![for_(&row, Run::Rows(sizes), body)]));
+            before
+        })
+    }
+
+    /// Copies what all rows read to local buffers, in the order in which it is read.
+    fn panels(
+        &mut self,
+        nest: &Nest,
+        (lane, wide, first): (&Loop, Wide, VarId),
+        body: &mut [Stmt],
+        before: &mut Vec<Stmt>,
+    ) {
+        let width = i64::from(wide.lanes * wide.vectors);
+        for panel in &nest.panels {
+            let Some((lo, hi)) = range(body, panel.over) else { continue };
+            let mut copied = None;
+            with_load(body, panel.load, &mut |load| copied = Some(load.clone()));
+            let Some(copied) = copied else { continue };
+            let ScalarKind::Load { buf, span, .. } = &copied.kind else { continue };
+            let name = format!("{}.panel{}", self.prim.buf(*buf).name, self.prim.bufs.len());
+            let to = BufId(self.prim.bufs.len() as u32);
+            self.prim.bufs.push(Buf {
+                name: Sym::new(&name),
+                dtype: copied.dtype,
+                shape: vec![panel.extent.clone(), Dim::int(width)],
+                local: true,
+            });
+            let minus = |prim: &Prim, v: VarId, from: &Dim| Scalar::dim(&Dim::sym(prim.var(v).name) - from);
+            let from = self.prim.as_dim(&lo).unwrap_or_else(|| Dim::int(0));
+            let begin = Dim::sym(self.prim.var(first).name);
+            let index = vec![minus(&self.prim, panel.over, &from), minus(&self.prim, lane.var, &begin)];
+            with_load(body, panel.load, &mut |load| {
+                load.kind = ScalarKind::Load { buf: to, index: index.clone(), checked: false, span: *span };
+            });
+            let (k, j) = (self.variable("q", DType::I64), self.variable("l", DType::I64));
+            let index = vec![minus(&self.prim, k, &from), minus(&self.prim, j, &begin)];
+            let renames = BTreeMap::from([(panel.over, k), (lane.var, j)]);
+            let value = self.renamed(&copied, &renames);
+            let store = Stmt::Store { buf: to, index, checked: false, combine: None, value, span: *span };
+            let over_lanes = Loop { var: j, ..lane.clone() };
+            let over = Loop { var: k, lo, hi };
+            before.push(Stmt::Alloc(to));
+            before.push(for_(&over, Run::Plain, vec![for_(&over_lanes, lanes(wide), vec![store])]));
+        }
+    }
+
+    /// Sums kept in memory, a row of lanes a row, while a few rounds of the reduction at once go by: what the rounds
+    /// read is then met in the order in which it lies. The order of each sum stays.
+    fn streamed(
+        &mut self,
+        (lane, wide, first_lane): (&Loop, Wide, VarId),
+        (row, first_row): (&Loop, VarId),
+        mut body: Vec<Stmt>,
+    ) -> Vec<Stmt> {
+        let Some((combine, over, term)) = take_reduction(&mut body) else { return Vec::new() };
+        let dtype = term.dtype;
+        let to = BufId(self.prim.bufs.len() as u32);
+        let least = FEW;
+        let rows = Dim::min(&self.extent(row).unwrap_or_else(|| Dim::int(least)), &Dim::int(least));
+        let name = format!("sums{}", self.prim.bufs.len());
+        self.prim.bufs.push(Buf {
+            name: Sym::new(&name),
+            dtype,
+            shape: vec![Dim::max(&rows, &Dim::int(0)), Dim::int(STREAM)],
+            local: true,
+        });
+        let place = |prim: &Prim, i: VarId, j: VarId| {
+            let from = |v: VarId, first: VarId| {
+                Scalar::dim(&Dim::sym(prim.var(v).name) - &Dim::sym(prim.var(first).name))
+            };
+            vec![from(i, first_row), from(j, first_lane)]
+        };
+        let span = shapeless();
+        let mut out = vec![Stmt::Alloc(to)];
+        let wide_of = |vectors: u32| Run::Lanes { lanes: wide.lanes, vectors };
+        if combine != Combine::Add {
+            let (i, j) = (self.variable("i", DType::I64), self.variable("l", DType::I64));
+            let value = Scalar::constant(combine.identity(dtype), dtype);
+            let index = place(&self.prim, i, j);
+            let store = Stmt::Store { buf: to, index, checked: false, combine: None, value, span };
+            let inner = for_(&Loop { var: j, ..lane.clone() }, wide_of(4), vec![store]);
+            out.push(for_(&Loop { var: i, ..row.clone() }, Run::Plain, vec![inner]));
+        }
+        // Whole blocks of rounds, then the rest.
+        let (lo, hi) = (self.prim.as_dim(&over.lo), self.prim.as_dim(&over.hi));
+        let (Some(lo), Some(hi)) = (lo, hi) else { return Vec::new() };
+        let count = Dim::max(&(&hi - &lo), &Dim::int(0)).floor_div(&Dim::int(DEEP));
+        let part = |this: &mut Self, block: Option<VarId>| {
+            let (i, j) = (this.variable("i", DType::I64), this.variable("l", DType::I64));
+            let q = this.variable("q", DType::I64);
+            let renames = BTreeMap::from([(over.var, q), (row.var, i), (lane.var, j)]);
+            let value = this.renamed(&term, &renames);
+            let index = place(&this.prim, i, j);
+            let store = Stmt::Store { buf: to, index, checked: false, combine: Some(combine), value, span };
+            let (i, j) = (Loop { var: i, ..row.clone() }, Loop { var: j, ..lane.clone() });
+            let from = &lo + &(block.map_or(count.clone(), |b| Dim::sym(this.prim.var(b).name)) * DEEP);
+            let serial = |var: VarId, lo: Dim, hi: Dim, run: Run, body: Vec<Stmt>| Stmt::For {
+                var,
+                lo: Scalar::dim(lo),
+                hi: Scalar::dim(hi),
+                mark: Mark::Serial,
+                run,
+                body,
+            };
+            match block {
+                Some(b) => {
+                    let rounds = serial(q, from.clone(), &from + &Dim::int(DEEP), Run::Unrolled, vec![store]);
+                    let inner = for_(&j, wide_of(2), vec![for_(&i, Run::Plain, vec![rounds])]);
+                    serial(b, Dim::int(0), count.clone(), Run::Plain, vec![inner])
+                }
+                None => {
+                    let inner = for_(&j, wide_of(2), vec![for_(&i, Run::Plain, vec![store])]);
+                    serial(q, from, hi.clone(), Run::Plain, vec![inner])
+                }
+            }
+        };
+        let block = self.variable("q", DType::I64);
+        out.push(part(self, Some(block)));
+        out.push(part(self, None));
+        let index = place(&self.prim, row.var, lane.var);
+        let sums = Scalar { kind: ScalarKind::Load { buf: to, index, checked: false, span }, dtype };
+        put_reduction(&mut body, &sums);
+        out.push(for_(row, Run::Plain, vec![for_(lane, wide_of(4), body)]));
+        out
+    }
+
+    /// What is inside, under loops and over tiles: one loop over all of them where they are the whole primitive.
+    fn around(
+        &mut self,
+        loops: Vec<Loop>,
+        whole: bool,
+        tiles: Vec<Tiles>,
+        inside: impl FnOnce(&mut Self) -> Vec<Stmt>,
+    ) -> Vec<Stmt> {
+        let counts: Option<Vec<Dim>> = loops.iter().map(|l| self.extent(l)).collect();
+        let single = loops.len() + tiles.len() <= 1;
+        let fused = counts.filter(|_| whole && !single);
+        let inside = inside(self);
+        let set = |this: &Self, t: &Tiles, number: Dim| {
+            debug_assert!((t.base.0 as usize) < this.prim.vars.len(), "codegen: a tile of another primitive");
+            Stmt::Set(t.base, Scalar::dim(&t.lo + &(number * t.size)))
+        };
+        let Some(counts) = fused else {
+            let body = tiles.iter().rev().fold(inside, |body, t| {
+                let var = self.variable("t", DType::I64);
+                let number = Dim::sym(self.prim.var(var).name);
+                let l = Loop { var, lo: Scalar::int(0), hi: Scalar::dim(t.count.clone()) };
+                vec![for_(&l, Run::Plain, [vec![set(self, t, number)], body].concat())]
+            });
+            return loops.iter().rev().fold(body, |body, l| vec![for_(l, Run::Plain, body)]);
+        };
+        let var = self.variable("t", DType::I64);
+        let mut rest = Dim::sym(self.prim.var(var).name);
+        let all: Vec<Dim> = counts.iter().cloned().chain(tiles.iter().map(|t| t.count.clone())).collect();
+        // From the innermost outwards: the rest of the division is this one's number, the quotient the others'.
+        let mut sets = Vec::new();
+        for (at, count) in all.iter().enumerate().rev() {
+            let number = if at == 0 { rest.clone() } else { rest.modulo(count) };
+            rest = rest.floor_div(count);
+            match at.checked_sub(loops.len()) {
+                Some(t) => sets.push(set(self, &tiles[t], number)),
+                None => {
+                    let lo = self.prim.as_dim(&loops[at].lo).unwrap_or_else(|| Dim::int(0));
+                    sets.push(Stmt::Set(loops[at].var, Scalar::dim(&lo + &number)));
+                }
+            }
+        }
+        let total = all.iter().fold(Dim::int(1), |n, c| &n * c);
+        let l = Loop { var, lo: Scalar::int(0), hi: Scalar::dim(total) };
+        vec![for_(&l, Run::Plain, [sets, inside].concat())]
+    }
+
+    /// A loop in tiles, if its bounds are expressions of the dims.
+    fn tiles(&mut self, l: &Loop, size: i64) -> Option<Tiles> {
+        let extent = self.extent(l)?;
+        let (lo, hi) = (self.prim.as_dim(&l.lo)?, self.prim.as_dim(&l.hi)?);
+        let base = self.variable(self.prim.var(l.var).name.name(), DType::I64);
+        let begin = Dim::sym(self.prim.var(base).name);
+        let end = Dim::min(&(&begin + &Dim::int(size)), &hi);
+        let inner = Loop { var: l.var, lo: Scalar::dim(begin), hi: Scalar::dim(end) };
+        Some(Tiles { inner, count: extent.ceil_div(&Dim::int(size)), base, lo, size })
+    }
+
+    /// The rounds of a loop, where they are an expression of the dims.
+    fn extent(&self, l: &Loop) -> Option<Dim> {
+        let (lo, hi) = (self.prim.as_dim(&l.lo)?, self.prim.as_dim(&l.hi)?);
+        let extent = &hi - &lo;
+        let extent = if extent.as_sym().is_some() { extent } else { Dim::max(&extent, &Dim::int(0)) };
+        let of_dims = |e: &Dim| e.syms().iter().all(|s| self.prim.dims.contains(s));
+        (!extent.is_poison() && of_dims(&lo) && of_dims(&hi)).then_some(extent)
+    }
+
+    fn variable(&mut self, name: &str, dtype: DType) -> VarId {
+        let id = VarId(self.prim.vars.len() as u32);
+        self.prim.vars.push(Var { name: Sym::new(&format!("{name}.{}", id.0)), dtype });
+        id
+    }
+
+    fn renamed(&self, s: &Scalar, renames: &BTreeMap<VarId, VarId>) -> Scalar {
+        let mut s = s.clone();
+        let name = |v: VarId| self.prim.var(v).name;
+        s.walk_mut(&mut |s| match &mut s.kind {
+            ScalarKind::Var(v) => *v = renames.get(v).copied().unwrap_or(*v),
+            ScalarKind::Dim(d) => {
+                let to = |sym: Sym| {
+                    let (_, to) = renames.iter().find(|r| name(*r.0) == sym)?;
+                    Some(Dim::sym(name(*to)))
+                };
+                *d = d.subst(&to);
+            }
+            ScalarKind::Const(_)
+            | ScalarKind::Load { .. }
+            | ScalarKind::Op(..)
+            | ScalarKind::Choose(_)
+            | ScalarKind::Cast(_)
+            | ScalarKind::Reduce { .. } => {}
+        });
+        s
+    }
+}
+
+fn shapeless() -> ir::source::Span {
+    ir::source::Span::default()
+}
+
+/// The bounds of the reduction over a variable.
+fn range(body: &[Stmt], over: VarId) -> Option<(Scalar, Scalar)> {
+    let mut found = None;
+    body.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            for e in s.scalars() {
+                e.walk(&mut |e| {
+                    if let ScalarKind::Reduce { var, lo, hi, .. } = &e.kind
+                        && *var == over
+                    {
+                        found = Some(((**lo).clone(), (**hi).clone()));
+                    }
+                });
+            }
+        });
+    });
+    found
+}
+
+/// The one reduction of a body: how it combines, its loop and its term.
+fn take_reduction(body: &mut [Stmt]) -> Option<(Combine, Loop, Scalar)> {
+    let mut found = None;
+    body.iter().for_each(|s| {
+        for e in s.scalars() {
+            e.walk(&mut |e| {
+                if let ScalarKind::Reduce { combine, var, lo, hi, body, .. } = &e.kind {
+                    let l = Loop { var: *var, lo: (**lo).clone(), hi: (**hi).clone() };
+                    found = Some((*combine, l, (**body).clone()));
+                }
+            });
+        }
+    });
+    found
+}
+
+/// Writes a value in the place of the one reduction.
+fn put_reduction(body: &mut [Stmt], value: &Scalar) {
+    for s in body {
+        for e in s.scalars_mut() {
+            e.walk_mut(&mut |e| {
+                if matches!(e.kind, ScalarKind::Reduce { .. }) {
+                    *e = value.clone();
+                }
+            });
+        }
+    }
+}
