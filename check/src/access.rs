@@ -151,13 +151,24 @@ struct Found {
     set: BTreeSet<VarId>,
 }
 
-/// Marks the loops whose iterations are independent.
-pub(crate) fn mark_loops(prim: &mut Prim) {
+/// What passes from one iteration to another, or may.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Carried {
+    /// A variable.
+    Var(VarId),
+    /// Elements of a buffer.
+    Buf(BufId),
+}
+
+/// Marks the loops whose iterations are independent; gives back the others.
+pub(crate) fn mark_loops(prim: &mut Prim) -> Vec<(VarId, Carried)> {
     let mut body = std::mem::take(&mut prim.body);
     let facts = prim.facts.clone();
     let reads = reads_in(&body);
-    body.iter_mut().for_each(|s| mark(prim, s, &facts, &reads));
+    let mut carried = Vec::new();
+    body.iter_mut().for_each(|s| mark(prim, s, &facts, &reads, &mut carried));
     prim.body = body;
+    carried
 }
 
 /// How often each variable is read.
@@ -177,36 +188,41 @@ fn reads_in(stmts: &[Stmt]) -> BTreeMap<VarId, usize> {
     reads
 }
 
-fn mark(prim: &Prim, stmt: &mut Stmt, facts: &Facts, reads: &BTreeMap<VarId, usize>) {
+fn mark(
+    prim: &Prim,
+    stmt: &mut Stmt,
+    facts: &Facts,
+    reads: &BTreeMap<VarId, usize>,
+    out: &mut Vec<(VarId, Carried)>,
+) {
     match stmt {
         Stmt::For { var, lo, hi, body, mark: m, .. } => {
             let inside = enter(prim, facts, *var, lo, hi);
-            body.iter_mut().for_each(|s| mark(prim, s, &inside, reads));
-            if keeps_to_itself(body, reads) && independent(prim, *var, body, &inside) {
-                *m = Mark::Independent;
+            body.iter_mut().for_each(|s| mark(prim, s, &inside, reads, out));
+            match kept(body, reads).and_then(|()| independent(prim, *var, body, &inside)) {
+                Ok(()) => *m = Mark::Independent,
+                Err(carried) => out.push((*var, carried)),
             }
         }
-        Stmt::While(_, body) => body.iter_mut().for_each(|s| mark(prim, s, facts, reads)),
-        Stmt::If(_, a, b) => a.iter_mut().chain(b).for_each(|s| mark(prim, s, facts, reads)),
+        Stmt::While(_, body) => body.iter_mut().for_each(|s| mark(prim, s, facts, reads, out)),
+        Stmt::If(_, a, b) => a.iter_mut().chain(b).for_each(|s| mark(prim, s, facts, reads, out)),
         Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
     }
 }
 
-/// True if no variable that the body sets is read outside of it: the last iteration would decide its value.
-fn keeps_to_itself(body: &[Stmt], reads: &BTreeMap<VarId, usize>) -> bool {
+/// A variable that the body sets and that is read outside of it: the last iteration would decide its value.
+fn kept(body: &[Stmt], reads: &BTreeMap<VarId, usize>) -> Result<(), Carried> {
     let inside = reads_in(body);
-    set_in(body).iter().all(|v| inside.get(v) == reads.get(v))
+    set_in(body).into_iter().find(|v| inside.get(v) != reads.get(v)).map_or(Ok(()), |v| Err(Carried::Var(v)))
 }
 
-/// True if no iteration of a loop over `var` reads or writes what another writes.
-fn independent(prim: &Prim, var: VarId, body: &[Stmt], facts: &Facts) -> bool {
+/// Whether no iteration of a loop over `var` reads or writes what another writes.
+fn independent(prim: &Prim, var: VarId, body: &[Stmt], facts: &Facts) -> Result<(), Carried> {
     let mut found = Found { stored: stored_in(body), ..Found::default() };
-    if !collect(prim, body, facts, &mut found) {
-        return false;
-    }
+    collect(prim, body, facts, &mut found)?;
     let v = prim.var(var).name;
     let set: Vec<Sym> = set_in(body).into_iter().map(|v| prim.var(v).name).collect();
-    found.stored.iter().filter(|b| !found.fresh.contains(b)).all(|buf| {
+    let apart = |buf: &BufId| {
         // Each region is looked at once, however often it is touched.
         let mut seen = HashSet::new();
         let regions: Vec<&Region> =
@@ -233,11 +249,13 @@ fn independent(prim: &Prim, var: VarId, body: &[Stmt], facts: &Facts) -> bool {
                 })
             })
         })
-    })
+    };
+    let shared = found.stored.iter().find(|b| !found.fresh.contains(b) && !apart(b));
+    shared.map_or(Ok(()), |b| Err(Carried::Buf(*b)))
 }
 
-/// Gathers what statements touch; false where a variable passes a value from one iteration to the next.
-fn collect(prim: &Prim, stmts: &[Stmt], facts: &Facts, found: &mut Found) -> bool {
+/// Gathers what statements touch; an error where a variable passes a value from one iteration to the next.
+fn collect(prim: &Prim, stmts: &[Stmt], facts: &Facts, found: &mut Found) -> Result<(), Carried> {
     let sets = set_in(stmts);
     // What is set in a block that may not run is not set behind it.
     let within = |found: &mut Found, body: &[Stmt], facts: &Facts| {
@@ -247,7 +265,7 @@ fn collect(prim: &Prim, stmts: &[Stmt], facts: &Facts, found: &mut Found) -> boo
         ok
     };
     for s in stmts {
-        let mut carried = false;
+        let mut carried = None;
         for scalar in s.scalars() {
             let reduced = reduced_in(prim, scalar);
             scalar.walk(&mut |x| match &x.kind {
@@ -256,12 +274,12 @@ fn collect(prim: &Prim, stmts: &[Stmt], facts: &Facts, found: &mut Found) -> boo
                     let free = |i: Option<Interval>| i.filter(|i| !reduced.iter().any(|v| mentions(i, *v)));
                     found.touches.push((*buf, point(prim, index).into_iter().map(free).collect()));
                 }
-                ScalarKind::Var(v) if sets.contains(v) && !found.set.contains(v) => carried = true,
+                ScalarKind::Var(v) if sets.contains(v) && !found.set.contains(v) => carried = Some(*v),
                 _ => {}
             });
         }
-        if carried {
-            return false;
+        if let Some(v) = carried {
+            return Err(Carried::Var(v));
         }
         match s {
             Stmt::Set(v, _) => {
@@ -273,9 +291,7 @@ fn collect(prim: &Prim, stmts: &[Stmt], facts: &Facts, found: &mut Found) -> boo
             Stmt::Store { buf, index, .. } => found.touches.push((*buf, point(prim, index))),
             Stmt::For { var, lo, hi, body, .. } => {
                 let from = found.touches.len();
-                if !within(found, body, &enter(prim, facts, *var, lo, hi)) {
-                    return false;
-                }
+                within(found, body, &enter(prim, facts, *var, lo, hi))?;
                 let v = prim.var(*var).name;
                 let bounds = prim.as_dim(lo).zip(prim.as_dim(hi));
                 for (_, region) in &mut found.touches[from..] {
@@ -289,18 +305,15 @@ fn collect(prim: &Prim, stmts: &[Stmt], facts: &Facts, found: &mut Found) -> boo
                 }
             }
             Stmt::While(_, body) => {
-                if !within(found, body, facts) {
-                    return false;
-                }
+                within(found, body, facts)?;
             }
             Stmt::If(_, a, b) => {
-                if !within(found, a, facts) || !within(found, b, facts) {
-                    return false;
-                }
+                within(found, a, facts)?;
+                within(found, b, facts)?;
             }
         }
     }
-    true
+    Ok(())
 }
 
 /// The interval that holds every one over `v` in `lo..hi`; none where it moves unevenly.

@@ -1,7 +1,7 @@
-//! Attributes before definitions and loops: each says something that some stage follows. One that nothing follows
+//! Attributes before definitions: each says something that some stage follows. One that nothing follows
 //! is an error, since its author believes that it does something.
 
-use ir::ast::{Attr, Item, ItemKind};
+use ir::ast::{Item, ItemKind};
 use ir::diag::{Diagnostic, nearest};
 
 use crate::Checker;
@@ -33,15 +33,6 @@ impl Checker<'_> {
                 Some(guess) => d.help(format!("did you mean `#[{guess}]`?")),
                 None => d.help("the attributes are `#[config(..)]` of tests, `#[plan]` and `#[variadic]`"),
             });
-        }
-    }
-
-    /// The attributes of a loop: the grammar has them, nothing follows them.
-    pub(crate) fn loop_marks(&mut self, attrs: &[Attr]) {
-        for a in attrs {
-            let text = format!("loops do not follow `#[{}]` yet", a.name.name);
-            let d = Diagnostic::error("E0702", a.name.span, text);
-            self.report(d.help("say how a loop runs in a schedule: `schedule p { unroll i }`"));
         }
     }
 }

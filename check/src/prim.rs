@@ -3,6 +3,7 @@
 mod binder;
 mod choose;
 mod place;
+mod run;
 mod scalar;
 
 use std::cell::RefCell;
@@ -56,6 +57,8 @@ pub(crate) struct Body {
     starts: BTreeMap<BufId, Option<Combine>>,
     /// Where each output is declared.
     heads: Vec<Span>,
+    /// The loops that are told how to run.
+    told: Vec<run::Told>,
 }
 
 impl Body {
@@ -82,6 +85,7 @@ impl Body {
             sizes: BTreeMap::new(),
             starts: BTreeMap::new(),
             heads: vec![],
+            told: vec![],
         }
     }
 
@@ -265,7 +269,8 @@ impl<'a> Checker<'a> {
             let dtype = b.prim.buf(buf).dtype;
             b.initialize(buf, Scalar::constant(zero(dtype), dtype));
         }
-        crate::access::mark_loops(&mut b.prim);
+        let carried = crate::access::mark_loops(&mut b.prim);
+        self.runs(&b, &carried)?;
         let gives = if gives.len() == 1 { gives.remove(0) } else { Ty::Tuple(gives) };
         Some((b.prim, gives))
     }
@@ -342,8 +347,7 @@ impl<'a> Checker<'a> {
                 ));
             }
             StmtKind::Assign(place, op, e) => self.prim_assign(b, place, *op, e, stmt.span, out)?,
-            StmtKind::For(attrs, binders, block) => {
-                self.loop_marks(attrs);
+            StmtKind::For(binders, block) => {
                 let facts = b.env.facts.clone();
                 b.scopes.push(BTreeMap::new());
                 self.distinct(binders.iter().map(|x| x.name));
@@ -358,7 +362,7 @@ impl<'a> Checker<'a> {
                 let mut body = inner?;
                 for l in loops.into_iter().flatten().flatten().collect::<Vec<_>>().into_iter().rev() {
                     let (var, lo, hi) = l.range;
-                    let nest = Stmt::For { var, lo, hi, mark: Mark::Serial, run: Run::Plain, body };
+                    let nest = Stmt::For { var, lo, hi, mark: Mark::Serial, run: l.run, body };
                     body = l.before.into_iter().chain([nest]).collect();
                 }
                 out.extend(body);

@@ -112,6 +112,7 @@ fn range(r: &mut Range, f: &mut dyn FnMut(Place<'_>)) {
 }
 
 fn binder(b: &mut Binder, f: &mut dyn FnMut(Place<'_>)) {
+    b.attrs.iter_mut().flat_map(|a| &mut a.args).for_each(|a| expr(&mut a.value, f));
     f(Place::Loop(b.name));
     range(&mut b.range, f);
 }
@@ -148,7 +149,7 @@ fn stmt(s: &mut Stmt, f: &mut dyn FnMut(Place<'_>)) {
             expr(place, f);
             expr(e, f);
         }
-        StmtKind::For(_, binders, body) => {
+        StmtKind::For(binders, body) => {
             binders.iter_mut().for_each(|b| binder(b, f));
             block(body, f);
         }

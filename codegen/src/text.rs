@@ -5,7 +5,7 @@
 //! tell a failed check from others.
 
 use ir::Literal;
-use ir::loops::{Mark, Prim, Scalar, ScalarKind, Stmt};
+use ir::loops::{Mark, Prim, Run, Scalar, ScalarKind, Stmt};
 use std::fmt::Write;
 
 /// The primitive as text.
@@ -36,12 +36,13 @@ fn block(prim: &Prim, stmts: &[Stmt], depth: usize, out: &mut String) {
     let pad = "    ".repeat(depth);
     for s in stmts {
         let _ = match s {
-            Stmt::For { var, lo, hi, mark, body, .. } => {
+            Stmt::For { var, lo, hi, mark, run, body } => {
                 let word = if *mark == Mark::Independent { "for" } else { "serial for" };
                 let v = prim.var(*var).name;
                 let _ = writeln!(
                     out,
-                    "{pad}{word} {v} in {}..{} {{",
+                    "{pad}{word} {}{v} in {}..{} {{",
+                    run_text(run),
                     scalar_text(prim, lo),
                     scalar_text(prim, hi)
                 );
@@ -75,6 +76,16 @@ fn block(prim: &Prim, stmts: &[Stmt], depth: usize, out: &mut String) {
                 writeln!(out, "{pad}{place} {token} {}", scalar_text(prim, value))
             }
         };
+    }
+}
+
+fn run_text(run: &Run) -> String {
+    match run {
+        Run::Plain => String::new(),
+        Run::Lanes { lanes, vectors } => format!("#[lanes({lanes}, {vectors})] "),
+        Run::Rows(rows) => format!("#[rows{rows:?}] "),
+        Run::Unrolled => "#[unroll] ".into(),
+        Run::Dot => "#[dot] ".into(),
     }
 }
 
@@ -150,9 +161,10 @@ pub(crate) fn scalar_text(prim: &Prim, s: &Scalar) -> String {
             format!("(if {c} {{ {a} }} else {{ {b} }})")
         }
         ScalarKind::Cast(a) => format!("{}({} as {})", s.dtype, scalar_text(prim, a), a.dtype),
-        ScalarKind::Reduce { combine, var, lo, hi, body, .. } => {
+        ScalarKind::Reduce { combine, run, var, lo, hi, body } => {
+            let run = run_text(run);
             let (v, lo, hi) = (prim.var(*var).name, scalar_text(prim, lo), scalar_text(prim, hi));
-            format!("{}({v} in {lo}..{hi}) ({})", combine.name(), scalar_text(prim, body))
+            format!("{}({run}{v} in {lo}..{hi}) ({})", combine.name(), scalar_text(prim, body))
         }
     }
 }

@@ -482,9 +482,11 @@ pub struct Arg {
     pub value: Expr,
 }
 
-/// `i in n`, `p in a..b`, `..i in ..s`
+/// `i in n`, `p in a..b`, `..i in ..s`, `#[lanes(16, 4)] j in n`
 #[derive(Clone, Debug)]
 pub struct Binder {
+    /// How the loop runs.
+    pub attrs: Vec<Attr>,
     /// A pack of variables over a pack of extents (`..s` stands in `range.hi`).
     pub pack: bool,
     /// The variable.
@@ -590,7 +592,7 @@ pub enum StmtKind {
     /// `y[i] = e`, `y[i] += e`, `y[i] max= e`
     Assign(Expr, AssignOp, Expr),
     /// `for i in m, j in n { .. }`
-    For(Vec<Attr>, Vec<Binder>, Block),
+    For(Vec<Binder>, Block),
     /// `while c { .. }`
     While(Expr, Block),
     /// `assert c, "message"`

@@ -326,6 +326,17 @@ record Tree { left: Leaf, right: Leaf }"#,
 }"#,
     },
     Code {
+        code: "E0407",
+        title: "a loop that cannot run so",
+        cause: r#"An attribute of a binder says how a loop or reduction of a primitive runs: `#[lanes(16, 4)]` as vectors, `#[rows(6, 2, 1)]` several rounds at once, `#[unroll]` written out, `#[dot]` as one instruction. This loop cannot: its rounds depend on each other, their number is not known, or it is no sum of narrow products."#,
+        wrong: r#"prim total<n>(x: f32[n]) -> y: f32[1] {
+    for #[lanes(16, 1)] i in n { y[0] += x[i] }
+}"#,
+        right: r#"prim total<n>(x: f32[n]) -> y: f32[1] {
+    y[0] = sum(#[lanes(16, 1)] i in n) x[i]
+}"#,
+    },
+    Code {
         code: "E0501",
         title: "an owned value used twice",
         cause: r#"A value passed to an `own` parameter is consumed; it cannot be used afterwards, since its memory may have been updated in place."#,
@@ -508,18 +519,5 @@ extern "libm.so.6" lib<n>(x: f32[n]) -> y: f32[n] = cfun(x, c_int(n), y)
 rule means<n>(x: f32[n]) { exp(x) => lib(x) }
 
 fn f<n>(x: f32[n]) -> f32[n] { lib(x) }"#,
-    },
-    Code {
-        code: "E0702",
-        title: "not compiled yet",
-        cause: r#"The grammar has this form, and the formatter keeps it; the compiler does not take it further yet."#,
-        wrong: r#"prim f<n>(x: f32[n]) -> y: f32[n] {
-    #[unroll] for i in n { y[i] = x[i] }
-}"#,
-        right: r#"prim f<n>(x: f32[n]) -> y: f32[n] {
-    for i in n { y[i] = x[i] }
-}
-
-schedule f { unroll i }"#,
     },
 ]

@@ -334,6 +334,22 @@ impl Prim {
         list
     }
 
+    /// True if a loop or reduction is told how to run: then the loops are as their author wants them.
+    pub fn is_scheduled(&self) -> bool {
+        let mut told = false;
+        for s in &self.body {
+            s.walk(&mut |s| {
+                told |= matches!(s, Stmt::For { run, .. } if *run != Run::Plain);
+                for e in s.scalars() {
+                    e.walk(&mut |e| {
+                        told |= matches!(&e.kind, ScalarKind::Reduce { run, .. } if *run != Run::Plain);
+                    });
+                }
+            });
+        }
+        told
+    }
+
     /// True if `out` is an `own` parameter, updated in place.
     pub fn in_place(&self, out: BufId) -> bool {
         self.params.contains(&out)

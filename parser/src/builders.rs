@@ -311,8 +311,8 @@ pub(crate) fn range(
     Range { lo: lo.map(Box::new), hi: hi.map(Box::new), step: step.map(Box::new), span: span(cx, l, r) }
 }
 
-pub(crate) fn pack_binder(cx: &Context, name: Ident, l: Loc, pack: Expr, r: Loc) -> Binder {
-    Binder { pack: true, name, range: range(cx, l, None, Some(pack), None, r) }
+pub(crate) fn pack_binder(cx: &Context, attrs: Vec<Attr>, name: Ident, l: Loc, pack: Expr, r: Loc) -> Binder {
+    Binder { attrs, pack: true, name, range: range(cx, l, None, Some(pack), None, r) }
 }
 
 // ---- statements ----

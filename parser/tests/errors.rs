@@ -73,7 +73,7 @@ fn a_line_of_the_repl() {
     assert_eq!(line("x + 1; y"), "2 statements, 0 faults");
     assert_eq!(line("let x = 1\nx @ x"), "2 statements, 0 faults");
     assert_eq!(line("test + config"), "1 statements, 0 faults");
-    assert_eq!(line("#[unroll(4)] for i in n { x }"), "1 statements, 0 faults");
+    assert_eq!(line("for #[unroll(4)] i in n { x }"), "1 statements, 0 faults");
     assert_eq!(line("#[entry] fn f() { 1 }"), "1 items, 0 faults");
     // What could not be read stands as an error.
     assert_eq!(line("x +"), "1 statements, 1 faults");

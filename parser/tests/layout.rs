@@ -59,7 +59,8 @@ fn heads_go_on_to_their_bodies() {
     check("let f = |x|\nx + 1", "let f = |x| x + 1");
     check("dim k = a\nwhere k <= n,\nk > 0", "dim k = a where k <= n, k > 0");
     check("for i in 0..n\nby 2 { }", "for i in 0..n by 2 {}");
-    check("#[unroll(4)]\nfor i in n { x }", "#[unroll(4)]\nfor i in n { x }");
+    check("for #[unroll]\ni in 4 { x }", "for #[unroll] i in 4 { x }");
+    check("let s = sum(#[lanes(8, 1)]\ni in n)\nx[i]", "let s = sum(#[lanes(8, 1)] i in n) x[i]");
 }
 
 #[test]

@@ -269,7 +269,12 @@ impl Grow<'_> {
     fn placed(&self, node: &Ir) -> Option<(PrimId, Prim, Vec<Id>)> {
         let Ir::Op(op, kids) = node else { return None };
         let OpKey::Prim(id, dims) = self.b.graph.analysis.table.key(*op) else { return None };
-        let prim = inline::place(self.source.module.prim(*id), dims);
+        let prim = self.source.module.prim(*id);
+        // Loops that are told how to run stay as they are.
+        if prim.is_scheduled() {
+            return None;
+        }
+        let prim = inline::place(prim, dims);
         Some((*id, prim, kids.iter().map(|&k| self.b.graph.find(k)).collect()))
     }
 

@@ -461,7 +461,7 @@ pub(super) fn assigned(stmts: &[ast::Stmt], wanted: &dyn Fn(&Expr) -> bool, out:
                 }
                 expr(e, out);
             }
-            StmtKind::For(_, _, b) | StmtKind::While(_, b) => assigned(&b.stmts, wanted, out),
+            StmtKind::For(_, b) | StmtKind::While(_, b) => assigned(&b.stmts, wanted, out),
             StmtKind::Let(_, _, e) | StmtKind::Var(_, _, Some(e)) | StmtKind::Expr(e) => expr(e, out),
             StmtKind::Var(_, _, None) | StmtKind::Dim(..) | StmtKind::Assert(..) => {}
         }

@@ -103,7 +103,7 @@ fn mentioned_block(b: &ast::Block, out: &mut Vec<Sym>) {
                 mentioned(place, out);
                 mentioned(e, out);
             }
-            StmtKind::For(_, binders, b) => {
+            StmtKind::For(binders, b) => {
                 binders.iter().for_each(|b| mentioned_range(&b.range, out));
                 mentioned_block(b, out);
             }

@@ -90,8 +90,8 @@ impl<'a> Checker<'a> {
             }
             StmtKind::Dim(name, e, wheres) => self.dim_statement(body, *name, e, wheres)?,
             StmtKind::Assign(place, op, e) => self.assign(body, place, *op, e)?,
-            StmtKind::For(attrs, binders, block) => {
-                self.loop_marks(attrs);
+            StmtKind::For(binders, block) => {
+                self.no_runs(binders);
                 return self.for_loop(body, binders, block, stmt.span);
             }
             StmtKind::While(cond, block) => return self.while_loop(body, cond, block, stmt.span),

@@ -1,6 +1,6 @@
 //! The loops that the binders of a `for` or a reduction are.
 //!
-//! In: `i in a..b by s`, `..i in ..s`. Out: [`Loop`]s, and the names defined, with what is known of them.
+//! In: `i in a..b by s`, `..i in ..s`, `#[unroll] i in 4`. Out: [`Loop`]s, and the names defined, with what is known of them.
 //!
 //! The loops of the IR go up by one. A loop by steps counts its rounds, and its variable's name *stands for* `a + s * round`:
 //! so the prover sees a polynomial, with which tiles are told to lie side by side. Steps below zero go down
@@ -10,7 +10,7 @@ use ir::Intrinsic;
 use ir::ast;
 use ir::diag::Diagnostic;
 use ir::exact::Size;
-use ir::loops::{Scalar, ScalarKind, Stmt, VarId};
+use ir::loops::{Run, Scalar, ScalarKind, Stmt, VarId};
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
@@ -23,6 +23,8 @@ pub(super) struct Loop {
     pub(super) before: Vec<Stmt>,
     /// The variable, the first, one past the last.
     pub(super) range: (VarId, Scalar, Scalar),
+    /// How its rounds run.
+    pub(super) run: Run,
 }
 
 fn op(op: Intrinsic, a: Scalar, b: Scalar) -> Scalar {
@@ -33,6 +35,14 @@ impl<'a> Checker<'a> {
     /// The loops of a binder: one, or one for each axis of a pack. In a statement, what no dim describes is computed
     /// before the loop; an expression has no place for that, and changes nothing that it reads.
     pub(super) fn binder(&mut self, b: &mut Body, x: &ast::Binder, statement: bool) -> Maybe<Vec<Loop>> {
+        let mut loops = self.loops(b, x, statement)?;
+        let vars: Vec<VarId> = loops.iter().map(|l| l.range.0).collect();
+        let run = self.run_of(b, x, &vars, statement)?;
+        loops.iter_mut().for_each(|l| l.run = run.clone());
+        Some(loops)
+    }
+
+    fn loops(&mut self, b: &mut Body, x: &ast::Binder, statement: bool) -> Maybe<Vec<Loop>> {
         if x.pack {
             return self.pack_binder(b, x);
         }
@@ -60,7 +70,7 @@ impl<'a> Checker<'a> {
             b.sizes.insert(var, Size::ANY);
         }
         b.assume_range(var, &lo, &hi);
-        Some(vec![Loop { before: vec![], range: (var, lo, hi) }])
+        Some(vec![Loop { before: vec![], range: (var, lo, hi), run: Run::Plain }])
     }
 
     fn pack_binder(&mut self, b: &mut Body, x: &ast::Binder) -> Maybe<Vec<Loop>> {
@@ -82,7 +92,7 @@ impl<'a> Checker<'a> {
             let var = b.variable(Sym::new(&format!("{}{k}", x.name.name)), DType::I64);
             let (lo, hi) = (Scalar::int(0), Scalar::dim(d));
             b.assume_range(var, &lo, &hi);
-            loops.push(Loop { before: vec![], range: (var, lo, hi) });
+            loops.push(Loop { before: vec![], range: (var, lo, hi), run: Run::Plain });
         }
         b.define(x.name.name, Local::Pack(loops.iter().map(|l| l.range.0).collect()));
         Some(loops)
@@ -153,6 +163,6 @@ impl<'a> Checker<'a> {
             b.env.facts.assume(if up { Pred::Lt(value, hi) } else { Pred::Lt(hi, value) });
         }
         b.define(name, Local::Value(value));
-        Some(Loop { before, range: (round, Scalar::int(0), rounds) })
+        Some(Loop { before, range: (round, Scalar::int(0), rounds), run: Run::Plain })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ir::ast::{self, Arg, BinaryOp, Expr, ExprKind, Ident, IndexArg, UnaryOp};
 use ir::diag::Diagnostic;
 use ir::exact::Exact;
-use ir::loops::{BufId, Run, Scalar, ScalarKind};
+use ir::loops::{BufId, Scalar, ScalarKind};
 use ir::source::Span;
 use ir::{Class, Combine, Intrinsic, Literal};
 use tensor::DType;
@@ -388,7 +388,7 @@ impl<'a> Checker<'a> {
             let (var, lo, hi) = l.range;
             let dtype = body.dtype;
             let (lo, hi, body) = (Box::new(lo), Box::new(hi), Box::new(body));
-            Scalar { kind: ScalarKind::Reduce { combine, run: Run::Plain, var, lo, hi, body }, dtype }
+            Scalar { kind: ScalarKind::Reduce { combine, run: l.run, var, lo, hi, body }, dtype }
         }))
     }
 }

@@ -7,7 +7,7 @@ use super::names::Names;
 use super::{goes_without_saying, signature, term};
 use crate::ast::{self, BinaryOp, Binder, Expr, ExprKind, Mode, StmtKind, UnaryOp};
 use crate::intrinsic::{Class, Intrinsic, Literal};
-use crate::loops::{BufId, Prim, Scalar, ScalarKind, VarId};
+use crate::loops::{BufId, Prim, Run, Scalar, ScalarKind, VarId};
 
 /// Writes one primitive: its names, and its expressions under them.
 pub(super) struct Writer<'p> {
@@ -84,10 +84,10 @@ impl<'p> Writer<'p> {
             ScalarKind::Reduce { combine, .. } => {
                 // Nested reductions of one kind are one with several variables.
                 let (mut binders, mut inner) = (Vec::new(), s);
-                while let ScalarKind::Reduce { combine: c, var, lo, hi, body, .. } = &inner.kind
+                while let ScalarKind::Reduce { combine: c, run, var, lo, hi, body } = &inner.kind
                     && c == combine
                 {
-                    binders.push(self.binder(*var, lo, hi));
+                    binders.push(self.binder(*var, lo, hi, run));
                     inner = body;
                 }
                 let body = Box::new(self.scalar(inner, want));
@@ -96,10 +96,10 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// `i in lo..hi`
-    pub(super) fn binder(&self, var: VarId, lo: &Scalar, hi: &Scalar) -> Binder {
+    /// `i in lo..hi`, `#[unroll] i in 0..4`
+    pub(super) fn binder(&self, var: VarId, lo: &Scalar, hi: &Scalar, run: &Run) -> Binder {
         let range = term::range(self.scalar(lo, Some(DType::I64)), self.scalar(hi, Some(DType::I64)));
-        Binder { pack: false, name: term::ident(self.var(var)), range }
+        Binder { attrs: attributes(run), pack: false, name: term::ident(self.var(var)), range }
     }
 
     pub(super) fn index(&self, index: &[Scalar]) -> Vec<Expr> {
@@ -128,6 +128,19 @@ impl<'p> Writer<'p> {
             _ => term::call(op.name(), args),
         }
     }
+}
+
+/// How a loop runs.
+fn attributes(run: &Run) -> Vec<ast::Attr> {
+    let (name, numbers) = match run {
+        Run::Plain => return vec![],
+        Run::Lanes { lanes, vectors } => ("lanes", vec![*lanes, *vectors]),
+        Run::Rows(rows) => ("rows", rows.clone()),
+        Run::Unrolled => ("unroll", vec![]),
+        Run::Dot => ("dot", vec![]),
+    };
+    let args = numbers.into_iter().map(|n| ast::Arg { name: None, value: term::int(i64::from(n)) }).collect();
+    vec![ast::Attr { name: term::ident(Sym::new(name)), args }]
 }
 
 /// The infix operator of an intrinsic.

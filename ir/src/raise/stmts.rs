@@ -135,11 +135,11 @@ fn write(
             Stmt::For { .. } => {
                 // Loops with nothing between them are one with several variables.
                 let (mut binders, mut inner) = (Vec::new(), std::slice::from_ref(s));
-                while let [Stmt::For { var, lo, hi, body, .. }] = inner {
-                    binders.push(w.binder(*var, lo, hi));
+                while let [Stmt::For { var, lo, hi, run, body, .. }] = inner {
+                    binders.push(w.binder(*var, lo, hi, run));
                     inner = body;
                 }
-                StmtKind::For(vec![], binders, block(w, uses, inner, declared))
+                StmtKind::For(binders, block(w, uses, inner, declared))
             }
             Stmt::While(c, body) => StmtKind::While(condition(w, c), block(w, uses, body, declared)),
             Stmt::If(c, a, b) => {

@@ -22,7 +22,16 @@ fn index(a: &IndexArg) -> String {
 
 fn binder(b: &ast::Binder) -> String {
     let lo = b.range.lo.as_ref().map_or(String::new(), |e| text(e) + "..");
-    format!("{} in {lo}{}", b.name.name, b.range.hi.as_ref().map_or(String::new(), |e| text(e)))
+    let attr = |a: &ast::Attr| {
+        let args = if a.args.is_empty() {
+            String::new()
+        } else {
+            format!("({})", list(a.args.iter().map(|a| text(&a.value))))
+        };
+        format!("#[{}{args}] ", a.name.name)
+    };
+    let attrs: String = b.attrs.iter().map(attr).collect();
+    format!("{attrs}{} in {lo}{}", b.name.name, b.range.hi.as_ref().map_or(String::new(), |e| text(e)))
 }
 
 fn text(e: &Expr) -> String {
@@ -81,7 +90,7 @@ fn line(s: &Stmt) -> String {
         StmtKind::Dim(n, e, w) => format!("dim {} = {} where {}", n.name, text(e), list(w.iter().map(text))),
         StmtKind::Assign(p, AssignOp::Set, e) => format!("{} = {}", text(p), text(e)),
         StmtKind::Assign(p, AssignOp::Combine(c), e) => format!("{} {}= {}", text(p), c.name, text(e)),
-        StmtKind::For(_, bs, b) => format!("for {} {}", list(bs.iter().map(binder)), block(b)),
+        StmtKind::For(bs, b) => format!("for {} {}", list(bs.iter().map(binder)), block(b)),
         StmtKind::While(c, b) => format!("while {} {}", text(c), block(b)),
         StmtKind::Assert(e, t) => {
             format!("assert {}{}", text(e), t.as_ref().map_or(String::new(), |t| format!(", {t:?}")))

@@ -235,13 +235,14 @@ impl Printer<'_> {
     }
 
     pub(super) fn binder(&mut self, binder: &Binder) -> Doc {
+        let attrs = self.attrs(&binder.attrs, &Doc::Static(" "));
         let range = &binder.range;
         let hi = range.hi.as_ref().map_or("".into(), |hi| self.expr(hi));
         if binder.pack {
-            return docs!["..", name(&binder.name), " in ..", hi];
+            return docs![attrs, "..", name(&binder.name), " in ..", hi];
         }
         let lo = range.lo.as_ref().map_or("".into(), |lo| docs![self.expr(lo), ".."]);
-        docs![name(&binder.name), " in ", lo, hi, self.step(range)]
+        docs![attrs, name(&binder.name), " in ", lo, hi, self.step(range)]
     }
 
     /// `if c { .. } else if d { .. } else { .. }`, not yet a group: its blocks break together.
@@ -282,8 +283,8 @@ fn place(e: &Expr) -> (u32, u32) {
     (e.span.lo, e.span.hi)
 }
 
-fn binder_place(binder: &Binder) -> (u32, u32) {
-    (binder.name.span.lo, binder.range.span.hi)
+pub(super) fn binder_place(binder: &Binder) -> (u32, u32) {
+    (binder.attrs.first().map_or(binder.name.span.lo, |a| a.name.span.lo), binder.range.span.hi)
 }
 
 /// A float, as it was written if that is known.

@@ -64,7 +64,7 @@ impl Printer<'_> {
         for line in &item.doc {
             parts.extend([Doc::Text(marked("///", line)), Doc::Hard]);
         }
-        parts.push(self.attrs(&item.attrs));
+        parts.push(self.attrs(&item.attrs, &Doc::Hard));
         parts.push(self.item_kind(item));
         Doc::Concat(parts)
     }

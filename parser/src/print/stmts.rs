@@ -4,7 +4,7 @@ use ir::ast::{AssignOp, Attr, Block, Expr, ExprKind, Pattern, Stmt, StmtKind};
 
 use super::comments::{Printer, Style};
 use super::doc::{Doc, docs, group, nest};
-use super::exprs::{begins_joined, quoted};
+use super::exprs::{begins_joined, binder_place, quoted};
 use super::types::name;
 
 impl Printer<'_> {
@@ -48,11 +48,10 @@ impl Printer<'_> {
                 };
                 docs![self.expr(place), op, self.value(value)]
             }
-            StmtKind::For(attrs, binders, body) => {
-                let attrs = self.attrs(attrs);
-                let binders = self.series(binders, |b| b.name.span.lo, Self::binder);
+            StmtKind::For(binders, body) => {
+                let binders = self.series(binders, |b| binder_place(b).0, Self::binder);
                 let body = self.block(body);
-                docs![attrs, "for ", binders, " ", group(body)]
+                docs!["for ", binders, " ", group(body)]
             }
             StmtKind::While(condition, body) => {
                 let condition = self.expr(condition);
@@ -67,15 +66,15 @@ impl Printer<'_> {
         }
     }
 
-    /// Attributes, each on a line.
-    pub(super) fn attrs(&mut self, attrs: &[Attr]) -> Doc {
+    /// Attributes, each with `behind` behind it.
+    pub(super) fn attrs(&mut self, attrs: &[Attr], behind: &Doc) -> Doc {
         let mut parts = Vec::new();
         for attr in attrs {
             parts.extend([Doc::Static("#["), name(&attr.name)]);
             if !attr.args.is_empty() {
                 parts.push(self.args(&attr.args, Style::Lines));
             }
-            parts.extend([Doc::Static("]"), Doc::Hard]);
+            parts.extend([Doc::Static("]"), behind.clone()]);
         }
         Doc::Concat(parts)
     }

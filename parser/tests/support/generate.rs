@@ -237,7 +237,8 @@ impl Choices<'_> {
             step: if pack { None } else { self.some(|c| Box::new(c.expr())) },
             span: Span::default(),
         };
-        Binder { pack, name: self.ident(), range }
+        let attrs = if self.flag() { self.many(0, Self::attr) } else { vec![] };
+        Binder { attrs, pack, name: self.ident(), range }
     }
 
     fn block(&mut self) -> Block {
@@ -264,10 +265,7 @@ impl Choices<'_> {
                 };
                 StmtKind::Assign(self.expr(), op, self.expr())
             }
-            6 => {
-                let attrs = if self.flag() { self.many(0, Self::attr) } else { vec![] };
-                StmtKind::For(attrs, self.many(1, Self::binder), self.block())
-            }
+            6 => StmtKind::For(self.many(1, Self::binder), self.block()),
             7 => StmtKind::While(self.expr(), self.block()),
             _ => StmtKind::Assert(self.expr(), self.some(Self::text)),
         };

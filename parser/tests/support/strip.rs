@@ -98,6 +98,7 @@ fn range(r: &mut Range) {
 }
 
 fn binder(b: &mut Binder) {
+    b.attrs.iter_mut().for_each(attr);
     range(&mut b.range);
 }
 
@@ -120,8 +121,7 @@ fn block(b: &mut Block) {
                 expr(place);
                 expr(e);
             }
-            StmtKind::For(attrs, binders, body) => {
-                attrs.iter_mut().for_each(attr);
+            StmtKind::For(binders, body) => {
                 binders.iter_mut().for_each(binder);
                 block(body);
             }
