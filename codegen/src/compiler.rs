@@ -144,7 +144,7 @@ impl Compiler {
 
     /// All that the bytes depend on: the text, the target and the order.
     fn key(&self, text: String) -> String {
-        format!("{} {} {:?}\n{text}", self.target.cpu, self.target.features, self.order)
+        format!("{} {:?}\n{text}", self.target.key(), self.order)
     }
 
     fn cached(

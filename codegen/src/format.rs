@@ -71,7 +71,7 @@ impl<'c> Ll<'c> {
     }
 
     fn f16_to_f32(&self, h: V<'c>) -> V<'c> {
-        if self.target.has_v3() {
+        if self.target.has_f16c() {
             return self.fpext(self.bits(h, Ty::F16), Ty::F32);
         }
         // Exponent and fraction moved into place and rescaled by a multiplication, which is exact.
@@ -87,7 +87,7 @@ impl<'c> Ll<'c> {
     }
 
     fn f32_to_f16(&self, x: V<'c>) -> V<'c> {
-        if self.target.has_v3() {
+        if self.target.has_f16c() {
             return self.bits(self.fptrunc(x, Ty::F16), Ty::I16);
         }
         let i = |x: i64| self.int(Ty::I32, x);

@@ -21,6 +21,8 @@ pub struct Target {
     /// LLVM's feature string, in addition to what the processor implies: `+avx2,-avx512f`.
     pub features: String,
     level: Level,
+    /// Rows of [`EXTRAS`] that it has.
+    extras: Vec<&'static str>,
 }
 
 /// What instruction sets a lowering may count on.
@@ -36,43 +38,54 @@ enum Level {
     V4,
 }
 
-/// The named targets: LLVM's name, and the level whose features it has.
-const TABLE: [(&str, Level); 17] = [
-    ("x86-64", Level::V1),
-    ("x86-64-v2", Level::V2),
-    ("x86-64-v3", Level::V3),
-    ("x86-64-v4", Level::V4),
-    ("haswell", Level::V3),
-    ("skylake", Level::V3),
-    ("alderlake", Level::V3),
-    ("skylake-avx512", Level::V4),
-    ("cascadelake", Level::V4),
-    ("icelake-server", Level::V4),
-    ("sapphirerapids", Level::V4),
-    ("graniterapids", Level::V4),
-    ("znver1", Level::V3),
-    ("znver2", Level::V3),
-    ("znver3", Level::V3),
-    ("znver4", Level::V4),
-    ("znver5", Level::V4),
+/// The named targets: LLVM's name, the level whose features it has, and what it has beyond.
+const TABLE: [(&str, Level, &[&str]); 17] = [
+    ("x86-64", Level::V1, &[]),
+    ("x86-64-v2", Level::V2, &[]),
+    ("x86-64-v3", Level::V3, &[]),
+    ("x86-64-v4", Level::V4, &[]),
+    ("haswell", Level::V3, &[]),
+    ("skylake", Level::V3, &[]),
+    ("alderlake", Level::V3, &[AVXVNNI]),
+    ("skylake-avx512", Level::V4, &[]),
+    ("cascadelake", Level::V4, &[AVX512VNNI]),
+    ("icelake-server", Level::V4, &[AVX512VNNI]),
+    ("sapphirerapids", Level::V4, &[AVX512VNNI, AVX512BF16, AVXVNNI]),
+    ("graniterapids", Level::V4, &[AVX512VNNI, AVX512BF16, AVXVNNI]),
+    ("znver1", Level::V3, &[]),
+    ("znver2", Level::V3, &[]),
+    ("znver3", Level::V3, &[]),
+    ("znver4", Level::V4, &[AVX512VNNI, AVX512BF16]),
+    ("znver5", Level::V4, &[AVX512VNNI, AVX512BF16, AVXVNNI]),
 ];
 
-/// One row a feature that the lowering decides by: LLVM's name, the level it belongs to.
-const FEATURES: [(&str, Level); 11] = [
+const AVX512VNNI: &str = "avx512vnni";
+const AVX512BF16: &str = "avx512bf16";
+const AVXVNNI: &str = "avxvnni";
+
+/// One row a feature of a level that code may use: LLVM's name, the level it belongs to.
+const FEATURES: [(&str, Level); 15] = [
     ("sse4.2", Level::V2),
     ("popcnt", Level::V2),
     ("avx", Level::V3),
     ("avx2", Level::V3),
     ("fma", Level::V3),
     ("f16c", Level::V3),
+    ("bmi", Level::V3),
     ("bmi2", Level::V3),
+    ("lzcnt", Level::V3),
+    ("movbe", Level::V3),
     ("avx512f", Level::V4),
     ("avx512bw", Level::V4),
+    ("avx512cd", Level::V4),
     ("avx512dq", Level::V4),
     ("avx512vl", Level::V4),
 ];
 
-/// Whether CPUID and XCR0 say that the host has a row of [`FEATURES`].
+/// Features that belong to no level: LLVM's name, and the level without whose registers it is of no use.
+const EXTRAS: [(&str, Level); 3] = [(AVX512VNNI, Level::V4), (AVX512BF16, Level::V4), (AVXVNNI, Level::V3)];
+
+/// Whether CPUID and XCR0 say that the host has a row of [`FEATURES`] or [`EXTRAS`].
 #[cfg(target_arch = "x86_64")]
 fn confirmed(feature: &str) -> bool {
     match feature {
@@ -82,11 +95,18 @@ fn confirmed(feature: &str) -> bool {
         "avx2" => is_x86_feature_detected!("avx2"),
         "fma" => is_x86_feature_detected!("fma"),
         "f16c" => is_x86_feature_detected!("f16c"),
+        "bmi" => is_x86_feature_detected!("bmi1"),
+        "lzcnt" => is_x86_feature_detected!("lzcnt"),
+        "movbe" => is_x86_feature_detected!("movbe"),
+        "avx512cd" => is_x86_feature_detected!("avx512cd"),
         "bmi2" => is_x86_feature_detected!("bmi2"),
         "avx512f" => is_x86_feature_detected!("avx512f"),
         "avx512bw" => is_x86_feature_detected!("avx512bw"),
         "avx512dq" => is_x86_feature_detected!("avx512dq"),
         "avx512vl" => is_x86_feature_detected!("avx512vl"),
+        AVX512VNNI => is_x86_feature_detected!("avx512vnni"),
+        AVX512BF16 => is_x86_feature_detected!("avx512bf16"),
+        AVXVNNI => is_x86_feature_detected!("avxvnni"),
         _ => false,
     }
 }
@@ -107,18 +127,14 @@ fn detected() -> Vec<String> {
     text.split(',').filter(|f| !f.is_empty()).map(str::to_string).collect()
 }
 
-/// Those rows of [`FEATURES`] that both detections grant.
-fn host_has() -> Vec<(&'static str, Level)> {
-    let llvm = detected();
-    FEATURES
-        .into_iter()
-        .filter(|(f, _)| llvm.iter().any(|d| d[1..] == **f && d.starts_with('+')) && confirmed(f))
-        .collect()
+/// Whether both detections grant a feature, of those that LLVM said.
+fn granted(llvm: &[String], feature: &str) -> bool {
+    llvm.iter().any(|d| d[1..] == *feature && d.starts_with('+')) && confirmed(feature)
 }
 
-fn host_level() -> Level {
-    let has = host_has();
-    let complete = |level: Level| FEATURES.iter().filter(|f| f.1 <= level).all(|f| has.contains(f));
+/// The highest level all of whose features both detections grant.
+fn host_level(llvm: &[String]) -> Level {
+    let complete = |level: Level| FEATURES.iter().filter(|f| f.1 <= level).all(|f| granted(llvm, f.0));
     [Level::V4, Level::V3, Level::V2].into_iter().find(|&l| complete(l)).unwrap_or(Level::V1)
 }
 
@@ -126,38 +142,41 @@ impl Target {
     /// The machine this runs on.
     pub fn host() -> Target {
         initialize();
-        let level = host_level();
+        let llvm = detected();
+        let level = host_level(&llvm);
         let cpu = TargetMachine::get_host_cpu_name().to_string();
+        let extra = |f: &str| EXTRAS.iter().find(|e| e.0 == f);
         // A feature above the confirmed level is struck out, with everything that builds on it.
-        let kept = |name: &str| match level {
-            Level::V4 => true,
-            Level::V3 => {
+        let kept = |name: &str| match (extra(name), level) {
+            (Some(e), level) => e.1 <= level && confirmed(name),
+            (None, Level::V4) => true,
+            (None, Level::V3) => {
                 !name.starts_with("avx512") && !name.starts_with("avx10") && !name.starts_with("amx")
             }
-            Level::V1 | Level::V2 => !["avx", "amx", "fma", "f16c", "xop", "vaes", "vpclmul", "gfni"]
+            (None, Level::V1 | Level::V2) => !["avx", "amx", "fma", "f16c", "xop", "vaes", "vpclmul", "gfni"]
                 .iter()
                 .any(|p| name.starts_with(p)),
         };
-        let features: Vec<String> = detected()
+        let features: Vec<String> = llvm
             .iter()
             .map(|f| if f.starts_with('+') && kept(&f[1..]) { f.clone() } else { format!("-{}", &f[1..]) })
             .collect();
-        Target { cpu, features: features.join(","), level }
+        let extras = EXTRAS.iter().map(|e| e.0).filter(|e| granted(&features, e)).collect();
+        Target { cpu, features: features.join(","), level, extras }
     }
 
-    /// The target of a name: `host`, `x86-64-v3`, `znver4`.
+    /// The target of a name: `host` (or `native`, as C compilers say), `x86-64-v3`, `znver4`.
     pub fn named(name: &str) -> Result<Target, Error> {
         initialize();
-        if name == "host" {
+        if ["host", "native"].contains(&name) {
             return Ok(Target::host());
         }
         let row = TABLE.iter().find(|row| row.0 == name);
-        row.map(|&(cpu, level)| Target { cpu: cpu.to_string(), features: String::new(), level }).ok_or_else(
-            || {
-                let known: Vec<&str> = std::iter::once("host").chain(TABLE.iter().map(|r| r.0)).collect();
-                Error::UnknownTarget { name: name.to_string(), known: known.join(", ") }
-            },
-        )
+        let &(cpu, level, extras) = row.ok_or_else(|| {
+            let known: Vec<&str> = Target::names().collect();
+            Error::UnknownTarget { name: name.to_string(), known: known.join(", ") }
+        })?;
+        Ok(Target { cpu: cpu.to_string(), features: String::new(), level, extras: extras.to_vec() })
     }
 
     /// Every name that [`Target::named`] knows.
@@ -165,21 +184,40 @@ impl Target {
         std::iter::once("host").chain(TABLE.iter().map(|row| row.0))
     }
 
+    /// Every feature that a machine must have to run code for this target, by LLVM's names; of a processor that is
+    /// named, and may have more, those that the lowering decides by.
+    pub fn needs(&self) -> Vec<String> {
+        if !self.features.is_empty() {
+            return self.features.split(',').filter_map(|f| f.strip_prefix('+')).map(str::to_owned).collect();
+        }
+        let level = FEATURES.iter().filter(|f| f.1 <= self.level).map(|f| f.0);
+        level.chain(self.extras.iter().copied()).map(str::to_owned).collect()
+    }
+
+    /// Whether its name is that of a level, not of a processor, so that what it needs is all that it may use.
+    pub fn is_level(name: &str) -> bool {
+        name.starts_with("x86-64")
+    }
+
     /// Whether code for this target may be run on this machine.
     pub fn check_host(&self) -> Result<(), Error> {
-        let has = host_has();
-        let mut missing: Vec<&str> =
-            FEATURES.iter().filter(|f| f.1 <= self.level && !has.contains(f)).map(|f| f.0).collect();
-        // A processor of a name has more than its level says: run it only on one that LLVM calls the same, or by level.
         let host = Target::host();
-        let by_level = self.cpu.starts_with("x86-64");
-        if missing.is_empty() && !by_level && self.cpu != host.cpu {
-            missing.push(&self.cpu);
+        let has = host.needs();
+        let mut missing = self.needs();
+        missing.retain(|f| !has.contains(f));
+        // A processor of a name has more than its level says: run it only on one that LLVM calls the same, or by level.
+        if missing.is_empty() && !Target::is_level(&self.cpu) && self.cpu != host.cpu {
+            missing.push(format!("a {}", self.cpu));
         }
         if missing.is_empty() {
             return Ok(());
         }
         Err(Error::HostLacks { target: self.cpu.clone(), missing: missing.join(", ") })
+    }
+
+    /// All that code depends on, as text.
+    pub(crate) fn key(&self) -> String {
+        format!("{} {} {:?} {}", self.cpu, self.features, self.level, self.extras.join(","))
     }
 
     /// Bits of a vector register.
@@ -204,6 +242,21 @@ impl Target {
     /// Whether accesses of any width can be masked.
     pub(crate) fn has_masks(&self) -> bool {
         self.level == Level::V4
+    }
+
+    /// Whether products of bytes are summed into words by one instruction: of 512 bits at level 4, of 256 below.
+    pub fn has_vnni(&self) -> bool {
+        self.extras.contains(&if self.level == Level::V4 { AVX512VNNI } else { AVXVNNI })
+    }
+
+    /// Whether products of pairs of bf16 are summed into f32 by one instruction, and f32 rounded to bf16 by one.
+    pub fn has_bf16(&self) -> bool {
+        self.extras.contains(&AVX512BF16)
+    }
+
+    /// Whether f32 and f16 are converted by one instruction.
+    pub fn has_f16c(&self) -> bool {
+        self.has_v3()
     }
 
     /// LLVM's machine for it: position independent, small code model, so that an object can be placed anywhere.

@@ -91,10 +91,34 @@ fn targets_are_known_by_name_and_held_against_the_host() {
     assert!(matches!(Target::named("z80"), Err(Error::UnknownTarget { .. })));
     assert!(Target::host().check_host().is_ok());
     assert!(Target::named("x86-64").expect("known").check_host().is_ok());
+    assert_eq!(Target::named("native"), Ok(Target::host()));
     let avx512 = Target::named("x86-64-v4").expect("known").check_host();
     assert_eq!(avx512.is_ok(), std::arch::is_x86_feature_detected!("avx512bw"));
     let other = if Target::host().cpu == "znver1" { "haswell" } else { "znver1" };
     assert!(Target::named(other).expect("known").check_host().is_err());
+}
+
+#[test]
+fn features_beyond_a_level_are_those_that_the_machine_confirms() {
+    let of = |name: &str| Target::named(name).expect("known");
+    let facts = |t: &Target| (t.has_f16c(), t.has_vnni(), t.has_bf16());
+    assert_eq!(facts(&of("x86-64")), (false, false, false));
+    assert_eq!(facts(&of("x86-64-v4")), (true, false, false));
+    assert_eq!(facts(&of("alderlake")), (true, true, false));
+    assert_eq!(facts(&of("cascadelake")), (true, true, false));
+    assert_eq!(facts(&of("znver5")), (true, true, true));
+    let host = Target::host();
+    let has = |feature: &str| host.needs().iter().any(|f| f == feature);
+    assert_eq!(has("avx512vnni"), std::arch::is_x86_feature_detected!("avx512vnni"));
+    assert_eq!(has("avx512bf16"), std::arch::is_x86_feature_detected!("avx512bf16"));
+    assert_eq!(host.has_bf16(), has("avx512bf16"));
+    assert!(of("znver5").needs().contains(&"avx512bf16".to_owned()));
+
+    // A kernel's symbol holds a hash of what its code depends on: no two targets share code.
+    let symbols: std::collections::BTreeSet<String> = Target::names()
+        .map(|name| Compiler::new(of(name)).describe_prim(&matmul()).expect("it has a form").symbol)
+        .collect();
+    assert_eq!(symbols.len(), Target::names().count());
 }
 
 /// The basic block with the most fused multiply-adds.

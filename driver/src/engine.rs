@@ -183,11 +183,12 @@ fn code(e: &vm::Error) -> &'static str {
     if gate && !spent { "E0601" } else { "E0602" }
 }
 
-/// Links a compilation's kernels and makes it ready to run.
+/// Links a compilation's kernels and makes it ready to run, if this machine has what they need.
 pub fn load(
     compilation: &crate::pipeline::Compilation,
     threads: Arc<Pool>,
 ) -> Result<Arc<Executable>, Failure> {
+    compilation.target.check_host().map_err(|e| Failure::data(e.to_string()))?;
     let code = kernels::link(&compilation.program, &compilation.kernels)?;
     Executable::of(compilation.program.clone(), code, threads)
         .map_err(|e| kernels::ours("a compiled program does not load", &e))

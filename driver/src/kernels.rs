@@ -197,9 +197,8 @@ pub fn text(plan: &Module, kernels: &[KernelOf], files: &check::Files) -> String
 
 /// What a target is called in a program file.
 pub fn native_target(target: &Target) -> vm::tnx::Target {
-    let features =
-        target.features.split(',').filter_map(|f| f.strip_prefix('+')).map(str::to_owned).collect();
-    vm::tnx::Target { arch: std::env::consts::ARCH.to_owned(), cpu: target.cpu.clone(), features }
+    let (arch, cpu) = (std::env::consts::ARCH.to_owned(), target.cpu.clone());
+    vm::tnx::Target { arch, cpu, features: target.needs() }
 }
 
 /// The entry of a program file: the one named, `main`, or the first.
@@ -255,7 +254,11 @@ pub fn load(
     let Package { program, loops, natives } = package;
     // Before any work is done for it.
     let program = Verified::new(program).map_err(|e| rejected(&e))?;
-    let fits = |n: &&Native| n.target.cpu == host.cpu && n.target.runs_on(&host.arch, &host.features);
+    // A processor that is named may have more than the file says that the code needs.
+    let fits = |n: &&Native| {
+        let named = n.target.cpu == host.cpu || Target::is_level(&n.target.cpu);
+        named && n.target.runs_on(&host.arch, &host.features)
+    };
     let native = natives.iter().find(fits).filter(|_| trust);
     let code = match native {
         Some(n) => {

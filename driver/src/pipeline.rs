@@ -76,6 +76,8 @@ pub struct Compilation {
     pub kernels: Vec<Arc<Compiled>>,
     /// The text of each kernel, from which it can be compiled again.
     pub loops: String,
+    /// The CPU that the code is for.
+    pub target: Target,
 }
 
 /// Text to a checked module. The texts are the whole program: a `use` finds nothing.
@@ -152,7 +154,7 @@ pub(crate) fn compile_part(
     let program = Verified::new(lowered.program)
         .map_err(|e| kernels::ours("the verifier refuses what lowering made", &e))?;
     let loops = kernels::text(&plan, &lowered.kernels, &front.files);
-    Ok(Compilation { plan, report, program, kernels, loops })
+    Ok(Compilation { plan, report, program, kernels, loops, target: options.target.clone() })
 }
 
 /// The file of a compiled program.

@@ -74,6 +74,43 @@ fn a_file_with_any_byte_changed_or_cut_off_anywhere_is_refused() {
 }
 
 #[test]
+fn native_code_that_needs_more_than_the_machine_has_is_not_run() {
+    let package = package();
+    let with = |cpu: &str, features: &[&str]| {
+        let mut p = package.clone();
+        let native = &mut p.natives[0];
+        native.target.cpu = cpu.to_owned();
+        native.target.features = features.iter().map(|f| (*f).to_owned()).collect();
+        // What uses it finds out.
+        native.objects.iter_mut().for_each(|o| o.fill(0x90));
+        run(&tnx::encode(&p).expect("it fits"), true)
+    };
+    let host = package.natives[0].target.clone();
+    assert!(host.features.contains(&"sse2".to_owned()), "{:?}", host.features);
+    with(&host.cpu, &["sse2"]).expect_err("it fits, so it is used");
+    with("x86-64", &["sse2"]).expect_err("a level fits every processor that has it");
+    let compiled_again = Ok(&WANT[..]);
+    assert_eq!(with(&host.cpu, &["sse2", "amx-imaginary"]).as_deref(), compiled_again);
+    assert_eq!(with("x86-64-v3", &["sse2", "amx-imaginary"]).as_deref(), compiled_again);
+    assert_eq!(with("znver0", &["sse2"]).as_deref(), compiled_again);
+}
+
+#[test]
+fn a_program_compiled_for_another_machine_is_not_run_here() {
+    let mut sources = pipeline::sources();
+    let id = sources.add("f.tn", TEXT);
+    let mut front = pipeline::front(sources, &[id]).expect("it checks");
+    let entries = stage::everything(&mut front);
+    let other = if codegen::Target::host().cpu == "znver1" { "haswell" } else { "znver1" };
+    let options =
+        Options { target: codegen::Target::named(other).expect("it is known"), ..Options::default() };
+    let compilation = pipeline::compile(&front, &entries, &options).expect("it compiles anywhere");
+    let said = engine::load(&compilation, Pool::new(1)).expect_err("it is for another processor");
+    let said = said.render(&SourceMap::default(), false);
+    assert!(said.contains(&format!("target {other} needs")), "{said}");
+}
+
+#[test]
 fn a_forged_program_is_refused_or_runs_within_its_limits() {
     // Changed on purpose: with the checksums that belong to it. Native code is not trusted then.
     let bytes = tnx::encode(&package()).expect("it fits");
