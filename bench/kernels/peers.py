@@ -110,24 +110,28 @@ def graph(nodes, inputs, constants=()):
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
 
 
-def node(operator, *inputs, **attributes):
+def node(operator, *inputs, to="y", **attributes):
     from onnx import helper
 
-    return helper.make_node(operator, list(inputs), ["y"], **attributes)
+    return helper.make_node(operator, list(inputs), [to], **attributes)
 
 
 def onnxruntime(model, inputs, want, constants=((),)):
-    """`model(constants)` for each set of constants, on inputs; results go to a buffer that stays."""
+    """`model(constants)` for each set of constants, on the inputs, or on a list of them that take turns in one session; results
+    go to a buffer that stays."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.intra_op_num_threads = THREADS
-    calls, kept = [], []
-    for each in constants:
-        session = ort.InferenceSession(model(each).SerializeToString(), options, providers=["CPUExecutionProvider"])
+    calls, kept, session = [], [], None
+    several = isinstance(inputs, list)
+    for inputs, each in [(i, ()) for i in inputs] if several else [(inputs, each) for each in constants]:
+        if session is None or not several:
+            text = model(each).SerializeToString()
+            session = ort.InferenceSession(text, options, providers=["CPUExecutionProvider"])
         binding = session.io_binding()
         values = [ort.OrtValue.ortvalue_from_numpy(a) for a in inputs.values()]
-        out = ort.OrtValue.ortvalue_from_numpy(np.zeros(want.shape, np.float32))
+        out = ort.OrtValue.ortvalue_from_numpy(np.zeros(want.shape, want.dtype if want.dtype.kind == "i" else np.float32))
         for name, v in zip(inputs, values):
             binding.bind_ortvalue_input(name, v)
         binding.bind_ortvalue_output("y", out)
@@ -167,3 +171,91 @@ def torch_calls(make):
     torch = torch_module()
     calls = make(torch)
     return Called(calls, lambda: calls[0]().float().numpy().copy())
+
+
+def onednn_int8(a, b):
+    """Products of bytes with and without sign, sums in i32."""
+    (m, k), n = a.shape, b.shape[1]
+    out, zero = np.zeros((m, n), np.int32), np.zeros(1, np.int32)
+    f = ctypes.CDLL("libdnnl.so.2").dnnl_gemm_u8s8s32
+    letter, f32 = lambda c: ctypes.c_char(c), ctypes.c_float
+    args = (letter(b"N"), letter(b"N"), letter(b"F"), i64(m), i64(n), i64(k), f32(1), pointer(a), i64(k),
+            ctypes.c_uint8(0), pointer(b), i64(n), ctypes.c_int8(0), f32(0), pointer(out), i64(n), pointer(zero))
+    return Called([lambda: f(*args)], lambda: out.copy())
+
+
+# Products by weights in blocks.
+
+
+@functools.cache
+def ggml_library():
+    """ggml behind a few C functions, built by cmake from the sources in the folder that GGML names: `vendor/llama.cpp/ggml`
+    of the source package of llama-cpp-python."""
+    folder, sources = BUILT / "ggml", os.environ.get("GGML")
+    if not (folder / "libggml_peer.so").exists():
+        if not sources:
+            raise OSError("GGML names no folder with its sources")
+        here = Path(__file__).resolve().parent / "ggml"
+        configure = ["cmake", "-S", str(here), "-B", str(folder), f"-DGGML={sources}", "-DCMAKE_BUILD_TYPE=Release"]
+        try:
+            subprocess.run(configure, check=True, capture_output=True, text=True)
+            subprocess.run(["cmake", "--build", str(folder), "-j", "2"], check=True, capture_output=True, text=True)
+        except subprocess.CalledProcessError as why:
+            raise OSError((why.stderr or why.stdout).strip().splitlines()[-1]) from why
+    lib = ctypes.CDLL(str(folder / "libggml_peer.so"))
+    lib.ggml_peer_new.restype, lib.ggml_peer_run.restype = ctypes.c_void_p, ctypes.c_double
+    return lib
+
+
+class Ggml:
+    def __init__(self, q4, x, sets):
+        self.lib, (m, k), n = ggml_library(), x.shape, sets[0][0].shape[0]
+        # A block of ggml is its scale and its numbers, side by side.
+        blocks = [np.concatenate([s.view(np.uint8).reshape(n, -1, 2), q.view(np.uint8)], 2).copy() for s, q in sets]
+        pointers = (ctypes.c_void_p * len(blocks))(*(b.ctypes.data for b in blocks))
+        self.shape = m, n
+        self.peer = ctypes.c_void_p(self.lib.ggml_peer_new(int(q4), i64(m), i64(k), i64(n), pointer(x), pointers,
+                                                           ctypes.c_size_t(len(blocks)), ctypes.c_int(THREADS)))
+
+    def run(self, calls):
+        return self.lib.ggml_peer_run(self.peer, i64(calls))
+
+    def result(self):
+        out = np.zeros(self.shape, np.float32)
+        self.lib.ggml_peer_result(self.peer, pointer(out))
+        return out
+
+    def __del__(self):
+        if getattr(self, "peer", None):
+            self.lib.ggml_peer_free(self.peer)
+
+
+def openvino_blocks(q4, x, sets):
+    """Weights in blocks as OpenVINO compresses them, its activations quantized as it likes."""
+    import openvino as ov
+    from openvino import opset13 as op
+
+    core = ov.Core()
+    config = {"INFERENCE_NUM_THREADS": THREADS, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32",
+              "DYNAMIC_QUANTIZATION_GROUP_SIZE": 32}
+    calls, kept = [], []
+    for scale, q in sets:
+        n, blocks = scale.shape
+        if q4:
+            # Two neighbours a byte, where ours are 16 apart.
+            numbers = np.concatenate([q & 15, q >> 4], 2)
+            packed = np.ascontiguousarray(numbers[:, :, 0::2] | (numbers[:, :, 1::2] << 4))
+            weights = op.constant(ov.Tensor(packed, [n, blocks, 32], ov.Type.u4))
+            wide = op.subtract(op.convert(weights, "f16"), op.constant(np.float16([[[8]]])))
+        else:
+            wide = op.convert(op.constant(q), "f16")
+        scaled = op.multiply(wide, op.constant(scale[:, :, None]))
+        w = op.convert(op.reshape(scaled, op.constant(np.int64([n, blocks * 32])), False), "f32")
+        inputs = op.parameter(list(x.shape), ov.Type.f32)
+        model = ov.Model([op.matmul(inputs, w, False, True)], [inputs])
+        request = core.compile_model(model, "CPU", config).create_infer_request()
+        tensor = ov.Tensor(x, shared_memory=True)
+        request.set_input_tensor(0, tensor)
+        kept.append((request, tensor))
+        calls.append(request.infer)
+    return Called(calls, lambda: kept[0][0].get_output_tensor(0).data.copy())
