@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from harness import PROCESSOR_TIME
+
 SOURCES = Path(__file__).resolve().parent / "native"
 BUILT = Path(os.environ.get("TENON_TARGET", Path(__file__).resolve().parents[2] / "target")) / "bench"
 
@@ -28,9 +30,16 @@ def build(name, *flags):
     subprocess.check_call([found, "-O3", "-march=native", "-shared", "-fPIC", "-pthread", *flags,
                            str(SOURCES / f"{name}.c"), "-lm", "-o", str(out)])
     try:
-        return ctypes.CDLL(str(out))
+        return clocked(ctypes.CDLL(str(out)))
     finally:
         out.unlink()
+
+
+def clocked(lib):
+    """The library, with the clock of this run if it has one."""
+    if PROCESSOR_TIME and hasattr(lib, "use_processor_time"):
+        lib.use_processor_time()
+    return lib
 
 
 @functools.cache

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness import timed
 
-from .native import BUILT, drive
+from .native import BUILT, clocked, drive
 
 THREADS = int(os.environ.get("THREADS", "1"))
 pointer = lambda a: a.ctypes.data_as(ctypes.c_void_p)
@@ -202,7 +202,7 @@ def ggml_library():
             subprocess.run(["cmake", "--build", str(folder), "-j", "2"], check=True, capture_output=True, text=True)
         except subprocess.CalledProcessError as why:
             raise OSError((why.stderr or why.stdout).strip().splitlines()[-1]) from why
-    lib = ctypes.CDLL(str(folder / "libggml_peer.so"))
+    lib = clocked(ctypes.CDLL(str(folder / "libggml_peer.so")))
     lib.ggml_peer_new.restype, lib.ggml_peer_run.restype = ctypes.c_void_p, ctypes.c_double
     return lib
 

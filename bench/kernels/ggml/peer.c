@@ -6,7 +6,8 @@
 #include <ggml.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "../native/clock.h"
 
 typedef struct {
     ggml_backend_t backend;
@@ -17,12 +18,6 @@ typedef struct {
     size_t buffers_made;
     size_t sets, turn;
 } peer;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
 
 static ggml_backend_buffer_type_t preferred(void) {
     ggml_backend_reg_t reg = ggml_backend_cpu_reg();

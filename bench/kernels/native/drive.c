@@ -4,13 +4,8 @@
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdlib.h>
-#include <time.h>
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
+#include "clock.h"
 
 typedef int tenon_call(const void *function, const void *const *args, size_t n, void **results, size_t room, size_t *count);
 typedef void tenon_free(void *tensor);

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
+
+#include "clock.h"
 
 #if defined(__AVX512F__)
 enum { WIDTH = 64 };
@@ -18,12 +19,6 @@ enum { WIDTH = 32 };
 #endif
 typedef float vec __attribute__((vector_size(WIDTH)));
 enum { CHAINS = 12, MOST_THREADS = 64 };
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
 
 typedef struct work {
     void (*body)(const struct work *);
