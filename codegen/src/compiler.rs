@@ -20,7 +20,7 @@ use tensor::abi::Kernel;
 use crate::layout::{Layout, first_values};
 use crate::ll::Ll;
 use crate::prepare::prepare;
-use crate::schedule::{Order, print, schedule};
+use crate::schedule::{Order, schedule};
 use crate::store::Store;
 use crate::{Error, Target, binding, emit, object, text};
 
@@ -127,10 +127,9 @@ impl Compiler {
         })
     }
 
-    /// What the schedule decides for a primitive.
-    pub fn schedule_text(&self, prim: &Prim) -> Result<String, Error> {
-        let (prim, layout) = self.scheduled(prim);
-        Ok(print(&prim, layout.grid.as_ref(), &self.target))
+    /// A primitive with its loops as they are to run.
+    pub fn schedule_prim(&self, prim: &Prim) -> Prim {
+        self.scheduled(prim).0
     }
 
     /// The primitive as its loops are to run, and the outside of its kernel.

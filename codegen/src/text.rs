@@ -85,6 +85,7 @@ fn run_text(run: &Run) -> String {
         Run::Lanes { lanes, vectors } => format!("#[lanes({lanes}, {vectors})] "),
         Run::Rows(rows) => format!("#[rows{rows:?}] "),
         Run::Unrolled => "#[unroll] ".into(),
+        Run::Ahead(rounds) => format!("#[ahead({rounds})] "),
         Run::Dot => "#[dot] ".into(),
     }
 }

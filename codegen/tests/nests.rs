@@ -284,3 +284,22 @@ fn bytes_and_conditions_in_vectors() {
         case.check(&[n], &args, Near::Exact);
     }
 }
+
+#[test]
+fn transposes_are_exact_at_every_tail() {
+    for dtype in [F32, DType::F64, DType::I8, DType::F16, DType::Bf16, DType::I64] {
+        let mut p = P::new("turn", &["m", "n"]);
+        let (x, y) = (p.input("x", dtype, &["m", "n"]), p.out("y", dtype, &["n", "m"]));
+        let (i, j) = (p.index("i"), p.index("j"));
+        let value = p.load(x, [i.into(), j.into()]);
+        let case = Case::new(p.done(vec![for_(
+            i,
+            "m",
+            vec![for_(j, "n", vec![store(y, [j.into(), i.into()], value)])],
+        )]));
+        for [m, n] in [[1, 1], [3, 5], [16, 16], [17, 33], [8, 64], [0, 5], [65, 15], [100, 40], [500, 70]] {
+            let mut r = Numbers((m * 100 + n) as u64);
+            case.check(&[m, n], &[r.small(dtype, &[m, n], -100, 100)], Near::Exact);
+        }
+    }
+}

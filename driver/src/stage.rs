@@ -58,10 +58,7 @@ pub fn show(
     for id in reachable(&plan, &entries).prims {
         let prim = plan.prim(id);
         let text = match stage {
-            Stage::Loops => {
-                let text = parser::print_item(&ir::raise::prim(prim));
-                compiler.schedule_text(prim).map(|s| format!("{}\n{}", text.trim_end(), comment(&s)))
-            }
+            Stage::Loops => Ok(parser::print_item(&ir::raise::prim(&compiler.schedule_prim(prim)))),
             Stage::Llvm => compiler.llvm_text(prim),
             Stage::Asm | Stage::Ast | Stage::Ir | Stage::Plan | Stage::Bytecode => compiler.asm_text(prim),
         };
@@ -69,10 +66,6 @@ pub fn show(
         out.push('\n');
     }
     Ok(out)
-}
-
-fn comment(text: &str) -> String {
-    text.lines().map(|l| format!("// {l}\n")).collect()
 }
 
 /// The functions asked for: one by name, or all that the program defines.

@@ -328,7 +328,7 @@ record Tree { left: Leaf, right: Leaf }"#,
     Code {
         code: "E0407",
         title: "a loop that cannot run so",
-        cause: r#"An attribute of a binder says how a loop or reduction of a primitive runs: `#[lanes(16, 4)]` as vectors, `#[rows(6, 2, 1)]` several rounds at once, `#[unroll]` written out, `#[dot]` as one instruction. This loop cannot: its rounds depend on each other, their number is not known, or it is no sum of narrow products."#,
+        cause: r#"An attribute of a binder says how a loop or reduction of a primitive runs: `#[lanes(16, 4)]` as vectors, `#[rows(6, 2, 1)]` several rounds at once, `#[unroll]` written out, `#[ahead(8)]` asking for what a later round reads, `#[dot]` as one instruction. This loop cannot: its rounds depend on each other, their number is not known, or it is no sum of narrow products."#,
         wrong: r#"prim total<n>(x: f32[n]) -> y: f32[1] {
     for #[lanes(16, 1)] i in n { y[0] += x[i] }
 }"#,

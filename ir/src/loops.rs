@@ -140,6 +140,8 @@ pub enum Run {
     Rows(Vec<u32>),
     /// Written out: the number of rounds is a constant.
     Unrolled,
+    /// One after the other, each asking for what the round so many later reads, so that it is there in time.
+    Ahead(u32),
     /// As one instruction that adds up products of narrow numbers.
     Dot,
 }

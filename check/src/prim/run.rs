@@ -1,6 +1,6 @@
 //! How loops run: the attributes of binders.
 //!
-//! In: `#[lanes(16, 4)]`, `#[rows(6, 2, 1)]`, `#[unroll]`, `#[dot]` before a binder of a primitive. Out: the [`Run`] of
+//! In: `#[lanes(16, 4)]`, `#[rows(6, 2, 1)]`, `#[unroll]`, `#[ahead(8)]`, `#[dot]` before a binder of a primitive. Out: the [`Run`] of
 //! the loop or reduction. An attribute that the loop cannot follow is an error: whether it can is read from the finished
 //! body, where it is known which rounds are independent.
 
@@ -21,6 +21,7 @@ const RUNS: &[(&str, &str)] = &[
     ("lanes", "`#[lanes(16, 4)]`: lanes of a vector, vectors at once"),
     ("rows", "`#[rows(6, 2, 1)]`: so many rounds at once, the last is 1"),
     ("unroll", "`#[unroll]`: each round is written out"),
+    ("ahead", "`#[ahead(8)]`: what the round so many later reads is asked for"),
     ("dot", "`#[dot]`: one instruction adds up the products"),
 ];
 
@@ -28,6 +29,8 @@ const RUNS: &[(&str, &str)] = &[
 const LANES: std::ops::RangeInclusive<u32> = 2..=64;
 /// Vectors done at once.
 const VECTORS: std::ops::RangeInclusive<u32> = 1..=8;
+/// Rounds ahead.
+const AHEAD: std::ops::RangeInclusive<u32> = 1..=1024;
 /// Rounds done at once.
 const ROWS: u32 = 16;
 /// The most rounds that are written out.
@@ -100,6 +103,13 @@ impl<'a> Checker<'a> {
                 Some(Run::Rows(numbers))
             }
             ("unroll", []) => Some(Run::Unrolled),
+            ("ahead", &[rounds]) => {
+                if !AHEAD.contains(&rounds) {
+                    let help = "it is 1 to 1024 rounds";
+                    return self.misrun(attr, format!("nothing is asked for {rounds} rounds ahead"), help);
+                }
+                Some(Run::Ahead(rounds))
+            }
             ("dot", []) if statement => {
                 let help = "it stands in a reduction: `sum(#[dot] t in 4) i32(a[t]) * i32(b[t])`";
                 self.misrun(attr, "a loop of statements is no dot product".into(), help)
@@ -130,7 +140,7 @@ impl<'a> Checker<'a> {
                 if let Stmt::For { var, lo, hi, run, .. } = s {
                     let carries = carried.iter().find(|c| c.0 == *var).map(|c| &c.1);
                     let what = match run {
-                        Run::Plain => None,
+                        Run::Plain | Run::Ahead(_) => None,
                         Run::Unrolled => written_out(b, *var, lo, hi),
                         Run::Lanes { .. } | Run::Rows(_) => carries.map(|c| dependent(b, *var, c)),
                         Run::Dot => Some(no_dot()),
@@ -141,7 +151,7 @@ impl<'a> Checker<'a> {
                     e.walk(&mut |e| {
                         if let ScalarKind::Reduce { combine, run, var, lo, hi, body } = &e.kind {
                             let what = match run {
-                                Run::Plain | Run::Lanes { .. } | Run::Rows(_) => None,
+                                Run::Plain | Run::Ahead(_) | Run::Lanes { .. } | Run::Rows(_) => None,
                                 Run::Unrolled => written_out(b, *var, lo, hi),
                                 Run::Dot => {
                                     let fits = *combine == Combine::Add && is_dot(extent(b, lo, hi), body);

@@ -22,6 +22,9 @@ struct Compared<'c> {
     extent: V<'c>,
 }
 
+/// How many squares ahead of one that is turned is asked for what comes.
+const TURNED_AHEAD: i64 = 8;
+
 impl<'c> Emit<'_, 'c> {
     /// The address of an element, at a point.
     fn address(&mut self, buf: BufId, index: &[Scalar]) -> Result<PointerValue<'c>, Error> {
@@ -160,6 +163,7 @@ impl<'c> Emit<'_, 'c> {
                 let p = self.at_point(r, u, |e| e.address(buf, index))?;
                 Ok(ll.decode(dtype, self.load_vector(dtype, p, tile, self.lanes_taken(u))))
             }),
+            Stride::Other if self.is_turned(buf, index) => self.load_turned(buf, index),
             Stride::Other => {
                 let index = index.iter().map(|i| self.scalar(i)).collect::<Result<Vec<_>, _>>()?;
                 Values::collect(tile, varies, |r, u| {
@@ -169,6 +173,51 @@ impl<'c> Emit<'_, 'c> {
                 })
             }
         }
+    }
+
+    /// Whether an access goes from row to row as a store goes from lane to lane, in a square tile.
+    fn is_turned(&self, buf: BufId, index: &[Scalar]) -> bool {
+        let tile = self.tile;
+        if tile.rows != tile.width() || !self.guards.is_empty() {
+            return false;
+        }
+        let Some(var) = self.slots.iter().position(|s| matches!(s, Slot::Rows { of, .. } if *of == tile.rows)) else { return false };
+        let mut computed = false;
+        for i in index {
+            i.walk(&mut |s| {
+                computed |= match &s.kind {
+                    ScalarKind::Var(v) => matches!(&self.slots[v.0 as usize], Slot::Cells { varies, .. } if varies.rows || varies.lanes),
+                    ScalarKind::Load { .. } | ScalarKind::Reduce { .. } | ScalarKind::Choose(_) => true,
+                    ScalarKind::Const(_) | ScalarKind::Dim(_) | ScalarKind::Op(..) | ScalarKind::Cast(_) => false,
+                };
+            });
+        }
+        !computed && Along::new(self.prim, VarId(var as u32), &[]).stride(buf, index) == Stride::Unit
+    }
+
+    /// Such an access: a vector a lane, along the rows, and the square of them turned.
+    fn load_turned(&mut self, buf: BufId, index: &[Scalar]) -> Result<Values<'c>, Error> {
+        let ll = self.ll;
+        let (tile, dtype) = (self.tile, self.prim.buf(buf).dtype);
+        let mut columns = Vec::new();
+        for u in 0..tile.vectors {
+            let first = self.at_lane(u, ll.i64(0), |e| e.address(buf, index))?;
+            let mut list = Vec::new();
+            for lane in 0..tile.width() {
+                let mut p = self.at_lane(u, ll.i64(i64::from(lane)), |e| e.address(buf, index))?;
+                // Lanes that do not exist read what the first one reads.
+                if let Some(mask) = tile.mask {
+                    p = ll.select(ll.extract(mask, lane), p.into(), first.into()).into_pointer_value();
+                }
+                let ty = ll.lanes_ty(memory(dtype), tile.rows);
+                // As many places lie far apart as there are lanes: more than a processor follows by itself.
+                ll.fetch(ll.element(memory(dtype), p, ll.i64(TURNED_AHEAD * i64::from(tile.rows))));
+                list.push(ll.decode(dtype, ll.load(ty, p, dtype.size() as u32)));
+            }
+            columns.push(ll.transpose(list));
+        }
+        let varies = Varies { rows: true, lanes: true };
+        Values::collect(tile, varies, |r, u| Ok(columns[u as usize][r as usize]))
     }
 
     fn load_vector(&self, dtype: DType, p: PointerValue<'c>, tile: Tile<'c>, mask: Option<V<'c>>) -> V<'c> {
@@ -206,35 +255,74 @@ impl<'c> Emit<'_, 'c> {
         all
     }
 
-    /// Asks for what the next block of a written out loop reads, where a loop over `around` reads the same in each of
-    /// its rounds: they are the time in which it comes.
-    pub(super) fn fetch_next(&mut self, around: VarId, body: &[Stmt]) -> Result<(), Error> {
-        let [Stmt::For { var, lo, hi, run: Run::Unrolled, body, .. }] = body else { return Ok(()) };
-        let (Some(first), Some(last)) = (self.prim.as_dim(lo), self.prim.as_dim(hi)) else { return Ok(()) };
-        let Some(rounds) = (&last - &first).as_int() else { return Ok(()) };
-        let [Stmt::Store { value, .. }] = body.as_slice() else { return Ok(()) };
-        let (outer, over) = (Along::new(self.prim, around, &[]), Along::new(self.prim, *var, &[]));
-        let mut loads = Vec::new();
-        value.walk(&mut |e| {
-            if let ScalarKind::Load { buf, index, checked: false, .. } = &e.kind {
-                loads.push((*buf, index));
-            }
-        });
-        for (buf, index) in loads {
-            let still = index.iter().all(|i| !outer.changes(i));
-            let apart = still && over.stride(buf, index) == Stride::Other;
-            if !apart || self.stride(buf, index) != Stride::Unit {
-                continue;
-            }
-            let next = self.at_point(0, 0, |e| e.scalar(hi))?.one();
-            for round in 0..rounds {
-                self.slots[var.0 as usize] = Slot::Fixed(self.ll.add(next, self.ll.i64(round)));
-                for u in 0..self.tile.vectors {
-                    let p = self.at_point(0, u, |e| e.address(buf, index))?;
-                    self.ll.fetch(p);
+    /// Asks for what a later round of a loop around reads in the lanes that begin here.
+    pub(super) fn ask_ahead(&mut self, body: &[Stmt]) -> Result<(), Error> {
+        let Some((var, rounds)) = self.ahead else { return Ok(()) };
+        let Slot::Fixed(now) = self.slots[var.0 as usize] else { return Ok(()) };
+        self.slots[var.0 as usize] = Slot::Fixed(self.ll.add(now, self.ll.i64(i64::from(rounds))));
+        let done = self.ask(body);
+        self.slots[var.0 as usize] = Slot::Fixed(now);
+        done
+    }
+
+    /// Asks for neighbours that statements read at places that are known before the loops inside.
+    fn ask(&mut self, body: &[Stmt]) -> Result<(), Error> {
+        for s in body {
+            match s {
+                Stmt::For { var, lo, hi, run: Run::Unrolled, body, .. } => {
+                    let bounds = self.prim.as_dim(lo).zip(self.prim.as_dim(hi));
+                    let Some(count) = bounds.and_then(|(lo, hi)| (&hi - &lo).as_int()) else { continue };
+                    let first = self.at_point(0, 0, |e| e.scalar(lo))?.one();
+                    for round in 0..count {
+                        self.slots[var.0 as usize] = Slot::Fixed(self.ll.add(first, self.ll.i64(round)));
+                        self.ask(body)?;
+                    }
+                    self.slots[var.0 as usize] = Slot::Unset;
                 }
+                Stmt::For { body, .. } => self.ask(body)?,
+                Stmt::Store { value, .. } => {
+                    let mut loads = Vec::new();
+                    value.walk(&mut |e| {
+                        if let ScalarKind::Load { buf, index, checked: false, .. } = &e.kind {
+                            loads.push((*buf, index));
+                        }
+                    });
+                    for (buf, index) in loads {
+                        self.ask_for(buf, index)?;
+                    }
+                }
+                Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) | Stmt::Alloc(_) => {}
             }
-            self.slots[var.0 as usize] = Slot::Unset;
+        }
+        Ok(())
+    }
+
+    fn ask_for(&mut self, buf: BufId, index: &[Scalar]) -> Result<(), Error> {
+        let mut known =
+            matches!(self.places[buf.0 as usize], Place::Memory { .. }) && !self.prim.buf(buf).local;
+        for i in index {
+            i.walk(&mut |s| {
+                let unset = |v: usize| matches!(self.slots[v], Slot::Unset);
+                known &= match &s.kind {
+                    ScalarKind::Var(v) => !unset(v.0 as usize),
+                    ScalarKind::Dim(d) => d.syms().iter().all(|sym| {
+                        let var = self.prim.vars.iter().position(|v| v.name == *sym);
+                        var.is_none_or(|v| !unset(v))
+                    }),
+                    ScalarKind::Load { .. } | ScalarKind::Reduce { .. } => false,
+                    ScalarKind::Const(_)
+                    | ScalarKind::Op(..)
+                    | ScalarKind::Choose(_)
+                    | ScalarKind::Cast(_) => true,
+                };
+            });
+        }
+        if !known || self.stride(buf, index) != Stride::Unit {
+            return Ok(());
+        }
+        for u in 0..self.tile.vectors {
+            let p = self.at_point(0, u, |e| e.address(buf, index))?;
+            self.ll.fetch(p);
         }
         Ok(())
     }

@@ -58,6 +58,8 @@ pub(crate) struct Emit<'a, 'c> {
     /// In a branch that not every lane takes: for each vector, the lanes that do (those that exist); then there is
     /// one row. Otherwise empty.
     guards: Vec<V<'c>>,
+    /// The loop of whose later rounds is asked for what they read, and how many later.
+    ahead: Option<(VarId, u32)>,
     scratch: PointerValue<'c>,
     /// The slice of the grid.
     slice: (V<'c>, V<'c>),
@@ -130,6 +132,7 @@ impl<'a, 'c> Emit<'a, 'c> {
             slots: vec![Slot::Unset; prim.vars.len()],
             tile: Tile::POINT,
             guards: Vec::new(),
+            ahead: None,
             scratch: function.get_nth_param(layout.bufs.len() as u32).expect("scratch").into_pointer_value(),
             slice: (last(3), last(2)),
             addresses: last(1).into_pointer_value(),

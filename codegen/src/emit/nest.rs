@@ -39,10 +39,13 @@ impl<'c> Emit<'_, 'c> {
                 // Beside rows, one vector alone is as good as a masked one.
                 let single = !masked || !matches!(body, [Stmt::For { run: Run::Rows(_), .. }]);
                 let wide = Wide { lanes: *lanes, vectors: *vectors, masked, single };
-                self.by_lanes(var, lo, hi, wide, &mut |e| e.inner(body))
+                self.by_lanes(var, lo, hi, wide, &mut |e| {
+                    e.ask_ahead(body)?;
+                    e.inner(body)
+                })
             }
             Run::Rows(sizes) => self.by_rows(var, (lo, hi), sizes, body),
-            Run::Plain | Run::Unrolled | Run::Dot => {
+            Run::Plain | Run::Unrolled | Run::Ahead(_) | Run::Dot => {
                 Err(self.fault("a loop that is neither lanes nor rows".to_string()))
             }
         }
@@ -60,11 +63,19 @@ impl<'c> Emit<'_, 'c> {
         for &size in sizes {
             let end = if size == 1 { hi } else { self.whole(start, hi, i64::from(size)) };
             self.count(start, end, i64::from(size), |e, i| {
-                e.slots[var.0 as usize] = if size == 1 { Slot::Fixed(i) } else { Slot::Rows(i) };
-                let outside = e.tile.rows;
-                e.tile.rows = size;
+                // Rows in rows: a tile of both.
+                let (outside, slots) = (e.tile.rows, e.slots.clone());
+                for slot in &mut e.slots {
+                    if let Slot::Rows { each, .. } = slot {
+                        *each *= size;
+                    }
+                }
+                let rows = Slot::Rows { base: i, each: 1, of: size };
+                e.slots[var.0 as usize] = if size == 1 { Slot::Fixed(i) } else { rows };
+                e.tile.rows = outside * size;
                 e.inner(body)?;
                 e.tile.rows = outside;
+                e.slots = slots;
                 Ok(())
             })?;
             start = ll.operation(Intrinsic::Max, DType::I64, &[start, end]);
@@ -76,7 +87,7 @@ impl<'c> Emit<'_, 'c> {
     fn inner(&mut self, body: &[Stmt]) -> Result<(), Error> {
         let plain = self.tile.rows == 1 && self.tile.lanes.is_none();
         // Rows right inside lanes make the tile whole before anything is emitted for it.
-        let more = matches!(body, [Stmt::For { run: Run::Rows(_), .. }]) && self.tile.rows == 1;
+        let more = matches!(body, [Stmt::For { run: Run::Rows(_), .. }]);
         if plain || more { self.block(body) } else { self.tiled(body) }
     }
 

@@ -10,15 +10,16 @@ use super::Emit;
 use super::expr::product;
 use super::nest::Wide;
 use super::poll::levels_of;
+use super::stmt::rounds;
 use super::tile::{Slot, Tile, Values, Varies};
 use crate::Error;
 use crate::format::register;
 use crate::ll::V;
-use crate::schedule::is_masked_term;
+use crate::schedule::{fits_term, is_masked_term};
 
 impl<'c> Emit<'_, 'c> {
     pub(super) fn reduce(&mut self, s: &Scalar) -> Result<Values<'c>, Error> {
-        let ScalarKind::Reduce { combine, run, var, lo, hi, body } = &s.kind else {
+        let ScalarKind::Reduce { combine, run, var, lo: lo_of, hi: hi_of, body } = &s.kind else {
             return Err(self.fault("a reduction that is none".to_string()));
         };
         let (combine, var) = (*combine, *var);
@@ -28,7 +29,7 @@ impl<'c> Emit<'_, 'c> {
             // The same in all lanes: computed once a row, and free to use lanes of its own.
             return Values::collect(tile, varies, |r, _| Ok(self.at_point(r, 0, |e| e.scalar(s))?.one()));
         }
-        let (lo, mut hi) = self.bounds(var, lo, hi)?;
+        let (lo, mut hi) = self.bounds(var, lo_of, hi_of)?;
         let looks = self.looks(var, levels_of(body));
         if looks {
             let inner = self.summed(combine, body)?;
@@ -36,12 +37,23 @@ impl<'c> Emit<'_, 'c> {
         }
         if tile.lanes.is_none()
             && let Run::Lanes { lanes, vectors } = *run
+            && fits_term(self.prim, &self.ll.target, var, body)
         {
             let masked = is_masked_term(self.prim, &self.ll.target, var, body);
             let wide = Wide { lanes, vectors, masked, single: true };
             return self.wide(combine, var, (lo, hi), body, varies, wide);
         }
         let sums = self.accumulators(combine, s, varies);
+        if *run == Run::Unrolled
+            && let Some(rounds) = rounds(self.prim, lo_of, hi_of)
+        {
+            for round in 0..rounds {
+                self.slots[var.0 as usize] = Slot::Fixed(self.ll.add(lo, self.ll.i64(round)));
+                self.accumulate(&sums, combine, body)?;
+            }
+            self.slots[var.0 as usize] = Slot::Unset;
+            return Ok(self.sums(&sums));
+        }
         let mut start = lo;
         if tile.rows > 1 && tile.lanes.is_some() {
             // Two rounds at once: the work of counting is felt beside a tile of registers.
@@ -91,7 +103,7 @@ impl<'c> Emit<'_, 'c> {
     fn accumulate(&mut self, slot: &Slot<'c>, combine: Combine, body: &Scalar) -> Result<(), Error> {
         let rows = match slot {
             Slot::Cells { varies, .. } if varies.rows => self.tile.rows,
-            Slot::Cells { .. } | Slot::Unset | Slot::Fixed(_) | Slot::Rows(_) | Slot::Lanes(_) => 1,
+            Slot::Cells { .. } | Slot::Unset | Slot::Fixed(_) | Slot::Rows { .. } | Slot::Lanes(_) => 1,
         };
         for r in 0..rows {
             self.at_row(r, |e| e.accumulate_row(&slot.row(r), combine, body))?;

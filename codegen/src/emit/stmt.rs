@@ -10,7 +10,7 @@ use super::tile::{Slot, Tile};
 use crate::Error;
 use crate::format::{memory, register};
 use crate::ll::V;
-use crate::schedule::Along;
+use crate::schedule::{Along, fits_lanes, fits_rows};
 
 /// A place to which all rounds of a loop add, and what.
 pub(super) struct Place<'a> {
@@ -35,9 +35,12 @@ fn one_place<'a>(prim: &Prim, var: VarId, body: &'a [Stmt]) -> Option<Place<'a>>
 }
 
 /// The rounds of a loop, where their number is a constant.
-fn rounds(prim: &Prim, lo: &Scalar, hi: &Scalar) -> Option<i64> {
+pub(super) fn rounds(prim: &Prim, lo: &Scalar, hi: &Scalar) -> Option<i64> {
     Some((&prim.as_dim(hi)? - &prim.as_dim(lo)?).as_int()?.max(0))
 }
+
+/// The most rows of a tile.
+const ROWS: u32 = 16;
 
 impl<'c> Emit<'_, 'c> {
     pub(super) fn block(&mut self, stmts: &[Stmt]) -> Result<(), Error> {
@@ -65,16 +68,21 @@ impl<'c> Emit<'_, 'c> {
                 }
                 let (lo, mut hi) = self.bounds(*var, lo, hi)?;
                 let free = match run {
-                    Run::Lanes { .. } => self.tile.lanes.is_none() && self.tile.rows == 1,
-                    Run::Rows(_) => self.tile.rows == 1,
-                    Run::Plain | Run::Unrolled | Run::Dot => false,
+                    Run::Lanes { .. } => {
+                        let free = self.tile.lanes.is_none() && self.tile.rows == 1;
+                        free && fits_lanes(self.prim, &ll.target, *var, body)
+                    }
+                    Run::Rows(sizes) => {
+                        let rows = sizes.iter().max().copied().unwrap_or(1);
+                        rows * self.tile.rows <= ROWS && fits_rows(self.prim, &ll.target, *var, body)
+                    }
+                    Run::Plain | Run::Unrolled | Run::Ahead(_) | Run::Dot => false,
                 };
                 if free {
                     return self.tile_loop(*var, (lo, hi), run, body);
                 }
-                if self.tile.lanes.is_some() {
-                    self.fetch_next(*var, body)?;
-                }
+                let ahead = if let Run::Ahead(rounds) = run { Some((*var, *rounds)) } else { self.ahead };
+                let before = std::mem::replace(&mut self.ahead, ahead);
                 let looks = self.looks(*var, levels(body));
                 if looks {
                     let inner = self.nested(body)?;
@@ -88,7 +96,9 @@ impl<'c> Emit<'_, 'c> {
                     e.block(body)?;
                     e.slots[var.0 as usize] = Slot::Unset;
                     Ok(())
-                })
+                })?;
+                self.ahead = before;
+                Ok(())
             }
             Stmt::While(c, body) => {
                 let [test, round, done] = ["while", "round", "done"].map(|n| ll.block(self.function, n));

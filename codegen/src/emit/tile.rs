@@ -99,8 +99,9 @@ pub(super) enum Slot<'c> {
     Unset,
     /// A value that does not change in the tile: a loop variable.
     Fixed(V<'c>),
-    /// The variable of the row loop, from its first row.
-    Rows(V<'c>),
+    /// The variable of a row loop, from its first row: `each` rows of the tile have the same, then comes the next; after
+    /// `of` it begins again.
+    Rows { base: V<'c>, each: u32, of: u32 },
     /// The variable of the lane loop, from its first lane.
     Lanes(V<'c>),
     /// Memory, one cell a place of the tile that it varies over.
@@ -116,7 +117,7 @@ impl<'c> Slot<'c> {
                 let cells = cells[first..first + *vectors as usize].to_vec();
                 Slot::Cells { ty: *ty, varies: Varies { rows: false, ..*varies }, vectors: *vectors, cells }
             }
-            Slot::Cells { .. } | Slot::Unset | Slot::Fixed(_) | Slot::Rows(_) | Slot::Lanes(_) => {
+            Slot::Cells { .. } | Slot::Unset | Slot::Fixed(_) | Slot::Rows { .. } | Slot::Lanes(_) => {
                 self.clone()
             }
         }
@@ -133,9 +134,9 @@ impl<'c> Emit<'_, 'c> {
                 Err(self.fault(format!("variable {} is read before it has a value", self.prim.var(var).name)))
             }
             Slot::Fixed(v) => Ok(Values::uniform(v)),
-            Slot::Rows(base) => {
+            Slot::Rows { base, each, of } => {
                 let varies = Varies { rows: true, lanes: false };
-                Values::collect(tile, varies, |r, _| Ok(ll.add(base, ll.i64(i64::from(r)))))
+                Values::collect(tile, varies, |r, _| Ok(ll.add(base, ll.i64(i64::from(r / each % of)))))
             }
             Slot::Lanes(base) => {
                 let varies = Varies { rows: false, lanes: true };
@@ -186,7 +187,7 @@ impl<'c> Emit<'_, 'c> {
     fn slot_varies(&self, var: VarId) -> Varies {
         match &self.slots[var.0 as usize] {
             Slot::Unset | Slot::Fixed(_) => Varies::default(),
-            Slot::Rows(_) => Varies { rows: true, lanes: false },
+            Slot::Rows { .. } => Varies { rows: true, lanes: false },
             Slot::Lanes(_) => Varies { rows: false, lanes: true },
             Slot::Cells { varies, .. } => *varies,
         }
@@ -279,7 +280,7 @@ impl<'c> Emit<'_, 'c> {
         }
         let ll = self.ll;
         let point = |slot: &Slot<'c>| match slot {
-            Slot::Rows(base) => Slot::Fixed(ll.add(*base, ll.i64(i64::from(row)))),
+            Slot::Rows { base, each, of } => Slot::Fixed(ll.add(*base, ll.i64(i64::from(row / each % of)))),
             Slot::Lanes(base) => Slot::Fixed(ll.add(*base, ll.i64(i64::from(vector * tile.width())))),
             Slot::Cells { varies, .. } if varies.lanes => Slot::Unset,
             Slot::Cells { ty, varies, cells, .. } => {
@@ -299,6 +300,24 @@ impl<'c> Emit<'_, 'c> {
         result
     }
 
+    /// Emits as scalar code what happens in the first row at a lane of one vector.
+    pub(super) fn at_lane<T>(
+        &mut self,
+        vector: u32,
+        lane: V<'c>,
+        f: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let at = self.slots.iter().position(|s| matches!(s, Slot::Lanes(_)));
+        let Some(at) = at else { return self.at_point(0, vector, f) };
+        let outside = self.slots[at].clone();
+        if let Slot::Lanes(base) = &outside {
+            self.slots[at] = Slot::Lanes(self.ll.add(*base, lane));
+        }
+        let result = self.at_point(0, vector, f);
+        self.slots[at] = outside;
+        result
+    }
+
     /// Emits for one row of the tile, all its vectors.
     pub(super) fn at_row<T>(
         &mut self,
@@ -311,7 +330,7 @@ impl<'c> Emit<'_, 'c> {
         }
         let ll = self.ll;
         let one = |slot: &Slot<'c>| match slot {
-            Slot::Rows(base) => Slot::Fixed(ll.add(*base, ll.i64(i64::from(row)))),
+            Slot::Rows { base, each, of } => Slot::Fixed(ll.add(*base, ll.i64(i64::from(row / each % of)))),
             Slot::Cells { .. } => slot.row(row),
             Slot::Unset | Slot::Fixed(_) | Slot::Lanes(_) => slot.clone(),
         };

@@ -335,6 +335,40 @@ impl<'c> Ll<'c> {
     }
 
     /// Lane `i + by` in lane `i`; what comes from beyond the end is meaningless.
+    /// Square: what was lane `l` of vector `r` is lane `r` of vector `l`. Blocks of half the size change places, and then
+    /// the blocks within them.
+    pub(crate) fn transpose(&self, mut list: Vec<V<'c>>) -> Vec<V<'c>> {
+        let n = list.len();
+        let mut size = n / 2;
+        while size > 0 {
+            for at in (0..n).filter(|at| at & size == 0) {
+                let pick = |first: bool| -> Vec<u32> {
+                    (0..n)
+                        .map(|lane| match (first, lane & size == 0) {
+                            (true, true) => lane,
+                            (true, false) => n + lane - size,
+                            (false, true) => lane + size,
+                            (false, false) => n + lane,
+                        } as u32)
+                        .collect()
+                };
+                let (a, b) = (list[at], list[at + size]);
+                list[at] = self.shuffle(a, b, &pick(true));
+                list[at + size] = self.shuffle(a, b, &pick(false));
+            }
+            size /= 2;
+        }
+        list
+    }
+
+    /// Lanes of two vectors, counted through.
+    fn shuffle(&self, a: V<'c>, b: V<'c>, lanes: &[u32]) -> V<'c> {
+        let i32 = self.ctx.i32_type();
+        let mask: Vec<_> = lanes.iter().map(|l| i32.const_int(u64::from(*l), false)).collect();
+        let mask = VectorType::const_vector(&mask);
+        self.b.build_shuffle_vector(a.into_vector_value(), b.into_vector_value(), mask, "").expect(OK).into()
+    }
+
     pub(crate) fn fold(&self, v: V<'c>, by: u32) -> V<'c> {
         let v = v.into_vector_value();
         let n = v.get_type().get_size();

@@ -12,12 +12,16 @@ use shape::{Expr as Dim, Sym};
 use std::collections::BTreeMap;
 use tensor::DType;
 
-use super::{Along, Decisions, FEW, Nest, Wide, with_load};
+use super::{Along, Decisions, Nest, STREAMED, Stride, Wide, with_load};
 
 /// Rows of a block whose lanes are a panel: as many as make the copy cheap, few enough to leave blocks for threads.
 const ROWS: i64 = 480;
 /// Lanes of a block whose sums are kept in memory while the rows of what is summed go by.
 const STREAM: i64 = 512;
+/// Between rows of sums, so that they do not meet in one place of a cache.
+const APART: i64 = 16;
+/// So many rows ahead of a copy is asked for what comes.
+const COPY_AHEAD: u32 = 16;
 /// So many rounds of a streamed reduction at once.
 const DEEP: i64 = 8;
 
@@ -163,7 +167,7 @@ impl Arrange<'_> {
                 };
                 let (row, other) = (tiles.inner.clone(), others.inner.clone());
                 self.around(loops, whole, vec![others, tiles], |_| {
-                    vec![for_(&row, Run::Rows(sizes), vec![for_(&other, Run::Plain, body)])]
+                    vec![for_(&row, Run::Rows(sizes), vec![for_(&other, Run::Rows(vec![4, 2, 1]), body)])]
                 })
             }
             (Some((lane, w)), Some((row, sizes))) => {
@@ -183,7 +187,7 @@ impl Arrange<'_> {
         whole: bool,
     ) -> Vec<Stmt> {
         let width = i64::from(wide.lanes * wide.vectors);
-        let size = if nest.streamed { STREAM } else { width };
+        let size = if nest.streamed { STREAM } else { width.max(64) };
         let tiles = self.tiles(&lane, size).zip(self.tiles(&row, ROWS));
         let Some((columns, chunk)) = tiles else {
             return self.around(loops, whole, vec![], |_| {
@@ -241,7 +245,15 @@ impl Arrange<'_> {
             let over_lanes = Loop { var: j, ..lane.clone() };
             let over = Loop { var: k, lo, hi };
             before.push(Stmt::Alloc(to));
-            before.push(for_(&over, Run::Plain, vec![for_(&over_lanes, lanes(wide), vec![store])]));
+            let ScalarKind::Load { buf, index, .. } = &copied.kind else { continue };
+            let stride = |v: VarId| Along::new(&self.prim, v, &[]).stride(*buf, index);
+            before.push(if stride(lane.var) == Stride::Other && stride(panel.over) == Stride::Unit {
+                let square = Run::Rows(vec![wide.lanes, 1]);
+                let inner = for_(&over, square, vec![store]);
+                for_(&over_lanes, Run::Lanes { lanes: wide.lanes, vectors: 1 }, vec![inner])
+            } else {
+                for_(&over, Run::Ahead(COPY_AHEAD), vec![for_(&over_lanes, lanes(wide), vec![store])])
+            });
         }
     }
 
@@ -256,13 +268,13 @@ impl Arrange<'_> {
         let Some((combine, over, term)) = take_reduction(&mut body) else { return Vec::new() };
         let dtype = term.dtype;
         let to = BufId(self.prim.bufs.len() as u32);
-        let least = FEW;
+        let least = STREAMED;
         let rows = Dim::min(&self.extent(row).unwrap_or_else(|| Dim::int(least)), &Dim::int(least));
         let name = format!("sums{}", self.prim.bufs.len());
         self.prim.bufs.push(Buf {
             name: Sym::new(&name),
             dtype,
-            shape: vec![Dim::max(&rows, &Dim::int(0)), Dim::int(STREAM)],
+            shape: vec![Dim::max(&rows, &Dim::int(0)), Dim::int(STREAM + APART)],
             local: true,
         });
         let place = |prim: &Prim, i: VarId, j: VarId| {
@@ -271,7 +283,7 @@ impl Arrange<'_> {
             };
             vec![from(i, first_row), from(j, first_lane)]
         };
-        let span = shapeless();
+        let span = ir::source::Span::default();
         let mut out = vec![Stmt::Alloc(to)];
         let wide_of = |vectors: u32| Run::Lanes { lanes: wide.lanes, vectors };
         if combine != Combine::Add {
@@ -305,9 +317,12 @@ impl Arrange<'_> {
             };
             match block {
                 Some(b) => {
-                    let rounds = serial(q, from.clone(), &from + &Dim::int(DEEP), Run::Unrolled, vec![store]);
-                    let inner = for_(&j, wide_of(2), vec![for_(&i, Run::Plain, vec![rounds])]);
-                    serial(b, Dim::int(0), count.clone(), Run::Plain, vec![inner])
+                    let until = &from + &Dim::int(DEEP);
+                    let mut store = store;
+                    let mut inner = this.rows_near(&mut store, (&i, first_row), (q, &from, &until), j.var);
+                    let rounds = serial(q, from.clone(), until, Run::Unrolled, vec![store]);
+                    inner.push(for_(&j, wide_of(2), vec![for_(&i, Run::Plain, vec![rounds])]));
+                    serial(b, Dim::int(0), count.clone(), Run::Ahead(1), inner)
                 }
                 None => {
                     let inner = for_(&j, wide_of(2), vec![for_(&i, Run::Plain, vec![store])]);
@@ -323,6 +338,67 @@ impl Arrange<'_> {
         put_reduction(&mut body, &sums);
         out.push(for_(row, Run::Plain, vec![for_(lane, wide_of(4), body)]));
         out
+    }
+
+    /// Copies of what a row reads in a block of rounds, whatever the lane: rows often lie so far apart that few of them fit
+    /// a cache together.
+    fn rows_near(
+        &mut self,
+        store: &mut Stmt,
+        (row, first_row): (&Loop, VarId),
+        (over, from, until): (VarId, &Dim, &Dim),
+        lane: VarId,
+    ) -> Vec<Stmt> {
+        let mut copied = Vec::new();
+        let Stmt::Store { value, span, .. } = store else { return copied };
+        let mut loads = Vec::new();
+        value.walk(&mut |e| {
+            if let ScalarKind::Load { index, checked: false, .. } = &e.kind {
+                let changes = |v: VarId| index.iter().any(|i| Along::new(&self.prim, v, &[]).changes(i));
+                let plain = !index.iter().any(|i| {
+                    let mut inner = false;
+                    i.walk(&mut |e| inner |= matches!(e.kind, ScalarKind::Load { .. }));
+                    inner
+                });
+                if plain && changes(row.var) && changes(over) && !changes(lane) {
+                    loads.push(e.clone());
+                }
+            }
+        });
+        for load in loads {
+            let to = BufId(self.prim.bufs.len() as u32);
+            let name = Sym::new(&format!("near{}", to.0));
+            let shape = vec![Dim::int(STREAMED), Dim::int(DEEP)];
+            self.prim.bufs.push(Buf { name, dtype: load.dtype, shape, local: true });
+            let place = |this: &Self, i: VarId, q: VarId| {
+                let minus = |v: VarId, from: &Dim| Scalar::dim(&Dim::sym(this.prim.var(v).name) - from);
+                vec![minus(i, &Dim::sym(this.prim.var(first_row).name)), minus(q, from)]
+            };
+            let (i, q) = (self.variable("i", DType::I64), self.variable("q", DType::I64));
+            let from_memory = self.renamed(&load, &BTreeMap::from([(row.var, i), (over, q)]));
+            let index = place(self, i, q);
+            let copy = Stmt::Store {
+                buf: to,
+                index,
+                checked: false,
+                combine: None,
+                value: from_memory,
+                span: *span,
+            };
+            let rounds = Loop { var: q, lo: Scalar::dim(from.clone()), hi: Scalar::dim(until.clone()) };
+            copied.push(Stmt::Alloc(to));
+            let copy = for_(&rounds, Run::Unrolled, vec![copy]);
+            copied.push(for_(&Loop { var: i, ..row.clone() }, Run::Plain, vec![copy]));
+            let near =
+                ScalarKind::Load { buf: to, index: place(self, row.var, over), checked: false, span: *span };
+            let ScalarKind::Load { buf, index, .. } = &load.kind else { continue };
+            value.walk_mut(&mut |e| {
+                if matches!(&e.kind, ScalarKind::Load { buf: b, index: at, .. } if b == buf && same(at, index)) {
+                    e.kind = near.clone();
+                }
+            });
+        }
+        copied
     }
 
     /// What is inside, under loops and over tiles: one loop over all of them where they are the whole primitive.
@@ -420,8 +496,9 @@ impl Arrange<'_> {
     }
 }
 
-fn shapeless() -> ir::source::Span {
-    ir::source::Span::default()
+/// Whether two indices are written alike.
+fn same(a: &[Scalar], b: &[Scalar]) -> bool {
+    a.len() == b.len() && format!("{a:?}") == format!("{b:?}")
 }
 
 /// The bounds of the reduction over a variable.

@@ -73,6 +73,31 @@ impl Planner<'_> {
         fit && stores > 0
     }
 
+    /// Whether what is read goes along `row` as what is written goes along the lanes: a square of both is read by rows,
+    /// and turned.
+    pub(super) fn turns(&self, body: &[Stmt], row: VarId, lanes: &Along<'_>) -> bool {
+        let along = Along::new(self.prim, row, body);
+        let (mut turned, mut plain) = (false, true);
+        body.iter().for_each(|s| {
+            plain &= matches!(s, Stmt::Store { combine: None, .. });
+            for e in s.scalars() {
+                e.walk(&mut |e| match &e.kind {
+                    ScalarKind::Load { buf, index, .. } => {
+                        turned |= lanes.stride(*buf, index) == Stride::Other
+                            && along.stride(*buf, index) == Stride::Unit;
+                    }
+                    ScalarKind::Reduce { .. } | ScalarKind::Choose(_) => plain = false,
+                    ScalarKind::Const(_)
+                    | ScalarKind::Var(_)
+                    | ScalarKind::Dim(_)
+                    | ScalarKind::Op(..)
+                    | ScalarKind::Cast(_) => {}
+                });
+            }
+        });
+        turned && plain && self.together(body, &along)
+    }
+
     /// Whether doing several iterations of `row` at once reuses what a repeated part reads: an access inside a
     /// reduction or loop that moves with the lanes (or the reduction) and not with the row.
     pub(super) fn shares(&self, body: &[Stmt], row: VarId, lanes: Option<&Along<'_>>) -> bool {

@@ -1,7 +1,7 @@
 //! Schedules: which loop becomes lanes of a vector, and which iterations are done together.
 //!
 //! In: a prepared primitive and a target. Out: a primitive of the same meaning whose loops stand as they are to run and say
-//! how ([`ir::loops::Run`]), printed by `print`, obeyed by `emit`. What is decided here is carried out by `arrange`.
+//! how ([`ir::loops::Run`]), obeyed by `emit`. What is decided here is carried out by `arrange`.
 //!
 //! A nest of independent loops with nothing between them may be done in any order. For each of its loops
 //! that could be the lanes, and for leaving the loops alone while the reductions inside use lanes of their
@@ -21,14 +21,12 @@ mod arrange;
 mod cost;
 mod legal;
 mod pack;
-mod print;
 
 use ir::loops::{Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use std::collections::BTreeMap;
 
 pub(crate) use access::{Along, Stride};
 pub(crate) use cost::is_heavy;
-pub(crate) use print::print;
 
 use crate::Target;
 use crate::layout::first_values;
@@ -128,12 +126,34 @@ pub enum Order {
 
 /// Decides, and carries out.
 pub(crate) fn schedule(prim: &Prim, target: &Target, order: Order) -> Prim {
+    if prim.is_scheduled() {
+        return prim.clone();
+    }
     let planner = Planner { prim, target, order };
     // What must hold a value first is given it block by block, by rows of its own.
     let blocks = first_values(prim).is_empty();
     let mut prim = arrange::arrange(prim, &planner.block(&prim.body).1, blocks);
     distinct(&mut prim);
     prim
+}
+
+/// Whether the rounds of a loop can be lanes: no lane goes its own way, and they write neighbours.
+pub(crate) fn fits_lanes(prim: &Prim, target: &Target, var: VarId, body: &[Stmt]) -> bool {
+    let planner = Planner { prim, target, order: Order::default() };
+    let along = Along::new(prim, var, body);
+    planner.together(body, &along) && planner.neighbours(body, &along)
+}
+
+/// Whether the rounds of a loop can be rows.
+pub(crate) fn fits_rows(prim: &Prim, target: &Target, var: VarId, body: &[Stmt]) -> bool {
+    let planner = Planner { prim, target, order: Order::default() };
+    planner.together(body, &Along::new(prim, var, body))
+}
+
+/// Whether the terms of a reduction can be lanes.
+pub(crate) fn fits_term(prim: &Prim, target: &Target, var: VarId, term: &Scalar) -> bool {
+    let planner = Planner { prim, target, order: Order::default() };
+    planner.fixed_bounds(term, &Along::new(prim, var, &[]))
 }
 
 /// Whether what is left over of a loop in lanes can be done in masked vectors.
@@ -152,7 +172,9 @@ pub(crate) fn is_masked_term(prim: &Prim, target: &Target, var: VarId, term: &Sc
 const WORTH: f64 = 0.9;
 
 /// With fewer rows panels do not pay.
-const FEW: i64 = 24;
+const FEW: i64 = 12;
+/// With fewer rows it is better to keep the sums in memory.
+const STREAMED: i64 = 48;
 
 struct Planner<'a> {
     prim: &'a Prim,
@@ -263,6 +285,12 @@ impl Planner<'_> {
             let (sizes, vectors) = self.tile(body, rows.is_some());
             nest.rows = rows.map(|&r| (r, sizes));
             nest.lanes = Some((var, Wide { lanes, vectors }));
+            if nest.rows.is_none()
+                && let Some(&r) = vars.iter().find(|&&r| r != var && self.turns(body, r, &along))
+            {
+                nest.rows = Some((r, vec![lanes, 1]));
+                nest.lanes = Some((var, Wide { lanes, vectors: 1 }));
+            }
             plan = Decisions::default();
             // A reduction that is the same in all lanes is done by itself and keeps lanes of its own.
             plan.join(self.block(body).1);
@@ -272,7 +300,9 @@ impl Planner<'_> {
             && self.shares(body, r, None)
         {
             nest.rows = Some((r, vec![4, 1]));
-            plan.reductions.values_mut().for_each(|w| w.vectors = w.vectors.min(2));
+            // A second loop may give the tile rows too; with one vector each its sums fit the registers.
+            let most = if vars.len() > 1 { 1 } else { 2 };
+            plan.reductions.values_mut().for_each(|w| w.vectors = w.vectors.min(most));
         }
         // Panels go with lanes that add up in order; with few rows there are none, so lanes must be the same there.
         let same = |packed: &Nest| packed.lanes.map(|l| l.0) == nest.lanes.map(|l| l.0);
@@ -287,7 +317,8 @@ impl Planner<'_> {
                 *sizes = if self.large() { vec![4, 1] } else { vec![2, 1] };
             }
             few.streamed = self.streams(&few, body);
-            nest = Nest { few: Some((FEW, Box::new(few))), ..packed };
+            let least = if few.streamed { STREAMED } else { FEW };
+            nest = Nest { few: Some((least, Box::new(few))), ..packed };
         }
         plan.nests.insert(vars[0], nest);
         (best * trips, plan)

@@ -137,6 +137,7 @@ fn attributes(run: &Run) -> Vec<ast::Attr> {
         Run::Lanes { lanes, vectors } => ("lanes", vec![*lanes, *vectors]),
         Run::Rows(rows) => ("rows", rows.clone()),
         Run::Unrolled => ("unroll", vec![]),
+        Run::Ahead(rounds) => ("ahead", vec![*rounds]),
         Run::Dot => ("dot", vec![]),
     };
     let args = numbers.into_iter().map(|n| ast::Arg { name: None, value: term::int(i64::from(n)) }).collect();
