@@ -65,8 +65,8 @@ fn whole(f: Intrinsic) -> f64 {
             if part >= (1 << 32) / PART {
                 return mine.iter().map(|s| (s.name.clone(), s.worst)).collect::<Vec<_>>();
             }
-            if part % 4096 == 0 {
-                eprint!("\r{:>6} {:>3}%", f.name(), part * PART * 100 >> 32);
+            if part.is_multiple_of(4096) {
+                eprint!("\r{:>6} {:>3}%", f.name(), (part * PART * 100) >> 32);
             }
             let xs: Vec<f32> = (part * PART..(part + 1) * PART).map(|b| f32::from_bits(b as u32)).collect();
             judge(f, &reference, &mut mine, &xs, &[]);

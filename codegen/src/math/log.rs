@@ -5,7 +5,7 @@ use inkwell::FloatPredicate as F;
 use super::Single;
 use crate::ll::{Ty, V};
 
-const LN2_HI: f64 = 0.693_138_122_558_593_75; // few bits: its product with an exponent is exact
+const LN2_HI: f64 = 0.693_138_122_558_593_8; // few bits: its product with an exponent is exact
 const LN2_LO: f64 = 9.058_000_614_5e-6; // of the same sign, so that an infinite exponent stays one
 /// The bits of 3/4.
 const LEAST: i64 = 0x3f40_0000;

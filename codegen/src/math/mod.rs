@@ -4,6 +4,20 @@
 //! In: a value; out: the function of it, within 2 ULP for every input (`tests/math.rs` measures), with
 //! infinities, NaN and denormals right. No branch depends on the data, except where sine and cosine meet a
 //! huge argument. f64 calls the C library, lane by lane: see [`LIBRARY`].
+//!
+//! The worst in ULP, where multiplication is fused and on the baseline:
+//!
+//! | function | fused | baseline | inputs |
+//! |---|---|---|---|
+//! | `exp` | 1.01 | 0.98 | all |
+//! | `log` | 0.87 | 0.88 | all |
+//! | `exp2` | 1.01 | by double | all |
+//! | `log2` | 1.12 | by double | all |
+//! | `expm1`, `log1p` | 1.44, 0.87 | by double | all, of the same steps in C |
+//! | `sin`, `cos` | 1.53 | by double | all below 2^16, of the same steps in C; by double beyond |
+//! | `tanh`, `erf` | 1.15, 0.92 | 1.15, 1.05 | one in 8191 |
+//! | `rsqrt`, `tan` | 1.49, 1.85 | the same | one in 8191 |
+//! | the others, `pow` | 0.51 | the same | one in 8191 |
 
 mod double;
 mod exp;

@@ -99,8 +99,8 @@ pub fn ulps(got: f32, want: f64) -> f64 {
 
 /// The unit of the last place of an f32 of this magnitude.
 fn ulp(x: f64) -> f64 {
-    let exponent = x.to_bits() >> 52 & 0x7ff;
-    f64::from_bits(exponent.max(1023 - 126) - 23 << 52)
+    let exponent = (x.to_bits() >> 52) & 0x7ff;
+    f64::from_bits((exponent.max(1023 - 126) - 23) << 52)
 }
 
 /// Where a function was furthest from its reference.
