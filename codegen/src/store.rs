@@ -14,7 +14,7 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::compiler::{Compiled, stable_hash};
 
@@ -27,7 +27,7 @@ const EXTENSION: &str = "kernel";
 pub struct Store {
     folder: Arc<PathBuf>,
     limit: u64,
-    written: Arc<AtomicU64>,
+    used: Arc<AtomicBool>,
 }
 
 impl Store {
@@ -40,7 +40,7 @@ impl Store {
         // SAFETY: it takes nothing and cannot fail.
         let user = unsafe { libc::geteuid() };
         let ours = about.uid() == user && about.mode() & 0o022 == 0;
-        ours.then(|| Store { folder: Arc::new(folder.to_owned()), limit, written: Arc::default() })
+        ours.then(|| Store { folder: Arc::new(folder.to_owned()), limit, used: Arc::default() })
     }
 
     /// The kernel of a key.
@@ -61,22 +61,34 @@ impl Store {
         let key = versioned(key);
         let Ok(rest) = postcard::to_allocvec(&(&key, kernel)) else { return };
         let place = self.place(&key);
-        let number = self.written.fetch_add(1, Ordering::Relaxed);
-        if number == 0 {
+        if !self.used.swap(true, Ordering::Relaxed) {
             self.prune();
         }
-        let draft = self.folder.join(format!("{}-{number}.draft", std::process::id()));
+        let bytes = [MAGIC.as_slice(), &crc32fast::hash(&rest).to_le_bytes(), &rest].concat();
+        // Who writes a file of more than is allowed is killed, not told.
+        if bytes.len() as u64 > most_of_a_file() {
+            return;
+        }
+        let Some((mut file, draft)) = self.draft() else { return };
         let write = || {
-            let mut file = fs::File::create(&draft)?;
-            file.write_all(MAGIC)?;
-            file.write_all(&crc32fast::hash(&rest).to_le_bytes())?;
-            file.write_all(&rest)?;
+            file.write_all(&bytes)?;
             drop(file);
             fs::rename(&draft, &place)
         };
         if write().is_err() {
             let _ = fs::remove_file(&draft);
         }
+    }
+
+    /// A file that nobody else writes: not another store of this process, nor a process of this number elsewhere.
+    fn draft(&self) -> Option<(fs::File, PathBuf)> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        const TRIES: usize = 100;
+        (0..TRIES).find_map(|_| {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = self.folder.join(format!("{}-{number}.draft", std::process::id()));
+            fs::File::create_new(&path).ok().map(|file| (file, path))
+        })
     }
 
     /// Removes the oldest files until half the limit is left, if it is passed.
@@ -107,6 +119,15 @@ impl Store {
     fn place(&self, key: &str) -> PathBuf {
         self.folder.join(format!("{:016x}.{EXTENSION}", stable_hash(key)))
     }
+}
+
+/// The most bytes that this process may write to a file.
+#[expect(unsafe_code, reason = "std does not tell limits")]
+fn most_of_a_file() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: it writes to what it is given.
+    let told = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    if told == 0 { limit.rlim_cur } else { u64::MAX }
 }
 
 /// The key, and what makes code of it here.

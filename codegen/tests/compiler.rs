@@ -4,7 +4,7 @@
 
 mod harness;
 
-use codegen::{Compiler, Error, LIBRARY, Store, Target};
+use codegen::{Compiler, Error, LIBRARY, Target};
 use harness::build::{E, P, f, for_, op, store, sum};
 use harness::load::{Loaded, Page};
 use ir::loops::Prim;
@@ -217,88 +217,4 @@ fn a_library_function_is_called_with_numbers_that_fit() {
     assert_eq!(failed, "saxpy: c_int(n) is out of range");
     let failed = kernel.call(&pages, &[-5, scale], 1).expect_err("a size is not negative");
     assert!(failed.contains("c_size_t"), "{failed}");
-}
-
-/// A compiler of its own over a folder.
-fn storing(folder: &std::path::Path) -> Compiler {
-    Compiler::new(Target::host()).storing(Store::open(folder, 1 << 20))
-}
-
-fn files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let mut all: Vec<_> =
-        std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("a file").path()).collect();
-    all.sort();
-    all
-}
-
-#[test]
-fn a_store_gives_what_was_kept_and_takes_whatever_is_wrong_for_nothing() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let prim = function(Intrinsic::Exp, F32);
-    let made = storing(folder.path()).compile_prim(&prim).expect("compiles");
-    let [file] = files(folder.path()).try_into().expect("one file");
-    let whole = std::fs::read(&file).expect("it reads");
-
-    // A miss would write the file anew, under another number.
-    let number =
-        |f: &std::path::Path| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(f).expect("there"));
-    let before = number(&file);
-    assert_eq!(storing(folder.path()).compile_prim(&prim).expect("compiles"), made);
-    assert_eq!(number(&file), before);
-    let other = function(Intrinsic::Log, F32);
-    storing(folder.path()).compile_prim(&other).expect("compiles");
-    let stranger = files(folder.path()).into_iter().find(|f| *f != file).expect("a second file");
-
-    // Another kernel's file under this name, short files, changed bytes: each is a miss, mended by what is compiled.
-    let wrong = |bytes: &[u8]| {
-        std::fs::write(&file, bytes).expect("it writes");
-        assert_eq!(storing(folder.path()).compile_prim(&prim).expect("compiles"), made);
-        assert_eq!(std::fs::read(&file).expect("it reads"), whole, "written anew");
-    };
-    wrong(&std::fs::read(stranger).expect("it reads"));
-    for at in [0, 3, 8, 11, 12, 40, whole.len() / 2, whole.len() - 1] {
-        wrong(&whole[..at]);
-        let mut changed = whole.clone();
-        changed[at] ^= 1;
-        wrong(&changed);
-    }
-}
-
-#[test]
-fn processes_may_share_a_store_and_a_folder_that_takes_nothing_does_no_harm() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let prim = function(Intrinsic::Tanh, F32);
-    let made = Compiler::new(Target::host()).compile_prim(&prim).expect("compiles");
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                for _ in 0..3 {
-                    assert_eq!(storing(folder.path()).compile_prim(&prim).expect("compiles"), made);
-                }
-            });
-        }
-    });
-    assert_eq!(files(folder.path()).len(), 1, "no drafts are left");
-
-    // The name is taken by a folder: nothing can be renamed to it, as nothing can be written on a full disk.
-    let [file] = files(folder.path()).try_into().expect("one file");
-    std::fs::remove_file(&file).expect("it goes");
-    std::fs::create_dir_all(file.join("full")).expect("a folder");
-    assert_eq!(storing(folder.path()).compile_prim(&prim).expect("compiles"), made);
-    assert_eq!(files(folder.path()), [file], "no drafts are left");
-    assert!(Store::open(&folder.path().join("\0"), 1).is_none());
-}
-
-#[test]
-fn a_store_is_pruned_and_one_that_others_can_write_is_not_used() {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().expect("a folder");
-    for op in [Intrinsic::Exp, Intrinsic::Log, Intrinsic::Tanh] {
-        storing(folder.path()).compile_prim(&function(op, F32)).expect("compiles");
-    }
-    let narrow = Compiler::new(Target::host()).storing(Store::open(folder.path(), 1));
-    narrow.compile_prim(&function(Intrinsic::Erf, F32)).expect("compiles");
-    assert_eq!(files(folder.path()).len(), 1, "the oldest went before the newest came");
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).expect("ours");
-    assert!(Store::open(folder.path(), 1).is_none());
 }

@@ -1,4 +1,4 @@
-//! Exponential, logarithm and what is made of them: tanh, erf, pow.
+//! Exponentials and what is made of them: tanh, erf, pow.
 
 use inkwell::{FloatPredicate as F, IntPredicate as I};
 
@@ -15,63 +15,96 @@ impl<'c> Single<'_, 'c> {
     /// e^x: 2^n times a polynomial on half of ln 2 to each side.
     pub(super) fn exp(&self, x: V<'c>) -> V<'c> {
         let b = self.b;
-        // The comparisons are false for NaN, which so passes through.
-        let x = b.select(b.fcmp(F::OGT, x, self.f(89.0)), self.f(89.0), x);
-        let x = b.select(b.fcmp(F::OLT, x, self.f(-104.0)), self.f(-104.0), x);
-        let shifted = b.fma(x, self.f(std::f64::consts::LOG2_E), self.f(ROUNDER));
-        let n = b.fsub(shifted, self.f(ROUNDER));
-        let r = b.fma(n, self.f(-LN2_HI), x);
-        let r = b.fma(n, self.f(-LN2_LO), r);
+        let (r, n) = self.by_ln2(self.between(x, -104.0, 89.0));
         let p = self.poly(
             Ty::F32,
             r,
-            &[1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_1e-1],
+            &[1.381_453_57e-3, 8.368_745_15e-3, 4.166_839_09e-2, 1.666_652_04e-1, 4.999_999_34e-1],
         );
-        let p = b.fadd(b.fma(b.fmul(r, r), p, r), self.f(1.0));
+        self.scale(b.fadd(b.fma(b.fmul(r, r), p, r), self.f(1.0)), n)
+    }
+
+    /// 2^x, the same by the nearest integer.
+    pub(super) fn exp2(&self, x: V<'c>) -> V<'c> {
+        let b = self.b;
+        let x = self.between(x, -151.0, 129.0);
+        let shifted = b.fadd(x, self.f(ROUNDER));
+        let r = b.fsub(x, b.fsub(shifted, self.f(ROUNDER)));
+        let p = self.poly(
+            Ty::F32,
+            r,
+            &[
+                1.559_472_45e-4,
+                1.340_665_28e-3,
+                9.617_692_79e-3,
+                5.550_310_53e-2,
+                2.402_265_28e-1,
+                6.931_472_15e-1,
+                1.0,
+            ],
+        );
+        self.scale(p, shifted)
+    }
+
+    /// e^x - 1: 2^n (e^r - 1) + (2^n - 1), halved until the end, so that no power of two leaves the range.
+    pub(super) fn expm1(&self, x: V<'c>) -> V<'c> {
+        let b = self.b;
+        let (r, shifted) = self.by_ln2(self.between(x, -18.0, 89.0));
+        let p = self.poly(
+            Ty::F32,
+            r,
+            &[
+                1.996_227_35e-4,
+                1.394_325_37e-3,
+                8.333_219_81e-3,
+                4.166_632_64e-2,
+                1.666_666_69e-1,
+                5.000_000_05e-1,
+            ],
+        );
+        let p = b.fma(b.fmul(r, r), p, r);
+        let power = self.power_of_two(b.sub(self.exponent(shifted), self.i(1 << 23)));
+        let y = b.fma(power, p, b.fsub(power, self.f(0.5)));
+        // The sign is that of x, also where zeros of both are added.
+        self.copysign(b.fadd(y, y), x)
+    }
+
+    /// What lies outside moved to the bound; NaN as it is, since the comparisons are false for it.
+    fn between(&self, x: V<'c>, lo: f64, hi: f64) -> V<'c> {
+        let b = self.b;
+        let x = b.select(b.fcmp(F::OGT, x, self.f(hi)), self.f(hi), x);
+        b.select(b.fcmp(F::OLT, x, self.f(lo)), self.f(lo), x)
+    }
+
+    /// The integer `n` nearest to `x / ln 2`, as [`ROUNDER`] plus it, and `x - n ln 2`.
+    fn by_ln2(&self, x: V<'c>) -> (V<'c>, V<'c>) {
+        let b = self.b;
+        let shifted = b.fma(x, self.f(std::f64::consts::LOG2_E), self.f(ROUNDER));
+        let n = b.fsub(shifted, self.f(ROUNDER));
+        let r = b.fma(n, self.f(-LN2_HI), x);
+        (b.fma(n, self.f(-LN2_LO), r), shifted)
+    }
+
+    /// `p` times 2 to the power of what was added to [`ROUNDER`], rounded once.
+    fn scale(&self, p: V<'c>, shifted: V<'c>) -> V<'c> {
+        let b = self.b;
+        if self.in_zmm(p) {
+            return self.masked("llvm.x86.avx512.mask.scalef.ps.512", &[p, b.fsub(shifted, self.f(ROUNDER))]);
+        }
         // In two steps, so that neither power of two leaves the range and a denormal is rounded once.
-        let n = b.sub(b.bits(shifted, Ty::I32), self.i(i64::from((ROUNDER as f32).to_bits())));
-        let half = b.ashr(n, self.i(1));
+        let n = self.exponent(shifted);
+        let half = b.and(b.ashr(n, self.i(1)), self.i(-1 << 23));
         b.fmul(b.fmul(p, self.power_of_two(half)), self.power_of_two(b.sub(n, half)))
     }
 
-    fn power_of_two(&self, n: V<'c>) -> V<'c> {
-        self.b.bits(self.b.shl(self.b.add(n, self.i(127)), self.i(23)), Ty::F32)
+    /// What was added to [`ROUNDER`], at the place of an exponent: a shift loses the rest.
+    fn exponent(&self, shifted: V<'c>) -> V<'c> {
+        self.b.shl(self.b.bits(shifted, Ty::I32), self.i(23))
     }
 
-    /// ln x: the exponent, and a polynomial between the roots of 1/2 and 2.
-    pub(super) fn log(&self, x: V<'c>) -> V<'c> {
-        let b = self.b;
-        let tiny = b.fcmp(F::OLT, x, self.f(f64::from(f32::MIN_POSITIVE)));
-        let scaled = b.select(tiny, b.fmul(x, self.f(8_388_608.0)), x);
-        let bits = b.bits(scaled, Ty::I32);
-        let e = b.ashr(b.sub(bits, self.i(0x3f35_04f3)), self.i(23));
-        let m = b.bits(b.sub(bits, b.shl(e, self.i(23))), Ty::F32);
-        let e = b.sub(e, b.select(tiny, self.i(23), self.i(0)));
-        let e = b.sitofp(e, Ty::F32);
-        let f = b.fsub(m, self.f(1.0));
-        let z = b.fmul(f, f);
-        let p = self.poly(
-            Ty::F32,
-            f,
-            &[
-                7.037_683_629_2e-2,
-                -1.151_461_031e-1,
-                1.167_699_874e-1,
-                -1.242_014_084_6e-1,
-                1.424_932_278_7e-1,
-                -1.666_805_766_5e-1,
-                2.000_071_476_5e-1,
-                -2.499_999_399_3e-1,
-                3.333_333_117_4e-1,
-            ],
-        );
-        let y = b.fma(e, self.f(LN2_LO), b.fmul(b.fmul(f, z), p));
-        let y = b.fma(z, self.f(-0.5), y);
-        let r = b.fma(e, self.f(LN2_HI), b.fadd(f, y));
-        let r = b.select(b.fcmp(F::OEQ, x, self.f(f64::INFINITY)), x, r);
-        let r = b.select(b.fcmp(F::OEQ, x, self.f(0.0)), self.f(f64::NEG_INFINITY), r);
-        // Negative or NaN.
-        b.select(b.fcmp(F::ULT, x, self.f(0.0)), self.f(f64::NAN), r)
+    /// 2 to the power of an exponent at its place.
+    fn power_of_two(&self, n: V<'c>) -> V<'c> {
+        self.b.bits(self.b.add(n, self.i(i64::from(1f32.to_bits()))), Ty::F32)
     }
 
     /// tanh x: a polynomial near zero, elsewhere 1 - 2 / (e^2x + 1).

@@ -1,10 +1,12 @@
-//! Sine and cosine of f32: the argument is reduced and the polynomial evaluated in double precision.
+//! Sine and cosine of f32. Up to 2^16 the argument is reduced by a three-part pi/2 and the polynomial evaluated in single
+//! precision, where multiplication is fused; otherwise, and beyond, both in double precision.
 //!
-//! Up to 2^28 the reduction subtracts multiples of a two-part pi/2. Beyond, a vector leaves its lanes to
+//! There, up to 2^28 the reduction subtracts multiples of a two-part pi/2. Beyond, a vector leaves its lanes to
 //! one shared function that multiplies by enough bits of 2/pi (Payne and Hanek's method).
 
 use inkwell::FloatPredicate as F;
 use inkwell::module::Linkage;
+use inkwell::types::BasicType;
 use inkwell::values::FunctionValue;
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
@@ -23,7 +25,46 @@ const PIO2_25_LO: f64 = 1.589_325_477_352_819_7e-8;
 const TWO_OVER_PI: [u64; 4] =
     [0x7f94_58ea_f7ae_f158, 0x36d8_a566_4f10_e410, 0x7f09_d5f4_7d4d_3770, 0x28be_60db_9391_054a];
 
+/// Where single precision ends: what a multiple of pi so large leaves still has all its bits.
+const NEAR: f64 = 65_536.0;
+/// In f32 one that leaves the nearest integer in the low bits of what is below 2^22.
+const ROUNDER_F32: f64 = 12_582_912.0;
+/// pi/2 in three parts of an f32 each.
+const PIO2: [f64; 3] = [1.570_796_370_506_286_6, -4.371_138_828_673_793e-8, -1.715_124_510_005_881_8e-15];
+
 impl<'c> Single<'_, 'c> {
+    /// The sine, or a quarter turn ahead of it the cosine, mostly in single precision. Vectors with an argument beyond
+    /// 2^16 are left to one shared function.
+    pub(super) fn sine(&self, x: V<'c>, cosine: bool) -> V<'c> {
+        let b = self.b;
+        let a = self.abs(x);
+        let shifted = b.fma(a, self.f(FRAC_2_PI), self.f(ROUNDER_F32));
+        let n = b.fsub(shifted, self.f(ROUNDER_F32));
+        let r = PIO2.into_iter().fold(a, |r, part| b.fma(n, self.f(-part), r));
+        let z = b.fmul(r, r);
+        let s = self.poly(Ty::F32, z, &[-1.951_508_83e-4, 8.332_159_35e-3, -1.666_665_46e-1]);
+        let s = b.fma(b.fmul(r, z), s, r);
+        let c = self.poly(Ty::F32, z, &[2.443_293_38e-5, -1.388_731_43e-3, 4.166_664_56e-2, -0.5, 1.0]);
+        let quadrant = b.bits(shifted, Ty::I32);
+        let y = self.turned(quadrant, s, c, cosine);
+        // The sine of a magnitude has the sign of what it is the magnitude of, zeros included.
+        let negative = b.and(b.bits(x, Ty::I32), self.i(i64::from(i32::MIN)));
+        let near = if cosine { y } else { b.bits(b.xor(b.bits(y, Ty::I32), negative), Ty::F32) };
+
+        let far = b.fcmp(F::OGE, a, self.f(NEAR));
+        let function = b.here().get_parent().expect("in a function");
+        let (start, slow, done) = (b.here(), b.block(function, "far"), b.block(function, "near"));
+        b.branch(b.any(far), slow, done);
+        b.at(slow);
+        let all = b.call(wide(b, b.lanes(x), cosine), &[x]).expect("a value");
+        let all = b.select(far, all, near);
+        b.jump(done);
+        b.at(done);
+        let phi = b.phi(near.get_type());
+        phi.add_incoming(&[(&near, start), (&all, slow)]);
+        phi.as_basic_value()
+    }
+
     /// The sine, or a quarter turn ahead of it the cosine.
     pub(super) fn trig(&self, x: V<'c>, cosine: bool) -> V<'c> {
         let b = self.b;
@@ -91,11 +132,34 @@ impl<'c> Single<'_, 'c> {
             ],
         );
         let c = b.fptrunc(b.fma(z, c, self.d(1.0)), Ty::F32);
+        self.turned(quadrant, s, c, cosine)
+    }
+
+    /// Of a sine and a cosine that which so many quarter turns further is the sine, or the cosine.
+    fn turned(&self, quadrant: V<'c>, s: V<'c>, c: V<'c>, cosine: bool) -> V<'c> {
+        let b = self.b;
         let q = if cosine { b.add(quadrant, self.i(1)) } else { quadrant };
         let odd = b.trunc(q, Ty::I1);
         let sign = b.shl(b.and(q, self.i(2)), self.i(30));
         b.bits(b.xor(b.bits(b.select(odd, c, s), Ty::I32), sign), Ty::F32)
     }
+}
+
+/// The function of so many lanes in double precision, made once a module.
+fn wide<'c>(b: &Ll<'c>, lanes: u32, cosine: bool) -> FunctionValue<'c> {
+    let name = format!("{}.wide.{lanes}", if cosine { "cos" } else { "sin" });
+    if let Some(f) = b.module.get_function(&name) {
+        return f;
+    }
+    let ty = b.lanes_ty(Ty::F32, lanes);
+    let function = b.module.add_function(&name, ty.fn_type(&[ty.into()], false), Some(Linkage::Internal));
+    crate::object::plain(b, function, &["nounwind", "noinline"]);
+    let back = b.here();
+    b.at(b.block(function, "entry"));
+    let x = function.get_first_param().expect("one parameter");
+    b.ret(Single { b }.trig(x, cosine));
+    b.at(back);
+    function
 }
 
 /// The function for arguments of 2^28 and more, made once a module: `f32 -> f32`.

@@ -3,6 +3,7 @@
 #![allow(
     clippy::disallowed_methods,
     dead_code,
+    improper_ctypes_definitions,
     unreachable_pub,
     unsafe_code,
     missing_docs,
@@ -10,6 +11,7 @@
 )]
 
 pub mod build;
+pub mod functions;
 pub mod load;
 
 use codegen::{Compiler, Order, Target};
