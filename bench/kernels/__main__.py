@@ -13,13 +13,18 @@ quickest of a few parts counts, so that little of what others do on the machine 
 A line: Tenon's time and rate; how much of the limit that is (the time that the work needs at the measured rates, by Tenon's); for each
 peer its time by Tenon's, so above 1 Tenon is ahead, with the 95% bounds of the median of paired rounds.
 
+Peers are what bench/requirements.txt installs, oneDNN (`libdnnl-dev`), the crate gemm and, where GGML names the folder of its
+sources, ggml; one that is not there is left out, and said to be.
+
 Each number of threads is a process of its own: libraries read such settings once. On one thread the clock is the processor
 time of that process, so that a machine with other work measures much the same as a quiet one; CLOCK=wall is the one on the wall.
 """
 
 import argparse
+import ctypes
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -46,13 +51,19 @@ def environment(threads):
     return env
 
 
+def follow():
+    """Asks the system to end this process when the one that started it ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
 def parent(arguments):
     """A process for each number of threads; the JSON of each is collected."""
     tables, failed = [], False
     for threads in os.environ.get("THREADS", "1,2").split(","):
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "rows.json")
-            code = subprocess.call([sys.executable, "-m", "kernels", "--json", out], env=environment(threads))
+            code = subprocess.call([sys.executable, "-m", "kernels", "--json", out], env=environment(threads),
+                                   preexec_fn=follow)
             failed |= code != 0
             if os.path.exists(out):
                 with open(out) as file:
