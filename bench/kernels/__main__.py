@@ -172,9 +172,10 @@ def child(arguments):
             figures = row(limits) if callable(row) else measure(name, row, limits)
             rows.append(figures)
             print(line(figures), flush=True)
+            # After each row, so that a run that is ended leaves those it has.
+            with open(arguments.json, "w") as file:
+                json.dump({"threads": threads, "rows": rows}, file)
     print(f"{len(rows)} rows in {time.time() - started:.0f} s")
-    with open(arguments.json, "w") as file:
-        json.dump({"threads": threads, "rows": rows}, file)
     bad = [f["name"] for f in rows if f.get("wrong") or "failed" in f]
     if bad:
         sys.exit(f"wrong or failed: {', '.join(bad)}")
