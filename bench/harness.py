@@ -123,9 +123,9 @@ def interleaved(competitors, rounds=31, seconds=0.01, chunks=8, pause=0.0, probe
     """Times competitors in turn: {name: [seconds a call, one a round]}.
 
     A turn takes about `seconds`, in up to `chunks` equal parts, at least two, of which the quickest counts: on a machine with
-    other work, somebody else has the processor in some of them. There are fewer rounds, not below 6, where they would take more than `longest` seconds. What `probes` give, {name: measurement}, is asked for in
-    each round too and stands in the answer beside the times. After a turn there is a pause, in which threads that wait
-    for more work may give up.
+    other work, somebody else has the processor in some of them. There are fewer rounds, not below 6, where they would take
+    more than `longest` seconds. What `probes` give, {name: measurement}, is asked for in each round too and stands in the
+    answer beside the times. After a turn there is a pause, in which threads that wait for more work may give up.
     """
     runs = {name: timed(call) for name, call in competitors.items()}
     calls, whole = {}, 0.0

@@ -156,7 +156,7 @@ def line(f):
 
 def child(arguments):
     from . import peers
-    from .native import Limits
+    from .native import Limits, compiler
     from .table import table
 
     threads = int(os.environ["THREADS"])
@@ -167,7 +167,7 @@ def child(arguments):
         core = peers.openblas_core()
     except (ImportError, OSError) as why:
         core = str(why)
-    print(f"\n{threads} thread(s); now: {', '.join(rates)}; OpenBLAS runs as {core}")
+    print(f"\n{threads} thread(s); now: {', '.join(rates)}; OpenBLAS runs as {core}; C by {compiler()}")
     only = tuple(os.environ.get("ROWS", "").split(","))
     rows, started = [], time.time()
     for name, build in table(QUICK):

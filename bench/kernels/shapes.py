@@ -1,7 +1,6 @@
 """Dims known only when running: what they cost beside dims fixed in the text, and that no shape compiles anything."""
 
 import functools
-import os
 import re
 import time
 
