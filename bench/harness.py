@@ -123,9 +123,9 @@ def interleaved(competitors, rounds=31, seconds=0.01, chunks=8, pause=0.0, probe
     """Times competitors in turn: {name: [seconds a call, one a round]}.
 
     A turn takes about `seconds`, in up to `chunks` equal parts, at least two, of which the quickest counts: on a machine with
-    other work, somebody else has the processor in some of them. There are fewer rounds, not below 7, where they would take more than `longest` seconds. What `probes` give, {name: measurement}, is asked for in
-    each round too and stands in the answer beside the times. After a turn there is a pause, in which threads that wait
-    for more work may give up.
+    other work, somebody else has the processor in some of them. There are fewer rounds, not below 6, where they would take
+    more than `longest` seconds. What `probes` give, {name: measurement}, is asked for in each round too and stands in the
+    answer beside the times. After a turn there is a pause, in which threads that wait for more work may give up.
     """
     runs = {name: timed(call) for name, call in competitors.items()}
     calls, whole = {}, 0.0
@@ -134,14 +134,14 @@ def interleaved(competitors, rounds=31, seconds=0.01, chunks=8, pause=0.0, probe
         once = max(run(1), 1e-9)
         calls[name] = max(1, int(seconds / chunks / once))
         whole += max(2 * once, seconds)
-    rounds = max(min(rounds, 7), min(rounds, int(longest / whole)))
+    rounds = max(min(rounds, 6), min(rounds, int(longest / whole)))
     times = {name: [] for name in [*competitors, *(probes or {})]}
     for _ in range(rounds):
         for name, run in runs.items():
             best, end = math.inf, time.perf_counter() + seconds
             for part in range(chunks):
                 best = min(best, run(calls[name]) / calls[name])
-                if part and time.perf_counter() > end:
+                if (part or best > 0.5) and time.perf_counter() > end:
                     break
             times[name].append(best)
             time.sleep(pause)

@@ -11,15 +11,22 @@ its turn, and what bounds the row is measured beside it (native/limits.c: produc
 quickest of a few parts counts, so that little of what others do on the machine is in it.
 
 A line: Tenon's time and rate; how much of the limit that is (the time that the work needs at the measured rates, by Tenon's); for each
-peer its time by Tenon's, so above 1 Tenon is ahead, with the 95% bounds of the median of paired rounds.
+peer its time by Tenon's, so above 1 Tenon is ahead, with the 95% bounds of the median of paired rounds. On several threads also
+the best time of the peer's by the best of Tenon's: where somebody else has a core, threads that wait for each other take many
+times as long, and only that says what a quiet machine would.
+
+Peers are what bench/requirements.txt installs, oneDNN (`libdnnl-dev`), the crate gemm and, where GGML names the folder of its
+sources, ggml; one that is not there is left out, and said to be.
 
 Each number of threads is a process of its own: libraries read such settings once. On one thread the clock is the processor
 time of that process, so that a machine with other work measures much the same as a quiet one; CLOCK=wall is the one on the wall.
 """
 
 import argparse
+import ctypes
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -46,13 +53,19 @@ def environment(threads):
     return env
 
 
+def follow():
+    """Asks the system to end this process when the one that started it ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
 def parent(arguments):
     """A process for each number of threads; the JSON of each is collected."""
     tables, failed = [], False
     for threads in os.environ.get("THREADS", "1,2").split(","):
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "rows.json")
-            code = subprocess.call([sys.executable, "-m", "kernels", "--json", out], env=environment(threads))
+            code = subprocess.call([sys.executable, "-m", "kernels", "--json", out], env=environment(threads),
+                                   preexec_fn=follow)
             failed |= code != 0
             if os.path.exists(out):
                 with open(out) as file:
@@ -80,7 +93,7 @@ def measure(name, row, limits):
 
     from .row import Ours
 
-    figures = {"name": name, "peers": {}, "left": [], "wrong": []}
+    figures = {"name": name, "threads": limits.threads, "peers": {}, "best": {}, "left": [], "wrong": []}
     made = {}
     try:
         made["tenon"] = Ours(row.text, row.sets)
@@ -103,7 +116,7 @@ def measure(name, row, limits):
         if worst > 1:
             figures["wrong"].append(f"{peer}: {worst:.3g} times what is allowed")
         made[peer] = competitor
-    rounds, seconds = (4, 0.002) if QUICK else (15, 0.02)
+    rounds, seconds = (3, 0.002) if QUICK else (15, 0.02)
     times = interleaved(made, rounds, seconds, pause=0.002 if limits.threads > 1 else 0.0, probes=limits.probes(row))
     figures["seconds"] = ours = statistics.median(times["tenon"])
     parts, bound = [], ""
@@ -120,6 +133,7 @@ def measure(name, row, limits):
     for peer in made:
         if peer != "tenon":
             figures["peers"][peer] = ratio(times, peer)
+            figures["best"][peer] = min(times[peer]) / min(times["tenon"])
     return figures
 
 
@@ -132,7 +146,8 @@ def line(f):
     if "limit" in f:
         text += f"  {100 * f['limit'][0]:>4.0f}% of {f['bound']:<6}"
     for peer, (mid, low, high) in f["peers"].items():
-        text += f"  {peer} {mid:.2f} ({low:.2f}-{high:.2f})"
+        best = f"; best {f['best'][peer]:.2f}" if f["threads"] > 1 else ""
+        text += f"  {peer} {mid:.2f} ({low:.2f}-{high:.2f}{best})"
     for more in f.get("more", []):
         text += f"  {more}"
     text += "".join(f"  [{l}]" for l in f["left"])
@@ -141,7 +156,7 @@ def line(f):
 
 def child(arguments):
     from . import peers
-    from .native import Limits
+    from .native import Limits, compiler
     from .table import table
 
     threads = int(os.environ["THREADS"])
@@ -152,7 +167,7 @@ def child(arguments):
         core = peers.openblas_core()
     except (ImportError, OSError) as why:
         core = str(why)
-    print(f"\n{threads} thread(s); now: {', '.join(rates)}; OpenBLAS runs as {core}")
+    print(f"\n{threads} thread(s); now: {', '.join(rates)}; OpenBLAS runs as {core}; C by {compiler()}")
     only = tuple(os.environ.get("ROWS", "").split(","))
     rows, started = [], time.time()
     for name, build in table(QUICK):
@@ -161,9 +176,10 @@ def child(arguments):
             figures = row(limits) if callable(row) else measure(name, row, limits)
             rows.append(figures)
             print(line(figures), flush=True)
+            # After each row, so that a run that is ended leaves those it has.
+            with open(arguments.json, "w") as file:
+                json.dump({"threads": threads, "rows": rows}, file)
     print(f"{len(rows)} rows in {time.time() - started:.0f} s")
-    with open(arguments.json, "w") as file:
-        json.dump({"threads": threads, "rows": rows}, file)
     bad = [f["name"] for f in rows if f.get("wrong") or "failed" in f]
     if bad:
         sys.exit(f"wrong or failed: {', '.join(bad)}")

@@ -6,8 +6,6 @@ import statistics
 import subprocess
 import sys
 
-import numpy as np
-
 SIZES = {"gemm": (384, 384, 384), "softmax": (1024, 1024), "small": (64, 64, 64)}
 
 

@@ -14,7 +14,7 @@ BUILT = Path(os.environ.get("TENON_TARGET", Path(__file__).resolve().parents[2] 
 
 
 def compiler():
-    """clang-22, so that C and Tenon have the same LLVM; else what there is, which is said."""
+    """clang-22, so that C and Tenon have the same LLVM; else the clang there is, which the first line says."""
     return next((c for c in ["clang-22", "clang"] if shutil.which(c)), None)
 
 

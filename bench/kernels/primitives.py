@@ -248,5 +248,5 @@ def rows(quick):
             ("histogram", histogram, 1_000_000), ("masked outer update", masked_outer, 999, 1001),
             ("banded product", banded, 1000, 65), ("argmax of rows", argmax, 1000, 1003),
             ("bilinear sampling", bilinear, 200, 300, 24, 20_000), ("triangular solve", solve, 1000)]
-    for name, build, *sizes in made[:2] if quick else made:
-        yield f"prim {name}", functools.partial(build, *sizes)
+    for name, primitive, *sizes in made[:2] if quick else made:
+        yield f"prim {name}", functools.partial(primitive, *sizes)

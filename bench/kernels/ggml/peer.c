@@ -34,9 +34,14 @@ static void place(peer *p, struct ggml_tensor *t, ggml_backend_buffer_type_t typ
     ggml_backend_tensor_alloc(buffer, t, ggml_backend_buffer_get_base(buffer));
 }
 
+static void quiet(enum ggml_log_level level, const char *text, void *data) {
+    (void)level, (void)text, (void)data;
+}
+
 /* `q4` tells q4_0 from q8_0; `weights` are the blocks of each set. They are copied. */
 peer *ggml_peer_new(int q4, int64_t m, int64_t k, int64_t n, const float *x, const void *const *weights, size_t sets, int threads) {
     peer *p = calloc(1, sizeof *p);
+    ggml_log_set(quiet, NULL);
     p->backend = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(p->backend, threads);
     p->sets = sets;

@@ -181,7 +181,11 @@ impl<'c> Emit<'_, 'c> {
         if tile.rows != tile.width() || !self.guards.is_empty() {
             return false;
         }
-        let Some(var) = self.slots.iter().position(|s| matches!(s, Slot::Rows { of, .. } if *of == tile.rows)) else { return false };
+        let Some(var) =
+            self.slots.iter().position(|s| matches!(s, Slot::Rows { of, .. } if *of == tile.rows))
+        else {
+            return false;
+        };
         let mut computed = false;
         for i in index {
             i.walk(&mut |s| {

@@ -187,7 +187,12 @@ impl Arrange<'_> {
         whole: bool,
     ) -> Vec<Stmt> {
         let width = i64::from(wide.lanes * wide.vectors);
-        let size = if nest.streamed { STREAM } else { width.max(64) };
+        let size = match (nest.streamed, nest.panels.is_empty()) {
+            (true, _) => STREAM,
+            (false, true) => width.max(64),
+            // A panel is as wide as the tile.
+            (false, false) => width,
+        };
         let tiles = self.tiles(&lane, size).zip(self.tiles(&row, ROWS));
         let Some((columns, chunk)) = tiles else {
             return self.around(loops, whole, vec![], |_| {

@@ -172,7 +172,7 @@ pub(crate) fn is_masked_term(prim: &Prim, target: &Target, var: VarId, term: &Sc
 const WORTH: f64 = 0.9;
 
 /// With fewer rows panels do not pay.
-const FEW: i64 = 12;
+const FEW: i64 = 24;
 /// With fewer rows it is better to keep the sums in memory.
 const STREAMED: i64 = 48;
 
