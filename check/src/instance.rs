@@ -119,6 +119,16 @@ impl Key {
         key
     }
 
+    /// True if the instance is one of this definition.
+    pub(crate) fn is_of(&self, sig: &Signature) -> bool {
+        self.def == sig.name.span
+    }
+
+    /// The ranks of its packs.
+    pub(crate) fn ranks(&self) -> &[usize] {
+        &self.ranks
+    }
+
     /// The attributes.
     pub(crate) fn consts(&self) -> &[Const] {
         &self.consts

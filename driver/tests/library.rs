@@ -10,8 +10,7 @@ use ir::ast::ItemKind;
 fn every_definition_of_std_checks_and_is_documented() {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../std"));
     let mut seen = 0;
-    for entry in std::fs::read_dir(folder).expect("std is there") {
-        let path = entry.expect("std is readable").path();
+    for path in texts(folder) {
         let front = match driver::open(&path) {
             Ok(front) => front,
             Err((sources, failure)) => panic!("{}", failure.render(&sources, false)),
@@ -23,6 +22,37 @@ fn every_definition_of_std_checks_and_is_documented() {
         }
     }
     assert!(seen >= 30, "std holds the operators: {seen}");
+}
+
+#[test]
+fn every_rule_of_the_library_holds() {
+    let mut front = driver::pipeline::front(driver::pipeline::sources(), &[])
+        .map_err(|(sources, failure)| failure.render(&sources, false))
+        .expect("the library checks");
+    driver::admit::every_rule(&mut front);
+    let verdicts = driver::admit::verdicts(&front.module);
+    assert!(verdicts.len() >= 60, "the library has rules: {}", verdicts.len());
+    for v in verdicts {
+        let name = front.module.rule(v.rule).name;
+        if let driver::admit::Status::Refused(counter) = v.status {
+            panic!("{name}: {}", counter.text);
+        }
+    }
+}
+
+#[test]
+fn a_rule_has_no_instance_where_its_operators_do_not_stand() {
+    let rules = |text: &str| {
+        let mut sources = driver::pipeline::sources();
+        let id = sources.add("rules.tn", text);
+        let front = driver::pipeline::front(sources, &[id])
+            .map_err(|(sources, failure)| failure.render(&sources, false))
+            .expect("the program checks");
+        front.module.rules.iter().map(|r| r.name.name().to_owned()).collect::<Vec<_>>()
+    };
+    let named = |text: &str| rules(text).iter().any(|r| r == "log_softmax_of_log_f32_1_m1");
+    assert!(!named("fn f<n>(x: f32[n]) -> f32[n] { sin(x) }"));
+    assert!(named("fn f<n>(x: f32[n]) -> f32[n] { log(softmax(x)) }"));
 }
 
 /// The program files of a folder and of the folders in it.

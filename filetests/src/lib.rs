@@ -10,7 +10,7 @@
 //! | `@check` | the diagnostics, or what will be checked when running; with `-v` what `tenon check -v` says |
 //! | `@ir`, `@plan`, `@loops`, `@bytecode` `ENTRY` | a stage of the compiler |
 //! | `@llvm ENTRY text` | passes if the LLVM text holds the words after the entry |
-//! | `@opt ENTRY n=64` | the steps chosen at these dims |
+//! | `@opt ENTRY n=64` | the steps chosen at these dims, the rules that fired and those that were refused |
 //! | `@run ENTRY x=..` | results of the interpreter, the machine, the machine without rewrites, and the plan written as text and read again, which must agree |
 //! | `@fails ENTRY x=..` | the failure, which every engine must report; a line for each that says it otherwise |
 //! | `@test` | the file's own tests, in both engines |

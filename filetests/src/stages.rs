@@ -125,9 +125,21 @@ fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
     let at = at.iter().map(pair).collect::<Option<Vec<_>>>().ok_or("@opt ENTRY n=64")?;
     let (_, report) = pipeline::plan(&front.module, &Options { at, ..Options::default() });
     let name = &front.module.func(entry).name;
-    let steps = report.functions.iter().filter(|f| f.name == *name).flat_map(|f| &f.regimes);
-    let line = |s: &rewrites::Step| format!("  {} {} covers {}\n", s.kind, s.name, s.covers.join(", "));
-    Ok(steps.map(|r| format!("{}\n{}", r.guard, r.steps.iter().map(line).collect::<String>())).collect())
+    let found: Vec<_> = report.functions.iter().filter(|f| f.name == *name).collect();
+    let line = |s: &rewrites::Step| {
+        let by = if s.why.is_empty() { String::new() } else { format!(" by {}", s.why.join(", ")) };
+        format!("  {} {} covers {}{by}\n", s.kind, s.name, s.covers.join(", "))
+    };
+    let steps = found.iter().flat_map(|f| &f.regimes);
+    let mut out: String =
+        steps.map(|r| format!("{}\n{}", r.guard, r.steps.iter().map(line).collect::<String>())).collect();
+    for r in found.iter().flat_map(|f| &f.rules) {
+        if r.fired > 0 {
+            out.push_str(&format!("{} fired\n", r.rule));
+        }
+        out.extend(r.refused.iter().map(|why| format!("{} refused: {why}\n", r.rule)));
+    }
+    Ok(out)
 }
 
 fn tests(front: &Front) -> Result<String, String> {

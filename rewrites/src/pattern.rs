@@ -4,12 +4,12 @@
 //! renamed apart from every function's (`?m`), its parameters stand for classes. A match is structural first:
 //! the same primitive, scalar operation or constant at each place; every pair of dims that must be equal is
 //! collected on the way. [`solve_dims`] then gives the pattern's dims their values and proves what is left.
-//! Matching sees through nothing: a broadcast is an operator like any other.
+//! Matching sees through nothing but the order of the operands of sums and products: a broadcast is an operator like any other.
 
 use egg::Id;
 use ir::graph::{Func, Op, Type, ValId};
 use ir::loops::BufId;
-use ir::{Module, RuleId};
+use ir::{Intrinsic, Module, RuleId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Pred, Sym, solve};
 
@@ -30,6 +30,8 @@ pub(crate) struct PNode {
     pub(crate) op: Op,
     pub(crate) args: Vec<PVal>,
     pub(crate) types: Vec<Type>,
+    /// Its two operands may stand in either order.
+    pub(crate) commutes: bool,
 }
 
 /// One side of a rule.
@@ -162,9 +164,14 @@ fn side(source: &Source<'_>, func: &Func, dims: &[Expr]) -> Result<Side, String>
         for (i, &r) in node.results.iter().enumerate() {
             vals.insert(r, PVal::Node(nodes.len(), i));
         }
+        let commutes = if let Op::Prim(id, _) = &op {
+            crate::form::commutes(source.module.prim(*id))
+        } else {
+            matches!(op, Op::Scalar(Intrinsic::Add | Intrinsic::Mul))
+        };
         let args = node.args.iter().map(|a| vals[a]).collect();
         let types = node.results.iter().map(|&r| func.ty(r).subst(&map)).collect();
-        nodes.push(PNode { op, args, types });
+        nodes.push(PNode { op, args, types, commutes });
     }
     Ok(Side { nodes, root: vals[&result] })
 }
@@ -240,13 +247,21 @@ fn at(graph: &Graph, side: &Side, val: PVal, class: Id, mut m: Match, limit: usi
                 continue;
             }
             m.nodes[node] = Some(tuple);
-            let mut partial = vec![m];
-            for (arg, kid) in pattern.args.iter().zip(kids) {
-                partial = partial
-                    .into_iter()
-                    .flat_map(|m| at(graph, side, *arg, *kid, m, limit))
-                    .take(limit)
-                    .collect();
+            let mut partial = Vec::new();
+            for swapped in [false, true] {
+                if swapped && !(pattern.commutes && kids.len() == 2) {
+                    break;
+                }
+                let mut of_order = vec![m.clone()];
+                for (k, arg) in pattern.args.iter().enumerate() {
+                    let kid = kids[if swapped { 1 - k } else { k }];
+                    of_order = of_order
+                        .into_iter()
+                        .flat_map(|m| at(graph, side, *arg, kid, m, limit))
+                        .take(limit)
+                        .collect();
+                }
+                partial.extend(of_order);
             }
             found.extend(partial);
             if found.len() >= limit {
