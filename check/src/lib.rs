@@ -187,6 +187,8 @@ struct Checker<'a> {
     every_rule: bool,
     /// The operators that rules may find.
     known: offered::Known,
+    /// An instance that is new has no use: a rule's left side looks for what stands somewhere.
+    only_known: bool,
 }
 
 /// The answer of a step that may have reported an error.
@@ -207,6 +209,7 @@ impl<'a> Checker<'a> {
             lost: None,
             every_rule: false,
             known: offered::Known::default(),
+            only_known: false,
         };
         checker.declare(library, files);
         checker.evaluate_consts();

@@ -3,11 +3,14 @@
 //! In goes a rule, out come environments: an element type for each generic, a rank for each pack, a constant for each attribute.
 //! A choice is offered only if each operator of the left side has an instance that takes the rule's own
 //! parameters as that choice types them, so that a rule of the library costs nothing in a program that has not its
-//! operators. What the text of the left side does not tell (a slice, a function, a type out of another) excludes nothing.
+//! operators, transpositions, casts and slices among them. What the text of the left side does not tell (a function, a type out
+//! of another) excludes nothing.
 
 use std::collections::{BTreeSet, HashSet};
 
-use ir::ast::{Expr, ExprKind, GenericKind, IndexArg, Mode, Param, RuleDef, Signature, TypeKind, UnaryOp};
+use ir::ast::{
+    Expr, ExprKind, Generic, GenericKind, IndexArg, Mode, Param, RuleDef, Signature, TypeKind, UnaryOp,
+};
 use ir::graph::{Block, Op};
 use ir::loops::Prim;
 use shape::{Expr as Dim, Sym};
@@ -31,6 +34,8 @@ struct Called<'a> {
     whole: bool,
     /// Packs of the rule that a list of dims gives it: `reshape[..t]`.
     packs: Vec<Sym>,
+    /// The element type that a cast gives.
+    to: Option<Sym>,
 }
 
 /// An instance of an operator.
@@ -142,25 +147,35 @@ impl<'a> Checker<'a> {
 
     /// The operators of the library and the program that an expression over a rule's parameters calls.
     fn called(&self, def: &'a RuleDef, e: &'a Expr, out: &mut Vec<Called<'a>>) {
+        let operator = |name: &str| self.defs.operator(Sym::new(name));
+        let mut to = None;
         let (callee, args): (Option<Def<'a>>, Vec<(Option<Sym>, &'a Expr)>) = match &e.kind {
-            ExprKind::Paren(inner) | ExprKind::Field(inner, _) => return self.called(def, inner, out),
+            ExprKind::Paren(inner) => return self.called(def, inner, out),
+            ExprKind::Field(inner, name) => {
+                let callee = if name.name.name() == "T" { operator("transpose") } else { None };
+                (callee, vec![(None, &**inner)])
+            }
             ExprKind::Unary(op, a) => {
-                let name = if *op == UnaryOp::Neg { "neg" } else { "not" };
-                (self.defs.operator(Sym::new(name)), vec![(None, &**a)])
+                (operator(if *op == UnaryOp::Neg { "neg" } else { "not" }), vec![(None, &**a)])
             }
-            ExprKind::Binary(op, a, b) => {
-                (self.defs.operator(Sym::new(op.callee())), vec![(None, &**a), (None, &**b)])
-            }
+            ExprKind::Binary(op, a, b) => (operator(op.callee()), vec![(None, &**a), (None, &**b)]),
             ExprKind::Call(f, args) => {
                 let name = match &f.kind {
                     ExprKind::Name(n) => Some(*n),
                     ExprKind::Index(g, _) if let ExprKind::Name(n) = &g.kind => Some(*n),
                     _ => None,
                 };
-                let callee = name.and_then(|n| self.defs.get(n, f.span));
+                to = name.filter(|n| is_type(def, *n));
+                let callee = match to {
+                    Some(_) => operator("cast"),
+                    None => name.and_then(|n| self.defs.get(n, f.span)),
+                };
                 (callee, args.iter().map(|a| (a.name.map(|n| n.name), &a.value)).collect())
             }
-            ExprKind::Index(base, _) => return self.called(def, base, out),
+            ExprKind::Index(base, parts) => {
+                let cuts = parts.iter().any(is_run);
+                (operator("slice").filter(|_| cuts), vec![(None, &**base)])
+            }
             _ => return,
         };
         let before = out.len();
@@ -188,19 +203,19 @@ impl<'a> Checker<'a> {
             }
             _ => Vec::new(),
         };
-        out.push(Called { sig: &prim.sig, args: named.collect(), whole, packs });
+        out.push(Called { sig: &prim.sig, args: named.collect(), whole, packs, to });
     }
 
     fn instances_of(&self, call: &Called<'a>) -> Vec<Instance<'_>> {
         let forms = self.defs.get(call.sig.name.name, call.sig.name.span).map(|d| self.defs.forms(d));
-        let forms = forms.unwrap_or_default();
         let mut out = Vec::new();
-        for (key, id) in &self.instances.prims {
-            let Some(form) = forms.iter().find(|d| key.is_of(d.sig())) else { continue };
-            let Some(id) = id else { continue };
-            let names = form.sig().params.iter().filter(|p| p.mode == Mode::Const).map(|p| p.name.name);
-            let consts = names.zip(key.consts()).collect();
-            out.push(Instance { prim: self.module.prim(*id), ranks: key.ranks(), consts });
+        for form in forms.unwrap_or_default() {
+            let sig = form.sig();
+            let names = || sig.params.iter().filter(|p| p.mode == Mode::Const).map(|p| p.name.name);
+            for (key, id) in self.instances.of(sig) {
+                let consts = names().zip(key.consts()).collect();
+                out.push(Instance { prim: self.module.prim(*id), ranks: key.ranks(), consts });
+            }
         }
         out
     }
@@ -233,9 +248,12 @@ impl<'a> Checker<'a> {
                 dtype(p, env).is_none_or(|d| d == buf.dtype)
                     && rank.is_none_or(|r| r == buf.shape.len() || broadcasts && r < buf.shape.len())
             });
+            let gives = call.to.and_then(|t| dtype_named(t, env));
+            let cast = gives.is_none_or(|d| i.prim.outs.iter().all(|b| i.prim.buf(*b).dtype == d));
             let shape = || i.prim.outs.first().map_or(0, |b| i.prim.buf(*b).shape.len());
             let packs = call.packs.iter().filter_map(|p| env.packs.get(p));
-            each && packs.into_iter().all(|p| i.ranks.contains(&p.len()))
+            each && cast
+                && packs.into_iter().all(|p| i.ranks.contains(&p.len()))
                 && (!spread || !call.whole || !known || largest == shape())
         };
         instances.iter().any(takes)
@@ -244,8 +262,10 @@ impl<'a> Checker<'a> {
 
 fn scalars(block: &Block, out: &mut HashSet<Sym>) {
     for n in &block.nodes {
-        if let Op::Scalar(op) = &n.op {
-            out.insert(Sym::new(op.name()));
+        match &n.op {
+            Op::Scalar(op) => drop(out.insert(Sym::new(op.name()))),
+            Op::Cast => drop(out.insert(Sym::new("cast"))),
+            _ => {}
         }
         n.op.blocks().into_iter().for_each(|b| scalars(b, out));
     }
@@ -277,11 +297,25 @@ fn is_like(want: &Const, have: &Const) -> bool {
 /// The element type of a parameter in a choice, if it is already made.
 fn dtype(p: &Param, env: &Env) -> Option<DType> {
     match p.ty.as_ref().map(|t| &t.kind) {
-        Some(TypeKind::Named { name, args, .. }) if args.is_empty() => {
-            env.dtypes.get(&name.name).copied().or_else(|| name.name.name().parse().ok())
-        }
+        Some(TypeKind::Named { name, args, .. }) if args.is_empty() => dtype_named(name.name, env),
         _ => None,
     }
+}
+
+/// The element type that a name stands for in a choice, if it is already made.
+fn dtype_named(name: Sym, env: &Env) -> Option<DType> {
+    env.dtypes.get(&name).copied().or_else(|| name.name().parse().ok())
+}
+
+/// True if a name, called, converts: `f32(x)`, `T(x)`.
+fn is_type(def: &RuleDef, name: Sym) -> bool {
+    let generic = |g: &Generic| g.kind == GenericKind::DType && g.name.name == name;
+    name.name().parse::<DType>().is_ok() || def.sig.generics.iter().any(generic)
+}
+
+/// `x[a..b]`, where `x[..]` is all of it and `x[a..b by s]` an operator of its own.
+fn is_run(part: &IndexArg) -> bool {
+    matches!(part, IndexArg::Range(r) if r.step.is_none() && (r.lo.is_some() || r.hi.is_some()))
 }
 
 /// The rank of a parameter in a choice, if it is already made.

@@ -190,8 +190,10 @@ impl<'a> Checker<'a> {
 
     fn rule_instance(&mut self, def: &'a RuleDef, bound: &Env, name: Sym, wanted: Wanted) -> Maybe<()> {
         let said = self.diagnostics.len();
-        let prims = self.module.prims.len();
+        // An operator that would be new here stands in no function.
+        self.only_known = wanted == Wanted::IfMatched;
         let pattern = self.rule_pattern(def, bound);
+        self.only_known = false;
         // Where the pattern has no type (a scalar has no last axis) or a condition excludes an attribute, nothing can
         // match: no instance, and no fault either, unless no choice at all has one.
         let excused = wanted == Wanted::IfMatched || !attributes(&def.sig).is_empty();
@@ -200,10 +202,6 @@ impl<'a> Checker<'a> {
             return None;
         }
         let Pattern { env, dims, when, head, lhs } = pattern?;
-        // An operator that is new here stands in no function.
-        if wanted == Wanted::IfMatched && self.module.prims.len() > prims {
-            return None;
-        }
         let rhs = self.side(&head, &env, &def.rhs)?;
         if !lhs
             .body

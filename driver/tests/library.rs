@@ -42,17 +42,51 @@ fn every_rule_of_the_library_holds() {
 
 #[test]
 fn a_rule_has_no_instance_where_its_operators_do_not_stand() {
+    // The families and the names of the library's rules that have an instance in a program.
     let rules = |text: &str| {
         let mut sources = driver::pipeline::sources();
         let id = sources.add("rules.tn", text);
         let front = driver::pipeline::front(sources, &[id])
             .map_err(|(sources, failure)| failure.render(&sources, false))
             .expect("the program checks");
-        front.module.rules.iter().map(|r| r.name.name().to_owned()).collect::<Vec<_>>()
+        let told = |r: &ir::Rule| {
+            (front.sources.get(r.span.file).name.clone(), front.sources.snippet(r.span).to_owned())
+        };
+        front.module.rules.iter().map(told).collect::<Vec<_>>()
     };
-    let named = |text: &str| rules(text).iter().any(|r| r == "log_softmax_of_log_f32_1_m1");
-    assert!(!named("fn f<n>(x: f32[n]) -> f32[n] { sin(x) }"));
-    assert!(named("fn f<n>(x: f32[n]) -> f32[n] { log(softmax(x)) }"));
+    assert_eq!(rules("fn f<n>(x: f32[n]) -> f32[n] { sin(x) }"), vec![]);
+
+    let of_products = rules("fn f<n, m, k>(x: f32[n, m], y: f32[m, k]) -> f32[n, k] { x @ y }");
+    let family = |(file, _): &(String, String)| file == "std/rules/products.tn";
+    assert!(!of_products.is_empty() && of_products.iter().all(family), "{of_products:?}");
+
+    // A program that has what a rule looks for, and one without the logarithm, the transposition, the cast, the slice.
+    for (rule, with, without) in [
+        (
+            "log_softmax_of_log",
+            "fn f<n>(x: f32[n]) -> f32[n] { log(softmax(x)) }",
+            "fn f<n>(x: f32[n]) -> f32[n] { softmax(x) }",
+        ),
+        (
+            "matmul_of_transposed",
+            "fn f<n, m>(x: f32[n, m], y: f32[n, m]) -> f32[n, n] { (x @ y.T).T }",
+            "fn f<n, m>(x: f32[n, m], y: f32[m, n]) -> f32[n, n] { x @ y }",
+        ),
+        (
+            "cast_to_f32_and_back",
+            "fn f<n>(x: bf16[n]) -> bf16[n] { bf16(f32(x)) }",
+            "fn f<n>(x: bf16[n]) -> f32[n] { f32(x) }",
+        ),
+        (
+            "slice_of_concat_first",
+            "fn f<n, m>(x: f32[n], y: f32[m]) -> f32[n] { concat(x, y)[0..n] }",
+            "fn f<n, m>(x: f32[n], y: f32[m]) -> f32[n + m] { concat(x, y) }",
+        ),
+    ] {
+        let instances = |text: &str| rules(text).into_iter().filter(|(_, name)| name == rule).count();
+        assert!(instances(with) > 0, "{with}");
+        assert_eq!(instances(without), 0, "{without}");
+    }
 }
 
 /// The program files of a folder and of the folders in it.
