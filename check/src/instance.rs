@@ -40,6 +40,10 @@ pub(crate) struct Key {
 pub(crate) struct Instances<'a> {
     pub(crate) prims: HashMap<Key, Maybe<PrimId>>,
     pub(crate) funcs: HashMap<Key, Maybe<FuncId>>,
+    /// The instances of each primitive, in the order in which they were made.
+    made: HashMap<Span, Vec<(Key, PrimId)>>,
+    /// What no instance is like, of so many.
+    missed: HashMap<Key, usize>,
     pub(crate) externs: HashMap<Span, Maybe<ExternId>>,
     /// What a function gives, over its own dims.
     pub(crate) results: HashMap<FuncId, Rc<Ty>>,
@@ -79,6 +83,11 @@ struct Pending<'a> {
 const MAX_INSTANCES: usize = 1024;
 
 impl Instances<'_> {
+    /// The instances of a primitive so far.
+    pub(crate) fn of(&self, sig: &Signature) -> &[(Key, PrimId)] {
+        self.made.get(&sig.name.span).map_or(&[], Vec::as_slice)
+    }
+
     /// A name like `base` that no other primitive has.
     fn prim_name(&mut self, base: &str) -> String {
         let mut name = base.to_owned();
@@ -117,6 +126,11 @@ impl Key {
             key.consts.extend(bound.consts.get(&p.name.name).cloned());
         }
         key
+    }
+
+    /// The ranks of its packs.
+    pub(crate) fn ranks(&self) -> &[usize] {
+        &self.ranks
     }
 
     /// The attributes.
@@ -466,6 +480,9 @@ impl<'a> Checker<'a> {
         if let Some(known) = self.instances.prims.get(&key) {
             return *known;
         }
+        if self.only_known {
+            return self.alike(def, bound, key);
+        }
         self.instances.prims.insert(key.clone(), None);
         // What is wrong with it, whatever it is called with, was said.
         if self.unsound.contains(&def.sig.name.span) {
@@ -478,10 +495,32 @@ impl<'a> Checker<'a> {
             p.name = name;
             let id = self.add_prim(p);
             self.instances.outs.insert(id, Rc::new(ty));
+            self.instances.made.entry(key.def).or_default().push((key.clone(), id));
             id
         });
         self.instances.prims.insert(key, id);
         id
+    }
+
+    /// An instance with the loops that are asked for: attributes said in two ways, `axis=-1` and `axis=1`, come to the same.
+    fn alike(&mut self, def: &'a PrimDef, bound: &Env, key: Key) -> Maybe<PrimId> {
+        let made = self.instances.of(&def.sig);
+        let near = |k: &Key| k.elems == key.elems && k.ranks == key.ranks && !k.consts.is_empty();
+        let near: Vec<PrimId> = made.iter().filter(|(k, _)| near(k)).map(|(_, id)| *id).collect();
+        if near.is_empty() || self.instances.missed.get(&key) == Some(&near.len()) {
+            return None;
+        }
+        let loops = |p: &Prim| {
+            let facts: Vec<&Pred> = p.facts.iter().collect();
+            format!("{:?}", (&p.dims, facts, &p.params, &p.outs, &p.bufs, &p.vars, &p.body))
+        };
+        let wanted = self.prim_body(def, bound).map(|(p, _)| loops(&p));
+        let found = wanted.and_then(|w| near.iter().copied().find(|id| loops(self.module.prim(*id)) == w));
+        match found {
+            Some(_) => drop(self.instances.prims.insert(key, found)),
+            None => drop(self.instances.missed.insert(key, near.len())),
+        }
+        found
     }
 
     /// Says of what is wrong with an instance in the caller's own file which call made it, where it may be right for others:
@@ -537,6 +576,9 @@ impl<'a> Checker<'a> {
         let key = Key::new(&def.sig, bound);
         if let Some(known) = self.instances.funcs.get(&key) {
             return *known;
+        }
+        if self.only_known {
+            return None;
         }
         let plain = key.is_plain();
         self.count(&def.sig, call)?;

@@ -13,7 +13,7 @@
 //! with [`conditions`] on them and [`exist`] for those that only running tells, [`lists`] and [`labels`] for what is said about ranks, and [`fit`] for what would make a shape fit;
 //! [`bind`] arguments against parameters; [`instance`] templates made concrete, [`sample`] templates checked alone; [`graph`] bodies of
 //! functions; [`prim`] bodies of primitives, with [`access`] for bounds, coverage and independence of
-//! loops; [`rule`] rules and bindings; [`schedule`] schedules; [`marks`] attributes. Start at [`check`].
+//! loops; [`rule`] rules and bindings, with [`offered`] for what their generics stand for; [`schedule`] schedules; [`marks`] attributes. Start at [`check`].
 //!
 //! Invariant: every error is a diagnostic, and checking goes on after it, so that one run reports all.
 
@@ -41,6 +41,7 @@ mod line;
 mod lists;
 mod marks;
 mod modules;
+mod offered;
 mod prim;
 mod rule;
 mod sample;
@@ -113,7 +114,8 @@ pub fn check(library: &[File], files: &Files) -> Checked {
     run(library, files, |_, _| ())
 }
 
-/// Checks a program, and keeps an instance of every rule, also of those that nothing in it can match.
+/// Checks a program, and keeps an instance of every rule of its own (without a program, of the library), also of
+/// those that nothing in it can match.
 pub fn check_rules(library: &[File], files: &Files) -> Checked {
     let every = |checker: &mut Checker<'_>| checker.every_rule = true;
     run_with(library, files, every, |_, _| ())
@@ -160,7 +162,7 @@ fn run_with(
     said.into_iter().for_each(|d| checker.report(d));
     checker.module.settings = settings;
     before(&mut checker);
-    checker.program(&files);
+    checker.program(&library, &files);
     after(&mut checker, &files);
     checker.finish()
 }
@@ -183,6 +185,10 @@ struct Checker<'a> {
     lost: Option<Span>,
     /// Rules whose operators stand in no function have an instance too.
     every_rule: bool,
+    /// The operators that rules may find.
+    known: offered::Known,
+    /// An instance that is new has no use: a rule's left side looks for what stands somewhere.
+    only_known: bool,
 }
 
 /// The answer of a step that may have reported an error.
@@ -202,6 +208,8 @@ impl<'a> Checker<'a> {
             said: HashSet::new(),
             lost: None,
             every_rule: false,
+            known: offered::Known::default(),
+            only_known: false,
         };
         checker.declare(library, files);
         checker.evaluate_consts();
@@ -210,13 +218,18 @@ impl<'a> Checker<'a> {
     }
 
     /// Modules come before what uses them, so that their faults are said where they are.
-    fn program(&mut self, files: &'a Files) {
+    fn program(&mut self, library: &'a [File], files: &'a Files) {
         let all = || files.modules.iter().chain(&files.own);
         // Before anything calls them: what is wrong with them is said of them.
         all().for_each(|f| self.tries_of(f));
         all().for_each(|f| self.file(f));
         self.bodies();
         all().for_each(|f| self.rules(f));
+        // Those of the library come last: they may go on with what the program's own give. Whoever asks for every rule
+        // of a program asks for its own.
+        if !self.every_rule || all().next().is_none() {
+            library.iter().for_each(|f| self.rules(f));
+        }
         files.own.iter().for_each(|f| self.tests(f));
     }
 

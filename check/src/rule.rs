@@ -1,9 +1,8 @@
 //! Rules and library bindings.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeSet, HashSet};
 
-use ir::ast::{ExprKind, ExternDef, GenericKind, Mode, Param, RuleDef, Signature, TypeKind};
+use ir::ast::{ExprKind, ExternDef, GenericKind, Mode, RuleDef, TypeKind};
 use ir::diag::Diagnostic;
 use ir::graph::{Block, Func, Op};
 use ir::loops::{Scalar, ScalarKind};
@@ -14,6 +13,7 @@ use tensor::DType;
 use crate::bind::names_in;
 use crate::env::{Const, Env};
 use crate::graph::{Body, Value};
+use crate::offered::{attributes, attributes_known, fitting, values};
 use crate::{Checker, Maybe};
 
 /// When an instance of a rule is kept.
@@ -147,15 +147,25 @@ impl<'a> Checker<'a> {
         self.signature(&def.sig);
         let name = def.sig.name.name;
         let attributes = attributes(&def.sig);
-        if attributes.is_empty() && def.sig.generics.iter().all(|g| g.kind == GenericKind::Dim) {
+        let library = self.defs.in_library(def.sig.name.span);
+        if !library && attributes.is_empty() && def.sig.generics.iter().all(|g| g.kind == GenericKind::Dim) {
             let none = self.env();
             let _ = self.rule_instance(def, &none, name, Wanted::Always);
             return;
         }
         let mut any = false;
-        for (env, suffix) in self.choices(&def.sig) {
+        for (env, suffix) in self.choices(def) {
             let name = Sym::new(&format!("{name}{suffix}"));
+            let said = self.diagnostics.len();
             any |= self.rule_instance(def, &env, name, Wanted::IfMatched).is_some();
+            // A program is not told what is wrong with the library.
+            if library && !self.every_rule {
+                self.unsay(said);
+            }
+        }
+        // A test tries those of the library; a program has no use for what it does not match.
+        if library && !self.every_rule {
+            return;
         }
         if !any && let Some(mut env) = self.sampled(&def.sig) {
             // An attribute that nothing has is checked with one that most operators take.
@@ -171,94 +181,33 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What a rule's generics may stand for, with a name for each choice: the element types and ranks that the
-    /// functions checked so far have values of, the first of them where there are too many.
-    fn choices(&self, sig: &Signature) -> Vec<(Env, String)> {
-        const MOST: usize = 64;
-        const MOST_ATTRIBUTES: usize = 1024;
-        let types = || self.module.funcs.iter().flat_map(|f| &f.vals).map(|v| &v.ty);
-        let occurs: HashSet<DType> = types().map(|t| t.dtype).collect();
-        let ranks: BTreeSet<usize> = types().map(|t| t.shape.len()).collect();
-        let most = ranks.last().copied().unwrap_or(0);
-        let mut out = vec![(self.env(), String::new())];
-        for g in &sig.generics {
-            let mut next = Vec::new();
-            for (env, suffix) in &out {
-                match g.kind {
-                    GenericKind::Dim => next.push((env.clone(), suffix.clone())),
-                    GenericKind::Pack => {
-                        for rank in 0..=most {
-                            let mut env = env.clone();
-                            env.packs.insert(g.name.name, vec![Dim::int(1); rank]);
-                            next.push((env, format!("{suffix}_{rank}")));
-                        }
-                    }
-                    GenericKind::DType => {
-                        let fits = |d: &DType| occurs.contains(d) && crate::bind::allows(g, *d);
-                        for d in DType::all().filter(fits) {
-                            let mut env = env.clone();
-                            env.dtypes.insert(g.name.name, d);
-                            next.push((env, format!("{suffix}_{d}")));
-                        }
-                    }
-                }
-            }
-            next.truncate(MOST);
-            out = next;
+    /// Forgets the diagnostics after the first few.
+    fn unsay(&mut self, kept: usize) {
+        for d in self.diagnostics.split_off(kept) {
+            self.said.remove(&(d.code, d.span(), d.message.clone()));
         }
-        // A list of one is as good as what is in it.
-        let each = |c: &Const| match c {
-            Const::Ints(list) => list.iter().map(|i| Const::Int(*i)).chain([c.clone()]).collect(),
-            c => vec![c.clone()],
-        };
-        let keys = self.instances.prims.keys().chain(self.instances.funcs.keys());
-        let given: BTreeSet<Const> = keys.flat_map(|k| k.consts()).flat_map(each).collect();
-        for p in attributes(sig) {
-            let values = fitting(p, given.iter());
-            let mut next = Vec::new();
-            for (env, suffix) in &out {
-                for (k, c) in values.iter().enumerate() {
-                    let mut env = env.clone();
-                    env.consts.insert(p.name.name, c.clone());
-                    let shown = match c {
-                        Const::Int(i) if *i >= 0 => i.to_string(),
-                        Const::Int(i) => format!("m{}", i.unsigned_abs()),
-                        Const::Bool(b) => b.to_string(),
-                        Const::Ints(_) | Const::Float(_) | Const::Text(_) => format!("v{k}"),
-                    };
-                    next.push((env, format!("{suffix}_{shown}")));
-                }
-            }
-            next.truncate(MOST_ATTRIBUTES);
-            out = next;
-        }
-        out
     }
 
     fn rule_instance(&mut self, def: &'a RuleDef, bound: &Env, name: Sym, wanted: Wanted) -> Maybe<()> {
         let said = self.diagnostics.len();
-        let prims = self.module.prims.len();
+        // An operator that would be new here stands in no function.
+        self.only_known = wanted == Wanted::IfMatched;
         let pattern = self.rule_pattern(def, bound);
+        self.only_known = false;
         // Where the pattern has no type (a scalar has no last axis) or a condition excludes an attribute, nothing can
         // match: no instance, and no fault either, unless no choice at all has one.
         let excused = wanted == Wanted::IfMatched || !attributes(&def.sig).is_empty();
         if excused && self.diagnostics.len() > said {
-            for d in self.diagnostics.split_off(said) {
-                self.said.remove(&(d.code, d.span(), d.message.clone()));
-            }
+            self.unsay(said);
             return None;
         }
         let Pattern { env, dims, when, head, lhs } = pattern?;
-        // An operator that is new here stands in no function.
-        if wanted == Wanted::IfMatched && self.module.prims.len() > prims {
-            return None;
-        }
         let rhs = self.side(&head, &env, &def.rhs)?;
         if !lhs
             .body
             .nodes
             .iter()
-            .any(|n| matches!(n.op, Op::Prim(..) | Op::Extern(..) | Op::Call(..) | Op::Scalar(_)))
+            .any(|n| matches!(n.op, Op::Prim(..) | Op::Extern(..) | Op::Call(..) | Op::Scalar(_) | Op::Cast))
         {
             return self.fail(Diagnostic::error("E0504", def.lhs.span, "the left side of a rule is a call"));
         }
@@ -400,41 +349,4 @@ impl<'a> Checker<'a> {
 fn checks(side: &Func) -> Vec<Pred> {
     let asked = |n: &ir::graph::Node| if let Op::Check(pred, _) = &n.op { Some(pred.clone()) } else { None };
     side.body.nodes.iter().filter_map(asked).collect()
-}
-
-/// True for `const axis: int`, where `const w: f32[k, n]` is a weight.
-fn is_attribute(p: &Param) -> bool {
-    let kind = match p.ty.as_ref().map(|t| &t.kind) {
-        Some(TypeKind::Named { name, dims: None, .. }) => name.name.name(),
-        _ => return false,
-    };
-    p.mode == Mode::Const && matches!(kind, "int" | "ints" | "bool" | "float" | "text")
-}
-
-fn attributes(sig: &Signature) -> Vec<&Param> {
-    sig.params.iter().filter(|p| is_attribute(p)).collect()
-}
-
-/// The parameters that stand for values.
-fn values(sig: &Signature) -> impl Iterator<Item = &Param> {
-    sig.params.iter().filter(|p| !is_attribute(p))
-}
-
-fn attributes_known(sig: &Signature, env: &Env) -> bool {
-    attributes(sig).iter().all(|p| env.consts.contains_key(&p.name.name))
-}
-
-/// Those of some constants that an attribute may be, each once, in order.
-fn fitting<'c>(p: &Param, given: impl Iterator<Item = &'c Const>) -> Vec<Const> {
-    let declared = match p.ty.as_ref().map(|t| &t.kind) {
-        Some(TypeKind::Named { name, .. }) => name.name.name(),
-        _ => "",
-    };
-    let mut out: Vec<Const> = Vec::new();
-    for c in given.filter_map(|c| c.clone().fit(declared)) {
-        if !out.contains(&c) {
-            out.push(c);
-        }
-    }
-    out
 }

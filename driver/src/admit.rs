@@ -17,7 +17,7 @@ mod values;
 use std::collections::BTreeMap;
 
 use interp::Interp;
-use ir::graph::{Func, Op};
+use ir::graph::{Func, Op, Param, Type};
 use ir::{Module, Rule, RuleId};
 use shape::{Pred, Sym};
 use tensor::{DType, Tensor};
@@ -162,9 +162,8 @@ impl Trial<'_> {
         let limits = interp::Limits { steps: Some(STEPS), ..interp::Limits::default() };
         let interp = Interp::with_limits(self.doubles, limits);
         // What the conditions exclude is tried too: a side must not refuse it by itself.
-        let [lhs, rhs] = [&doubles.lhs, &doubles.rhs].map(|f| Func { requires: Vec::new(), ..f.clone() });
-        let run = |left: bool, args| interp.run_func(if left { &lhs } else { &rhs }, args);
-        let again = |left: bool, args| run(left, args).ok();
+        let untold = untold(rule);
+        let [lhs, rhs] = [&doubles.lhs, &doubles.rhs].map(|f| telling(f, &untold));
         let numbers = Numbers::of(self.module, rule);
         let given: Vec<DType> = rule.lhs.body.params.iter().map(|v| rule.lhs.ty(*v).dtype).collect();
         let types: Vec<DType> = rule.lhs.result_types.iter().map(|t| t.dtype).collect();
@@ -177,6 +176,14 @@ impl Trial<'_> {
             let Some(args) = values::arguments(&rule.lhs, &dims, kind, round, &numbers) else { continue };
             let wide: Option<Vec<Tensor>> = args.iter().map(|a| wide::tensor(&a.1)).collect();
             let Some(wide) = wide else { continue };
+            let told: Option<Vec<Tensor>> =
+                untold.iter().map(|s| Tensor::zeros(DType::F64, &[dims[s]]).ok()).collect();
+            let Some(told) = told else { continue };
+            let run = |left: bool, mut args: Vec<Tensor>| {
+                args.extend(told.iter().cloned());
+                interp.run_func(if left { &lhs } else { &rhs }, args)
+            };
+            let again = |left: bool, args| run(left, args).ok();
             let Ok(want) = run(true, wide.clone()) else { continue };
             let far = matches!(kind, Values::About(_));
             let beside = if far { numbers.beside.min(1.0) } else { 1.0 };
@@ -205,6 +212,24 @@ impl Trial<'_> {
         }
         found
     }
+}
+
+/// The dims of a rule that no argument has, such as the bounds of a slice.
+fn untold(rule: &Rule) -> Vec<Sym> {
+    let types = rule.lhs.body.params.iter().map(|v| rule.lhs.ty(*v));
+    let told: Vec<Sym> = types.flat_map(|ty| &ty.shape).flat_map(|e| e.syms()).collect();
+    rule.lhs.dims.iter().copied().filter(|d| !told.contains(d)).collect()
+}
+
+/// A side that asks for nothing, to which each untold dim is told by an argument of that extent.
+fn telling(side: &Func, untold: &[Sym]) -> Func {
+    let mut side = Func { requires: Vec::new(), ..side.clone() };
+    for &dim in untold {
+        let val = side.add_val(dim, Type { dtype: DType::F64, shape: vec![shape::Expr::sym(dim)] });
+        side.body.params.push(val);
+        side.params.push(Param { name: dim, own: false, from: None });
+    }
+    side
 }
 
 /// How often the values of one kind are drawn: a few elements alone would miss much.

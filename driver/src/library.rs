@@ -1,4 +1,4 @@
-//! The operator library: `std/*.tn`, inside the binary. A new file there is a new part of the library.
+//! The operator library: `std/*.tn` and its rules, `std/rules/*.tn`, inside the binary. A new file there is a new part of the library.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -24,7 +24,8 @@ impl Library {
     pub(crate) fn get() -> &'static Library {
         static LIBRARY: OnceLock<Library> = OnceLock::new();
         LIBRARY.get_or_init(|| {
-            let mut texts: Vec<_> = TEXTS.files().collect();
+            let folders = TEXTS.dirs().flat_map(Dir::files);
+            let mut texts: Vec<_> = TEXTS.files().chain(folders).collect();
             texts.sort_by_key(|f| f.path());
             let mut library = Library { files: vec![], sources: SourceMap::default(), diagnostics: vec![] };
             for file in texts.into_iter().filter(|f| f.path().extension().is_some_and(|e| e == "tn")) {

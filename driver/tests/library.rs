@@ -10,8 +10,7 @@ use ir::ast::ItemKind;
 fn every_definition_of_std_checks_and_is_documented() {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../std"));
     let mut seen = 0;
-    for entry in std::fs::read_dir(folder).expect("std is there") {
-        let path = entry.expect("std is readable").path();
+    for path in texts(folder) {
         let front = match driver::open(&path) {
             Ok(front) => front,
             Err((sources, failure)) => panic!("{}", failure.render(&sources, false)),
@@ -23,6 +22,76 @@ fn every_definition_of_std_checks_and_is_documented() {
         }
     }
     assert!(seen >= 30, "std holds the operators: {seen}");
+}
+
+#[test]
+fn every_rule_of_the_library_holds() {
+    let mut front = driver::pipeline::front(driver::pipeline::sources(), &[])
+        .map_err(|(sources, failure)| failure.render(&sources, false))
+        .expect("the library checks");
+    driver::admit::every_rule(&mut front);
+    let verdicts = driver::admit::verdicts(&front.module);
+    assert!(verdicts.len() >= 60, "the library has rules: {}", verdicts.len());
+    for v in verdicts {
+        let name = front.module.rule(v.rule).name;
+        match v.status {
+            driver::admit::Status::Tested { .. } => {}
+            driver::admit::Status::Trusted(why) => panic!("{name}: {why}"),
+            driver::admit::Status::Refused(counter) => panic!("{name}: {}", counter.text),
+        }
+        for c in v.conditions {
+            assert!(c.without.is_some(), "{name} holds without `{}` too", c.pred);
+        }
+    }
+}
+
+#[test]
+fn a_rule_has_no_instance_where_its_operators_do_not_stand() {
+    // The families and the names of the library's rules that have an instance in a program.
+    let rules = |text: &str| {
+        let mut sources = driver::pipeline::sources();
+        let id = sources.add("rules.tn", text);
+        let front = driver::pipeline::front(sources, &[id])
+            .map_err(|(sources, failure)| failure.render(&sources, false))
+            .expect("the program checks");
+        let told = |r: &ir::Rule| {
+            (front.sources.get(r.span.file).name.clone(), front.sources.snippet(r.span).to_owned())
+        };
+        front.module.rules.iter().map(told).collect::<Vec<_>>()
+    };
+    assert_eq!(rules("fn f<n>(x: f32[n]) -> f32[n] { sin(x) }"), vec![]);
+
+    let of_products = rules("fn f<n, m, k>(x: f32[n, m], y: f32[m, k]) -> f32[n, k] { x @ y }");
+    let family = |(file, _): &(String, String)| file == "std/rules/products.tn";
+    assert!(!of_products.is_empty() && of_products.iter().all(family), "{of_products:?}");
+
+    // A program that has what a rule looks for, and one without the logarithm, the transposition, the cast, the slice.
+    for (rule, with, without) in [
+        (
+            "log_softmax_of_log",
+            "fn f<n>(x: f32[n]) -> f32[n] { log(softmax(x)) }",
+            "fn f<n>(x: f32[n]) -> f32[n] { softmax(x) }",
+        ),
+        (
+            "matmul_of_transposed",
+            "fn f<n, m>(x: f32[n, m], y: f32[n, m]) -> f32[n, n] { (x @ y.T).T }",
+            "fn f<n, m>(x: f32[n, m], y: f32[m, n]) -> f32[n, n] { x @ y }",
+        ),
+        (
+            "cast_to_f32_and_back",
+            "fn f<n>(x: bf16[n]) -> bf16[n] { bf16(f32(x)) }",
+            "fn f<n>(x: bf16[n]) -> f32[n] { f32(x) }",
+        ),
+        (
+            "slice_of_concat_first",
+            "fn f<n, m>(x: f32[n], y: f32[m]) -> f32[n] { concat(x, y)[0..n] }",
+            "fn f<n, m>(x: f32[n], y: f32[m]) -> f32[n + m] { concat(x, y) }",
+        ),
+    ] {
+        let instances = |text: &str| rules(text).into_iter().filter(|(_, name)| name == rule).count();
+        assert!(instances(with) > 0, "{with}");
+        assert_eq!(instances(without), 0, "{without}");
+    }
 }
 
 /// The program files of a folder and of the folders in it.

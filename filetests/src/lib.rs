@@ -10,7 +10,8 @@
 //! | `@check` | the diagnostics, or what will be checked when running; with `-v` what `tenon check -v` says |
 //! | `@ir`, `@plan`, `@loops`, `@bytecode` `ENTRY` | a stage of the compiler |
 //! | `@llvm ENTRY text` | passes if the LLVM text holds the words after the entry |
-//! | `@opt ENTRY n=64` | the steps chosen at these dims |
+//! | `@opt ENTRY n=64` | the steps chosen at these dims, the rules that fired and those that were refused |
+//! | `@rules ENTRY a b` | of each of these rules whether it fired there, or why not |
 //! | `@run ENTRY x=..` | results of the interpreter, the machine, the machine without rewrites, and the plan written as text and read again, which must agree |
 //! | `@fails ENTRY x=..` | the failure, which every engine must report; a line for each that says it otherwise |
 //! | `@test` | the file's own tests, in both engines |
@@ -31,6 +32,7 @@ pub use plans::tests_agree;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// One directive of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +53,8 @@ struct Case {
     /// Other files of the program, which `use` finds: path and text.
     files: Vec<(String, String)>,
     directives: Vec<Directive>,
+    /// The program, once it was checked.
+    front: OnceLock<driver::Front>,
 }
 
 fn parse(path: &Path, text: String) -> Case {
@@ -77,7 +81,7 @@ fn parse(path: &Path, text: String) -> Case {
             expecting = false;
         }
     }
-    Case { path: path.to_owned(), text, files, directives }
+    Case { path: path.to_owned(), text, files, directives, front: OnceLock::new() }
 }
 
 /// Runs every file of a folder of the suite, and gives what is wrong.

@@ -1,5 +1,6 @@
 //! What each directive runs.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use driver::compare::{Difference, difference};
@@ -19,7 +20,16 @@ use crate::{Case, Directive};
 /// The name a program has in messages, whatever folder it is in.
 const NAME: &str = "test.tn";
 
+/// The program of a case, checked once for all of its directives.
 fn front(case: &Case) -> Result<Front, (SourceMap, Failure)> {
+    if let Some(front) = case.front.get() {
+        return Ok(front.clone());
+    }
+    let front = checked(case)?;
+    Ok(case.front.get_or_init(|| front).clone())
+}
+
+fn checked(case: &Case) -> Result<Front, (SourceMap, Failure)> {
     let mut sources = pipeline::sources();
     // Directives are left out: what they expect must not move what they show.
     let program: Vec<&str> = case.text.lines().take_while(|l| !l.starts_with("// @")).collect();
@@ -40,10 +50,11 @@ pub(crate) fn run(case: &Case, d: &Directive) -> Result<String, String> {
         "loops" => Stage::Loops,
         "bytecode" => Stage::Bytecode,
         "llvm" => Stage::Llvm,
-        "opt" | "run" | "fails" | "test" | "ref" => {
+        "opt" | "rules" | "run" | "fails" | "test" | "ref" => {
             let front = front(case).map_err(|(s, f)| f.render(&s, false))?;
             return match d.stage.as_str() {
                 "opt" => opt(front, d),
+                "rules" => rules(front, d),
                 "test" => {
                     crate::plans::tests_agree(&front)?;
                     tests(&front)
@@ -118,16 +129,78 @@ fn without_library(failure: Failure, sources: &SourceMap) -> Failure {
     Failure::Diagnostics(list)
 }
 
+/// The plan of a function, and of what it calls.
+fn planned(front: &Front, entry: FuncId, options: &Options) -> rewrites::Report {
+    let mut module = front.module.clone();
+    let (mut called, mut next) = (BTreeSet::from([entry]), vec![entry]);
+    while let Some(id) = next.pop() {
+        front.module.func(id).body.walk(&mut |node| {
+            if let ir::graph::Op::Call(id, _) = &node.op
+                && called.insert(*id)
+            {
+                next.push(*id);
+            }
+        });
+    }
+    let others = module.funcs.iter_mut().enumerate().filter(|(i, _)| !called.contains(&FuncId(*i as u32)));
+    others.for_each(|(_, f)| f.plan = true);
+    pipeline::plan(&module, options).1
+}
+
 fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
     let (name, at) = d.args.split_first().ok_or("@opt ENTRY n=64")?;
     let entry = pipeline::entry(&mut front, Some(name)).map_err(|f| f.render(&front.sources, false))?;
     let pair = |t: &String| t.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse().ok()?)));
     let at = at.iter().map(pair).collect::<Option<Vec<_>>>().ok_or("@opt ENTRY n=64")?;
-    let (_, report) = pipeline::plan(&front.module, &Options { at, ..Options::default() });
+    let report = planned(&front, entry, &Options { at, ..Options::default() });
     let name = &front.module.func(entry).name;
-    let steps = report.functions.iter().filter(|f| f.name == *name).flat_map(|f| &f.regimes);
-    let line = |s: &rewrites::Step| format!("  {} {} covers {}\n", s.kind, s.name, s.covers.join(", "));
-    Ok(steps.map(|r| format!("{}\n{}", r.guard, r.steps.iter().map(line).collect::<String>())).collect())
+    let found: Vec<_> = report.functions.iter().filter(|f| f.name == *name).collect();
+    let line = |s: &rewrites::Step| {
+        let by = if s.why.is_empty() { String::new() } else { format!(" by {}", s.why.join(", ")) };
+        format!("  {} {} covers {}{by}\n", s.kind, s.name, s.covers.join(", "))
+    };
+    let steps = found.iter().flat_map(|f| &f.regimes);
+    let mut out: String =
+        steps.map(|r| format!("{}\n{}", r.guard, r.steps.iter().map(line).collect::<String>())).collect();
+    for r in found.iter().flat_map(|f| &f.rules) {
+        if r.fired > 0 {
+            out.push_str(&format!("{} fired\n", r.rule));
+        }
+        out.extend(r.refused.iter().map(|why| format!("{} refused: {why}\n", r.rule)));
+    }
+    Ok(out)
+}
+
+/// What became of some rules in a function. An instance is as good as another: what matters is whether the rule fired.
+fn rules(mut front: Front, d: &Directive) -> Result<String, String> {
+    let (name, asked) = d.args.split_first().ok_or("@rules ENTRY name ..")?;
+    let entry = pipeline::entry(&mut front, Some(name)).map_err(|f| f.render(&front.sources, false))?;
+    let report = planned(&front, entry, &Options::default());
+    let name = &front.module.func(entry).name;
+    let told: Vec<_> = report.functions.iter().filter(|f| f.name == *name).flat_map(|f| &f.rules).collect();
+    let mut out = String::new();
+    for rule in asked {
+        let of = |r: &&ir::Rule| front.sources.snippet(r.span) == rule;
+        let instances: Vec<String> =
+            front.module.rules.iter().filter(of).map(|r| format!("rule {}", r.name)).collect();
+        let is = |said: &str| instances.iter().any(|i| said.strip_prefix(i).is_some_and(|s| !is_name(s)));
+        let mut mine = told.iter().filter(|r| is(&r.rule));
+        let what = match mine.clone().find(|r| r.fired > 0) {
+            Some(_) => "fired",
+            None => match mine.find_map(|r| r.refused.first()) {
+                Some(why) => &format!("refused, {why}"),
+                None if instances.is_empty() => "no instance",
+                None => "no match",
+            },
+        };
+        out.push_str(&format!("{rule}: {what}\n"));
+    }
+    Ok(out)
+}
+
+/// True if a text goes on with what may stand in a name.
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_alphanumeric() || c == '_')
 }
 
 fn tests(front: &Front) -> Result<String, String> {

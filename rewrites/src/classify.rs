@@ -66,6 +66,8 @@ pub(crate) struct Profile {
     pub(crate) class: Class,
     pub(crate) flops: Expr,
     pub(crate) slow: Expr,
+    /// Of the flops, those that combine what a loop before them made: the rest of a reduction is element-wise.
+    pub(crate) folds: Expr,
     pub(crate) read_bytes: Expr,
     pub(crate) write_bytes: Expr,
     pub(crate) parallel: Expr,
@@ -86,6 +88,7 @@ impl Profile {
         Profile {
             flops: self.flops.subst(f),
             slow: self.slow.subst(f),
+            folds: self.folds.subst(f),
             read_bytes: self.read_bytes.subst(f),
             write_bytes: self.write_bytes.subst(f),
             parallel: self.parallel.subst(f),
@@ -145,6 +148,7 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
         writes: prim.bufs.iter().map(|_| Expr::int(0)).collect(),
         flops: Expr::int(0),
         slow: Expr::int(0),
+        folds: Expr::int(0),
         reduces: false,
         fallible: false,
         loops: Vec::new(),
@@ -174,6 +178,7 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
         class,
         flops: walk.flops,
         slow: walk.slow,
+        folds: walk.folds,
         read_bytes,
         write_bytes,
         parallel: parallel(prim),
@@ -230,6 +235,7 @@ struct Walk<'a> {
     writes: Vec<Expr>,
     flops: Expr,
     slow: Expr,
+    folds: Expr,
     reduces: bool,
     fallible: bool,
     /// The loops around, from the outside in.
@@ -279,6 +285,7 @@ impl Walk<'_> {
                 if let Some(c) = combine {
                     self.reduces = true;
                     self.flops = &self.flops + times;
+                    self.folds = &self.folds + times;
                     let bound: Vec<VarId> = index.iter().filter_map(as_var).collect();
                     let over: Vec<VarId> =
                         self.loops.iter().copied().filter(|v| !bound.contains(v)).collect();
@@ -290,9 +297,9 @@ impl Walk<'_> {
 
     /// An index: its arithmetic is free, what it loads is not.
     fn index(&mut self, s: &Scalar, times: &Expr) {
-        let (flops, slow) = (self.flops.clone(), self.slow.clone());
+        let before = (self.flops.clone(), self.slow.clone(), self.folds.clone());
         self.scalar(s, times);
-        (self.flops, self.slow) = (flops, slow);
+        (self.flops, self.slow, self.folds) = before;
     }
 
     fn scalar(&mut self, s: &Scalar, times: &Expr) {
@@ -323,6 +330,7 @@ impl Walk<'_> {
                 let trip = self.enter(*var, lo, hi, &Body::Scalar(body));
                 let times = times * &trip;
                 self.flops = &self.flops + &times;
+                self.folds = &self.folds + &times;
                 self.scalar(body, &times);
                 let mut over = vec![*var];
                 let mut inner = &**body;

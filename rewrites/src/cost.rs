@@ -19,6 +19,7 @@ pub(crate) struct Work {
     pub(crate) doer: Doer,
     pub(crate) flops: Expr,
     pub(crate) slow: Expr,
+    pub(crate) folds: Expr,
     pub(crate) bytes: Expr,
     pub(crate) parallel: Expr,
     /// True if a loop's rounds are a guess.
@@ -43,6 +44,7 @@ impl Work {
             doer: Doer::Native,
             flops: none(),
             slow: none(),
+            folds: none(),
             bytes: none(),
             parallel: Expr::int(1),
             guessed: false,
@@ -65,6 +67,7 @@ impl Work {
             doer,
             flops: profile.flops.clone(),
             slow: profile.slow.clone(),
+            folds: profile.folds.clone(),
             bytes: &profile.read_bytes + &profile.write_bytes,
             parallel: profile.parallel.clone(),
             guessed: profile.guessed,
@@ -74,7 +77,7 @@ impl Work {
     /// The cost where the dims are as `at` says.
     pub(crate) fn at(&self, machine: &Machine, at: &dyn Fn(Sym) -> Option<i64>) -> Cost {
         if let Doer::Native = self.doer {
-            let none = Load { flops: 0.0, slow: 0.0, bytes: 0.0, parallel: 1.0 };
+            let none = Load { flops: 0.0, slow: 0.0, folds: 0.0, bytes: 0.0, parallel: 1.0 };
             return Cost { flops: 0.0, bytes: 0.0, us: machine.time_us(Worker::Native, none) };
         }
         let value = |e: &Expr| e.eval(at).map_or(BEYOND, |x| x.max(0) as f64);
@@ -84,7 +87,13 @@ impl Work {
             Doer::Library(c) => Worker::Library(c.as_ref().map(|c| (value(&c.m), value(&c.n), value(&c.k)))),
         };
         let (flops, bytes) = (value(&self.flops), value(&self.bytes));
-        let load = Load { flops, slow: value(&self.slow), bytes, parallel: value(&self.parallel) };
+        let load = Load {
+            flops,
+            slow: value(&self.slow),
+            folds: value(&self.folds),
+            bytes,
+            parallel: value(&self.parallel),
+        };
         Cost { flops, bytes, us: machine.time_us(worker, load).min(BEYOND) }
     }
 }

@@ -520,10 +520,19 @@ pub(crate) fn order(pool: &Pool, choice: &Choice, roots: &[usize]) -> Option<Vec
     Some(order)
 }
 
-/// The cost of a choice; none if it is no plan.
-pub(crate) fn total(pool: &Pool, us: &[Vec<Cost>], choice: &Choice) -> Option<f64> {
+/// The cost of a choice at a point, for which only what is chosen is priced; none if it is no plan.
+pub(crate) fn total(
+    b: &BlockGraph,
+    pool: &Pool,
+    choice: &Choice,
+    machine: &Machine,
+    point: &dyn Fn(Sym) -> Option<i64>,
+) -> Option<f64> {
     let order = order(pool, choice, &pool.roots)?;
-    Some(order.iter().map(|&c| choice[c].map_or(0.0, |i| us[c][i].us)).sum())
+    let table = &b.graph.analysis.table;
+    let chosen = |c: usize| choice[c].and_then(|i| pool.cands[c][i].imp);
+    let us = |c: usize| chosen(c).map_or(0.0, |id| table.desc(id).work.at(machine, point).us);
+    Some(order.into_iter().map(us).sum())
 }
 
 /// The plain choice: each operation of the program by itself, in the program's own terms.

@@ -6,6 +6,7 @@
 //! - [`writes_once`]: a primitive of any loops whose output is only stored to, never combined into or read
 //!   back, so that what is done with an element can be done where it is stored.
 
+use ir::Intrinsic;
 use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
 use shape::Expr;
 
@@ -135,6 +136,21 @@ pub(crate) fn pointwise_at(prim: &Prim, map: &MapForm, buf: BufId) -> bool {
         }
     });
     any && ok
+}
+
+/// True for a map that adds or multiplies the elements of its two buffers at the place it writes, read from the
+/// loops: it gives the same with its operands exchanged.
+pub(crate) fn commutes(prim: &Prim) -> bool {
+    let Some(map) = map_form(prim) else { return false };
+    let ScalarKind::Op(Intrinsic::Add | Intrinsic::Mul, args) = &map.value.kind else { return false };
+    let [x, y] = &args[..] else { return false };
+    let plain = |e: &Scalar| {
+        let ScalarKind::Load { buf, .. } = &e.kind else { return None };
+        pointwise_at(prim, &map, *buf).then_some(*buf)
+    };
+    let ([a, b], Some(x), Some(y)) = (&prim.params[..], plain(x), plain(y)) else { return false };
+    let (l, r) = (prim.buf(*a), prim.buf(*b));
+    map.lets.is_empty() && [x, y] == [*a, *b] && l.dtype == r.dtype && l.shape == r.shape
 }
 
 /// The number of stores to the one output of a primitive that only ever stores to it.

@@ -129,6 +129,7 @@ fn unknown(source: &Source<'_>, id: ExternId, dims: &[Expr]) -> Profile {
         class: Class::Other,
         flops: (&read_bytes + &write_bytes).floor_div(&Expr::int(4)),
         slow: Expr::int(0),
+        folds: Expr::int(0),
         read_bytes,
         write_bytes,
         parallel: Expr::int(1),

@@ -1,7 +1,9 @@
 //! The closed-form model of a machine: a text file in, microseconds out.
 //!
 //! time = max(flops / (peak · share), bytes / bandwidth(working set)) + entry. The share of peak depends on
-//! who does the work: generated code by the class of its loops, a library's matrix product by m, n and k.
+//! who does the work: generated code by the class of its loops, a library's matrix product by m, n and k. Of a reduction,
+//! what combines runs at the share of reductions and what is done to each element at that of element-wise loops, as in a
+//! kernel of its own, so that an operator costs no more than the parts that it is recognised in.
 //! Everything is a smooth or monotone function of the dims, so that crossover points are well defined.
 
 use serde::Deserialize;
@@ -90,6 +92,8 @@ pub(crate) enum Worker {
 pub(crate) struct Load {
     pub(crate) flops: f64,
     pub(crate) slow: f64,
+    /// Of the flops, those that combine.
+    pub(crate) folds: f64,
     pub(crate) bytes: f64,
     /// How many pieces can run at once.
     pub(crate) parallel: f64,
@@ -162,7 +166,14 @@ impl Machine {
             Worker::Library(_) => self.library_us,
         };
         let work = load.flops + load.slow * self.slow_flops;
-        let alone = work / (self.gflops * 1e3 * self.share(worker));
+        // What a reduction does to each element costs what it costs in a kernel of its own.
+        let scaled = match worker {
+            Worker::Generated(Class::Reduction) => {
+                (work - load.folds) / self.generated.elementwise + load.folds / self.generated.reduction
+            }
+            Worker::Generated(_) | Worker::Library(_) | Worker::Native => work / self.share(worker),
+        };
+        let alone = scaled / (self.gflops * 1e3);
         let cores = (alone / self.grain_us).clamp(1.0, f64::from(self.cores)).min(load.parallel.max(1.0));
         // GB/s is 1e3 bytes a microsecond.
         let memory = load.bytes / (self.bandwidth(load.bytes) * 1e3);

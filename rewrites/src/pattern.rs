@@ -4,14 +4,15 @@
 //! renamed apart from every function's (`?m`), its parameters stand for classes. A match is structural first:
 //! the same primitive, scalar operation or constant at each place; every pair of dims that must be equal is
 //! collected on the way. [`solve_dims`] then gives the pattern's dims their values and proves what is left.
-//! Matching sees through nothing: a broadcast is an operator like any other.
+//! Matching sees through nothing but the order of the operands of sums and products: a broadcast is an operator like any other.
 
 use egg::Id;
 use ir::graph::{Func, Op, Type, ValId};
 use ir::loops::BufId;
-use ir::{Module, RuleId};
+use ir::{ExternId, Intrinsic, Module, PrimId, RuleId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Pred, Sym, solve};
+use tensor::DType;
 
 use crate::block::{Source, substitution};
 use crate::lang::{Ctx, Graph, Ir, OpKey};
@@ -30,6 +31,66 @@ pub(crate) struct PNode {
     pub(crate) op: Op,
     pub(crate) args: Vec<PVal>,
     pub(crate) types: Vec<Type>,
+    /// Its two operands may stand in either order.
+    pub(crate) commutes: bool,
+    pub(crate) head: Head,
+}
+
+/// What an operation is without its dims and operands: where a graph has none of a pattern's, nothing matches.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Head {
+    Prim(PrimId),
+    Extern(ExternId),
+    Scalar(Intrinsic),
+    Cast(DType),
+    Const,
+    Dim,
+}
+
+impl Head {
+    fn of(key: &OpKey) -> Head {
+        match key {
+            OpKey::Prim(id, _) => Head::Prim(*id),
+            OpKey::Extern(id, _) => Head::Extern(*id),
+            OpKey::Scalar(i) => Head::Scalar(*i),
+            OpKey::Cast(d) => Head::Cast(*d),
+            OpKey::Const(_) => Head::Const,
+            OpKey::Dim(_) => Head::Dim,
+        }
+    }
+}
+
+/// The classes of a graph by the operations in them, each list in the order of classes.
+pub(crate) struct Heads {
+    classes: Vec<Id>,
+    by_head: FxHashMap<Head, Vec<Id>>,
+}
+
+impl Heads {
+    pub(crate) fn of(graph: &Graph, classes: Vec<Id>) -> Heads {
+        let mut by_head: FxHashMap<Head, Vec<Id>> = FxHashMap::default();
+        for &class in &classes {
+            for node in &graph[class].nodes {
+                let Ir::Op(op, _) = node else { continue };
+                let list = by_head.entry(Head::of(graph.analysis.table.key(*op))).or_default();
+                if list.last() != Some(&class) {
+                    list.push(class);
+                }
+            }
+        }
+        Heads { classes, by_head }
+    }
+
+    /// The classes at which a pattern may match.
+    pub(crate) fn classes(&self, pattern: &Pattern) -> &[Id] {
+        let side = &pattern.lhs;
+        match side.root {
+            _ if !side.nodes.iter().all(|n| self.by_head.contains_key(&n.head)) => &[],
+            PVal::Node(node, _) if side.nodes[node].types.len() == 1 => &self.by_head[&side.nodes[node].head],
+            // Of several results, each is a class of its own.
+            PVal::Node(..) | PVal::Param(_) => &self.classes,
+        }
+    }
 }
 
 /// One side of a rule.
@@ -54,7 +115,7 @@ pub(crate) struct Pattern {
 }
 
 /// A partial match.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Match {
     pub(crate) params: Vec<Option<Id>>,
     nodes: Vec<Option<Id>>,
@@ -162,9 +223,23 @@ fn side(source: &Source<'_>, func: &Func, dims: &[Expr]) -> Result<Side, String>
         for (i, &r) in node.results.iter().enumerate() {
             vals.insert(r, PVal::Node(nodes.len(), i));
         }
+        let commutes = if let Op::Prim(id, _) = &op {
+            crate::form::commutes(source.module.prim(*id))
+        } else {
+            matches!(op, Op::Scalar(Intrinsic::Add | Intrinsic::Mul))
+        };
         let args = node.args.iter().map(|a| vals[a]).collect();
-        let types = node.results.iter().map(|&r| func.ty(r).subst(&map)).collect();
-        nodes.push(PNode { op, args, types });
+        let types: Vec<Type> = node.results.iter().map(|&r| func.ty(r).subst(&map)).collect();
+        let head = match (&op, types.first()) {
+            (Op::Prim(id, _), _) => Head::Prim(*id),
+            (Op::Extern(id, _), _) => Head::Extern(*id),
+            (Op::Scalar(i), _) => Head::Scalar(*i),
+            (Op::Cast, Some(ty)) => Head::Cast(ty.dtype),
+            (Op::Const(_), _) => Head::Const,
+            (Op::Dim(_), _) => Head::Dim,
+            _ => return Err("a side holds what has no result".into()),
+        };
+        nodes.push(PNode { op, args, types, commutes, head });
     }
     Ok(Side { nodes, root: vals[&result] })
 }
@@ -240,13 +315,21 @@ fn at(graph: &Graph, side: &Side, val: PVal, class: Id, mut m: Match, limit: usi
                 continue;
             }
             m.nodes[node] = Some(tuple);
-            let mut partial = vec![m];
-            for (arg, kid) in pattern.args.iter().zip(kids) {
-                partial = partial
-                    .into_iter()
-                    .flat_map(|m| at(graph, side, *arg, *kid, m, limit))
-                    .take(limit)
-                    .collect();
+            let mut partial = Vec::new();
+            for swapped in [false, true] {
+                if swapped && !(pattern.commutes && kids.len() == 2) {
+                    break;
+                }
+                let mut of_order = vec![m.clone()];
+                for (k, arg) in pattern.args.iter().enumerate() {
+                    let kid = kids[if swapped { 1 - k } else { k }];
+                    of_order = of_order
+                        .into_iter()
+                        .flat_map(|m| at(graph, side, *arg, kid, m, limit))
+                        .take(limit)
+                        .collect();
+                }
+                partial.extend(of_order);
             }
             found.extend(partial);
             if found.len() >= limit {

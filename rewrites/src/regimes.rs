@@ -136,8 +136,7 @@ pub(crate) fn cost_at(
     options: &Options,
     at: &dyn Fn(Sym) -> Option<i64>,
 ) -> Option<f64> {
-    let us = costs(&unit.b, &unit.pool, &options.machine, at);
-    let mut sum = total(&unit.pool, &us, &plan.choice)?;
+    let mut sum = total(&unit.b, &unit.pool, &plan.choice, &options.machine, at)?;
     for (i, blocks) in unit.nested.iter().enumerate() {
         for (u, p) in blocks.iter().zip(&plan.nested[i]) {
             sum += times(&unit.b.pinned[i].node.op) * cost_at(u, p, options, at)?;

@@ -13,7 +13,7 @@ use shape::{Expr, Pred, Sym, Verdict};
 use crate::Budget;
 use crate::block::{BlockGraph, Origin, Source};
 use crate::lang::{Kids, OpKey};
-use crate::pattern::{Match, PVal, Pattern, search, solve_dims};
+use crate::pattern::{Heads, Match, PVal, Pattern, search, solve_dims};
 
 /// How saturation went.
 #[derive(Clone, Debug, Default)]
@@ -86,13 +86,16 @@ pub(crate) fn saturate(
 ) -> Outcome {
     let mut out = Outcome { saturated: true, ..Outcome::default() };
     let mut done: FxHashSet<Applied> = FxHashSet::default();
+    // Proofs rest on dims and types, which no rule changes: what was proved, or was not, stays so.
+    let mut seen: FxHashSet<(usize, Id, Match)> = FxHashSet::default();
     loop {
         let before = (b.graph.total_size(), b.graph.number_of_classes());
         let mut found: Vec<(usize, Id, Match)> = Vec::new();
         let mut cut = false;
+        let heads = Heads::of(&b.graph, b.class_ids());
         for (i, pattern) in patterns.iter().enumerate() {
             let start = found.len();
-            for class in b.class_ids() {
+            for &class in heads.classes(pattern) {
                 let left = budget.matches.saturating_sub(found.len() - start);
                 if left == 0 {
                     cut = true;
@@ -105,17 +108,29 @@ pub(crate) fn saturate(
         let mut changed = false;
         for (i, class, m) in found {
             let pattern = &patterns[i];
-            match ready(source, pattern, &m, class, dims, b, &mut out) {
+            let key = (i, class, m);
+            if seen.contains(&key) {
+                continue;
+            }
+            let m = &key.2;
+            match ready(source, pattern, m, class, dims, b, &mut out) {
                 Ok(bound) => {
                     let values = pattern.dims.iter().map(|d| bound.get(d).cloned()).collect();
                     if done.insert((i, class, m.params.clone(), values))
-                        && apply(source, pattern, &m, class, &bound, b)
+                        && apply(source, pattern, m, class, &bound, b)
                     {
                         *out.fired.entry(title(pattern)).or_default() += 1;
                         changed = true;
                     }
+                    seen.insert(key);
                 }
-                Err(why) => out.refuse(pattern, why),
+                Err(why) => {
+                    out.refuse(pattern, why);
+                    // A class may turn out to be constant.
+                    if !pattern.constant.contains(&true) {
+                        seen.insert(key);
+                    }
+                }
             }
             if b.graph.total_size() > budget.nodes {
                 break;
