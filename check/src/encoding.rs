@@ -143,7 +143,7 @@ impl<'a> Checker<'a> {
             body: vec![inner],
         });
         b.prim.body.push(nest);
-        crate::access::mark_loops(&mut b.prim);
+        ir::depend::mark_loops(&mut b.prim);
         Some((b.prim, dtype))
     }
 

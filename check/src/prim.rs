@@ -59,6 +59,8 @@ pub(crate) struct Body {
     heads: Vec<Span>,
     /// The loops that are told how to run.
     told: Vec<run::Told>,
+    /// What variables of loops, which are not below 0, stay below.
+    counts: BTreeMap<VarId, Vec<Dim>>,
 }
 
 impl Body {
@@ -86,6 +88,7 @@ impl Body {
             starts: BTreeMap::new(),
             heads: vec![],
             told: vec![],
+            counts: BTreeMap::new(),
         }
     }
 
@@ -205,9 +208,39 @@ impl Body {
         self.prim.exact(s, &|v| self.sizes.get(&v).copied().unwrap_or(Size::POSITION), facts)
     }
 
+    /// Dims that an expression does not exceed.
+    fn least(&self, e: &Scalar) -> Vec<Dim> {
+        match &e.kind {
+            ScalarKind::Op(Intrinsic::Min, args) => args.iter().flat_map(|a| self.least(a)).collect(),
+            _ => self.steady(e).into_iter().collect(),
+        }
+    }
+
+    /// What `v / n` or `v % n` stays below where `v` stays below `m * n`: two loops in one.
+    fn part_below(&self, value: &Scalar) -> Option<Dim> {
+        let ScalarKind::Op(op, args) = &value.kind else { return None };
+        let [Scalar { kind: ScalarKind::Var(v), .. }, by] = args.as_slice() else { return None };
+        let (counts, by) = (self.counts.get(v)?, self.exact(by)?.dim);
+        let mut some = self.env.facts.clone();
+        // No round runs where either is 0.
+        some.assume(Pred::Le(Dim::int(1), by.clone()));
+        let mut rounds = counts.iter().map(|n| (some.simplify(&n.floor_div(&by)), n));
+        let (rounds, _) = rounds.find(|(rounds, n)| rounds * &by == **n)?;
+        let two = self.env.facts.prove(&Pred::Le(Dim::int(0), by.clone())).is_proved();
+        match op {
+            Intrinsic::Div if two => Some(rounds),
+            Intrinsic::Rem if two => Some(by),
+            _ => None,
+        }
+    }
+
     /// What holds inside a loop over `lo..hi`.
     pub(crate) fn assume_range(&mut self, var: VarId, lo: &Scalar, hi: &Scalar) {
         let v = Dim::sym(self.prim.var(var).name);
+        let first = self.steady(lo);
+        if first.is_some_and(|lo| self.env.facts.prove(&Pred::Le(Dim::int(0), lo)).is_proved()) {
+            self.counts.insert(var, self.least(hi));
+        }
         if let Some(lo) = self.steady(lo) {
             self.env.facts.assume(Pred::Le(lo, v.clone()));
         }
@@ -263,13 +296,14 @@ impl<'a> Checker<'a> {
                 b.initialize(buf, Scalar::constant(start, dtype));
             }
         }
-        self.coverage(&b.prim, &b.heads)?;
+        let prim = ir::depend::unfused(&ir::depend::untiled(&b.prim));
+        self.coverage(&ir::depend::untiled(&prim), &b.heads)?;
         // What is read of an output before it is written is zero, in every engine.
-        for buf in crate::access::read_early(&b.prim) {
+        for buf in crate::access::read_early(&ir::depend::unfused(&b.prim)) {
             let dtype = b.prim.buf(buf).dtype;
             b.initialize(buf, Scalar::constant(zero(dtype), dtype));
         }
-        let carried = crate::access::mark_loops(&mut b.prim);
+        let carried = ir::depend::mark_loops(&mut b.prim);
         self.runs(&b, &carried)?;
         let gives = if gives.len() == 1 { gives.remove(0) } else { Ty::Tuple(gives) };
         Some((b.prim, gives))
@@ -324,6 +358,10 @@ impl<'a> Checker<'a> {
                 b.sizes.insert(var, size);
                 if mutable {
                     b.mutable.insert(sym);
+                } else if let Some(end) = b.part_below(&value) {
+                    b.sizes.insert(var, Size::POSITION);
+                    b.env.facts.assume(Pred::Le(Dim::int(0), Dim::sym(sym)));
+                    b.env.facts.assume(Pred::Lt(Dim::sym(sym), end));
                 } else if let Some(d) = b.steady(&value) {
                     b.defined.insert(sym, d);
                 }

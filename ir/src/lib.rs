@@ -21,6 +21,7 @@
 //! - every element of a primitive's output is written; an access that is not `checked` is in bounds.
 
 pub mod ast;
+pub mod depend;
 pub mod diag;
 pub mod exact;
 pub mod graph;
@@ -28,6 +29,7 @@ mod intrinsic;
 pub mod loops;
 mod module;
 pub mod raise;
+pub mod run;
 pub mod said;
 pub mod source;
 mod view;

@@ -22,8 +22,8 @@ use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
 
 use self::guard::{Limits, limited};
-use super::enter;
 use crate::{Checker, Maybe};
+use ir::depend::enter;
 
 /// Positions of an axis: `lo` to before `hi`.
 #[derive(Clone, PartialEq, Eq, Hash)]

@@ -677,6 +677,6 @@ fn stack_prim(count: usize, dtype: DType, rank: usize, span: Span) -> Prim {
         });
         prim.body.push(nest);
     }
-    crate::access::mark_loops(&mut prim);
+    ir::depend::mark_loops(&mut prim);
     prim
 }

@@ -1,0 +1,68 @@
+//! Random primitives under random transformations, compiled: whatever is legal must come out of code generation, and
+//! compute what the interpreter does.
+#![allow(clippy::disallowed_methods, reason = "a campaign is told its length by the environment")]
+
+mod harness;
+#[path = "../../schedule/tests/support/mod.rs"]
+mod support;
+
+use codegen::{Compiler, Order, Target};
+use harness::load::Loaded;
+use harness::{Near, compare};
+use support::{Numbers, arguments, checked, random, sizes, step, text_of};
+
+fn round(seed: u64) -> Result<(), String> {
+    let mut r = Numbers(seed);
+    let text = random(&mut r);
+    let mut prim = checked(&text)?;
+    let cases: Vec<_> = (0..4)
+        .map(|_| {
+            let dims = sizes(&prim, &mut r);
+            let args = arguments(&prim, &dims, &mut r);
+            (dims, args)
+        })
+        .collect();
+    for _ in 0..8 {
+        if let (_, Ok(made)) = step(&prim, &mut r) {
+            prim = made;
+        }
+    }
+    let compiled = Compiler::with_order(Target::host(), Order::Fixed).compile_prim(&prim);
+    let compiled = compiled.map_err(|e| format!("{e}\n{}", text_of(&prim)))?;
+    let kernel = Loaded::new(&compiled);
+    for (dims, args) in &cases {
+        let want = interp::run_prim(&prim, dims, args, &interp::Limits::default());
+        for pieces in [1, 3] {
+            let got = kernel.run(&prim, dims, args, pieces);
+            let what = format!("seed {seed} {dims:?} in {pieces}\n{}", text_of(&prim));
+            match (&want, &got) {
+                (Ok(want), Ok(got)) => {
+                    want.iter().zip(got).for_each(|(w, g)| compare(w, g, Near::Exact, &what))
+                }
+                (Err(_), Err(_)) => {}
+                (want, got) => return Err(format!("{what}: {got:?}, not {want:?}")),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_transformed_compiles_to_what_it_means() {
+    let rounds: u64 = std::env::var("ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60);
+    let from: u64 = std::env::var("FROM").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let mut wrong = Vec::new();
+    for seed in from..from + rounds {
+        let done = std::panic::catch_unwind(|| round(seed));
+        match done {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => wrong.push(format!("seed {seed}: {e}")),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".into());
+                wrong.push(format!("seed {seed}: {text}"));
+            }
+        }
+    }
+    wrong.sort_by_key(String::len);
+    assert!(wrong.is_empty(), "{} of {rounds} wrong, the first:\n{}", wrong.len(), wrong[0]);
+}

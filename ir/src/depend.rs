@@ -1,0 +1,581 @@
+//! What the rounds of loops share: which elements statements touch, and which loops may run in any order.
+//!
+//! In: a primitive's loops. Out: [`Mark`]s, or what passes from one round to another ([`Carried`]), and the region that
+//! statements touch in a buffer. A region is an interval `[lo, hi)` of dims for each axis, over dims and the variables
+//! around it under their names; a single access is a region of extent 1. "Independent" is proved; anything else means
+//! only that it was not.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "a question is about a few kinds of expressions")]
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use shape::{Expr as Dim, Facts, Pred, Sym};
+
+use crate::Intrinsic;
+use crate::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
+
+/// From, and one past the end.
+pub type Interval = (Dim, Dim);
+
+/// An interval of each axis; none: somewhere on it.
+pub type Region = Vec<Option<Interval>>;
+
+/// The region of one element.
+pub fn point(prim: &Prim, index: &[Scalar]) -> Region {
+    index.iter().map(|i| prim.as_dim(i).map(|d| (d.clone(), d + Dim::int(1)))).collect()
+}
+
+/// What is known inside a loop.
+pub fn enter(prim: &Prim, facts: &Facts, var: VarId, lo: &Scalar, hi: &Scalar) -> Facts {
+    let mut facts = facts.clone();
+    let v = Dim::sym(prim.var(var).name);
+    if let Some(lo) = prim.as_dim(lo) {
+        facts.assume(Pred::Le(lo, v.clone()));
+    }
+    if let Some(hi) = prim.as_dim(hi) {
+        facts.assume(Pred::Lt(v, hi));
+    }
+    facts
+}
+
+/// What passes from one round to another, or may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Carried {
+    /// A variable.
+    Var(VarId),
+    /// Elements of a buffer.
+    Buf(BufId),
+}
+
+/// Marks the loops whose rounds are independent, and no others; gives back what the others carry.
+pub fn mark_loops(prim: &mut Prim) -> Vec<(VarId, Carried)> {
+    let mut body = std::mem::take(&mut prim.body);
+    let facts = prim.facts.clone();
+    let reads = reads_in(&body);
+    let mut carried = Vec::new();
+    body.iter_mut().for_each(|s| mark(prim, s, &facts, &reads, &mut carried));
+    prim.body = body;
+    carried
+}
+
+fn mark(
+    prim: &Prim,
+    stmt: &mut Stmt,
+    facts: &Facts,
+    reads: &BTreeMap<VarId, usize>,
+    out: &mut Vec<(VarId, Carried)>,
+) {
+    match stmt {
+        Stmt::For { var, lo, hi, body, mark: m, .. } => {
+            let inside = enter(prim, facts, *var, lo, hi);
+            body.iter_mut().for_each(|s| mark(prim, s, &inside, reads, out));
+            *m = match kept(body, reads).and_then(|()| independent(prim, *var, body, &inside, &|_| false)) {
+                Ok(()) => Mark::Independent,
+                Err(carried) => {
+                    out.push((*var, carried));
+                    Mark::Serial
+                }
+            };
+        }
+        Stmt::While(_, body) => body.iter_mut().for_each(|s| mark(prim, s, facts, reads, out)),
+        Stmt::If(_, a, b) => a.iter_mut().chain(b).for_each(|s| mark(prim, s, facts, reads, out)),
+        Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
+    }
+}
+
+/// How often each variable is read.
+fn reads_in(stmts: &[Stmt]) -> BTreeMap<VarId, usize> {
+    let mut reads = BTreeMap::new();
+    for s in stmts {
+        s.walk(&mut |s| {
+            for scalar in s.scalars() {
+                scalar.walk(&mut |x| {
+                    if let ScalarKind::Var(v) = x.kind {
+                        *reads.entry(v).or_default() += 1;
+                    }
+                });
+            }
+        });
+    }
+    reads
+}
+
+/// A variable that the body sets and that is read outside of it: the last round would decide its value.
+fn kept(body: &[Stmt], reads: &BTreeMap<VarId, usize>) -> Result<(), Carried> {
+    let inside = reads_in(body);
+    set_in(body).into_iter().find(|v| inside.get(v) != reads.get(v)).map_or(Ok(()), |v| Err(Carried::Var(v)))
+}
+
+/// Whether no round of a loop over `var` touches what another writes, buffers that `shared` names aside.
+/// The facts are those inside the loop.
+pub fn independent(
+    prim: &Prim,
+    var: VarId,
+    body: &[Stmt],
+    facts: &Facts,
+    shared: &dyn Fn(BufId) -> bool,
+) -> Result<(), Carried> {
+    let mut found = Found { stored: stored_in(body), ..Found::default() };
+    collect(prim, body, facts, &mut found)?;
+    let bands = Bands { prim, facts, body, set: set_in(body) };
+    let apart = |buf: &BufId| {
+        // Each region is looked at once, however often it is touched.
+        let mut seen = HashSet::new();
+        let regions: Vec<&Region> =
+            found.touches.iter().filter(|t| t.0 == *buf && seen.insert(&t.1)).map(|t| &t.1).collect();
+        bands.apart(var, &regions, &[var])
+    };
+    let common = found.stored.iter().find(|b| !found.fresh.contains(b) && !shared(**b) && !apart(b));
+    common.map_or(Ok(()), |b| Err(Carried::Buf(*b)))
+}
+
+/// What statements touch of a buffer, over the loops and reductions in them: a region for each access that is written
+/// out. The facts are those around them.
+pub fn touched(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts) -> Vec<Region> {
+    let mut found = Found { stored: BTreeSet::from([buf]), lenient: true, ..Found::default() };
+    // What passes from round to round is of no interest here.
+    let _ = collect(prim, stmts, facts, &mut found);
+    let mut seen = HashSet::new();
+    found.touches.into_iter().map(|t| t.1).filter(|r| seen.insert(r.clone())).collect()
+}
+
+/// Bands of regions that rounds keep to.
+struct Bands<'a> {
+    prim: &'a Prim,
+    facts: &'a Facts,
+    body: &'a [Stmt],
+    set: BTreeSet<VarId>,
+}
+
+impl Bands<'_> {
+    /// True if rounds with different values of `v` touch different elements. `fixed` may be spoken of: the loop's own
+    /// variable, and what is made of it.
+    fn apart(&self, v: VarId, regions: &[&Region], fixed: &[VarId]) -> bool {
+        let Some(first) = regions.first() else { return true };
+        // What the body sets is another number in each round, whatever its name.
+        let names: Vec<Sym> =
+            self.set.iter().filter(|s| !fixed.contains(s)).map(|v| self.prim.var(*v).name).collect();
+        let steady = |i: &Interval| !names.iter().any(|name| mentions(i, *name));
+        let name = self.prim.var(v).name;
+        // An axis on which each round keeps to a band of its own.
+        let banded = (0..first.len()).any(|axis| {
+            let Some(first) = first[axis].as_ref().filter(|i| steady(i)) else { return false };
+            let Some(k) = step(&first.0, name) else { return false };
+            if !self.facts.prove(&Pred::Lt(Dim::int(0), k.clone())).is_proved() {
+                return false;
+            }
+            let low = &first.0;
+            let high = low + &k;
+            regions.iter().all(|r| {
+                r[axis].as_ref().is_some_and(|i| {
+                    steady(i)
+                        && self.facts.prove(&Pred::Le(low.clone(), i.0.clone())).is_proved()
+                        && self.facts.prove(&Pred::Le(i.1.clone(), high.clone())).is_proved()
+                })
+            })
+        });
+        // Two loops in one: rounds differ in the quotient, or in the remainder of the same.
+        banded
+            || fused(self.prim, v, self.body).is_some_and(|f| {
+                let outer = [fixed, &[f.quotient]].concat();
+                let inner = [&outer[..], &[f.remainder]].concat();
+                self.apart(f.quotient, regions, &outer) && self.apart(f.remainder, regions, &inner)
+            })
+    }
+}
+
+/// Two loops in one: `for v in m * n { let q = v / n, let r = v % n, .. }`, where numbers may be added to both.
+struct Fused<'a> {
+    quotient: VarId,
+    remainder: VarId,
+    by: Dim,
+    /// What is added to the quotient and to the remainder.
+    first: (Dim, Dim),
+    rest: &'a [Stmt],
+}
+
+impl Fused<'_> {
+    /// The ranges of the two, where `v` goes over `count`.
+    fn ranges(&self, facts: &Facts, count: &Dim) -> Option<[(VarId, Dim, Dim); 2]> {
+        // Where `n` is 0 there is no round either way.
+        let mut some = facts.clone();
+        some.assume(Pred::Le(Dim::int(1), self.by.clone()));
+        let rounds = some.simplify(&count.floor_div(&self.by));
+        if &rounds * &self.by != *count {
+            return None;
+        }
+        let (q, r) = (&self.first.0, &self.first.1);
+        Some([(self.quotient, q.clone(), q + &rounds), (self.remainder, r.clone(), r + &self.by)])
+    }
+}
+
+fn fused<'a>(prim: &Prim, v: VarId, body: &'a [Stmt]) -> Option<Fused<'a>> {
+    let [Stmt::Set(quotient, q), Stmt::Set(remainder, r), rest @ ..] = body else { return None };
+    let part = |e: &Scalar, op: Intrinsic| -> Option<(Dim, Dim)> {
+        let (e, first) = match &e.kind {
+            ScalarKind::Op(Intrinsic::Add, args) => (args.first()?, prim.as_dim(args.get(1)?)?),
+            _ => (e, Dim::int(0)),
+        };
+        let ScalarKind::Op(o, args) = &e.kind else { return None };
+        let of = matches!(args.first()?.kind, ScalarKind::Var(of) if of == v);
+        let by = prim.as_dim(args.get(1)?)?;
+        let known = [&by, &first].into_iter().all(|d| d.syms().iter().all(|s| prim.dims.contains(s)));
+        (*o == op && of && known).then_some((by, first))
+    };
+    let ((by, q), (same, r)) = (part(q, Intrinsic::Div)?, part(r, Intrinsic::Rem)?);
+    let once = !set_in(rest).contains(quotient) && !set_in(rest).contains(remainder);
+    (by == same && once).then_some(Fused {
+        quotient: *quotient,
+        remainder: *remainder,
+        by,
+        first: (q, r),
+        rest,
+    })
+}
+
+/// The primitive with two loops wherever one stands for both: what it writes is the same, and easier to see.
+pub fn unfused(prim: &Prim) -> Prim {
+    let mut made = prim.clone();
+    made.body.iter_mut().for_each(|s| unfuse(prim, s));
+    made
+}
+
+fn unfuse(prim: &Prim, s: &mut Stmt) {
+    match s {
+        Stmt::For { var, lo, hi, body, .. } => {
+            body.iter_mut().for_each(|s| unfuse(prim, s));
+            let two = fused(prim, *var, body).and_then(|f| {
+                let count = prim.as_dim(hi).filter(|_| prim.as_dim(lo) == Some(Dim::int(0)))?;
+                let speaks = |v: VarId| reads_in(f.rest).contains_key(&v);
+                let ranges = f.ranges(&prim.facts, &count).filter(|_| !speaks(*var))?;
+                Some((ranges, f.rest.to_vec()))
+            });
+            if let Some(([(q, lo, hi), (r, from, to)], rest)) = two {
+                let around = |var: VarId, lo: Dim, hi: Dim, body: Vec<Stmt>| Stmt::For {
+                    var,
+                    lo: Scalar::dim(lo),
+                    hi: Scalar::dim(hi),
+                    mark: Mark::Serial,
+                    run: Run::Plain,
+                    body,
+                };
+                *s = around(q, lo, hi, vec![around(r, from, to, rest)]);
+            }
+        }
+        Stmt::While(_, body) => body.iter_mut().for_each(|s| unfuse(prim, s)),
+        Stmt::If(_, a, b) => a.iter_mut().chain(b).for_each(|s| unfuse(prim, s)),
+        Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
+    }
+}
+
+/// The primitive with one loop wherever tiles of `v` lie side by side in a loop that nothing else speaks of: all rounds
+/// together write the same. In which order they do is lost.
+pub fn untiled(prim: &Prim) -> Prim {
+    let mut made = prim.clone();
+    let facts = prim.facts.clone();
+    let sure = prim.dims.iter().copied().collect();
+    untile(prim, &mut made.body, &facts, &sure);
+    made
+}
+
+/// `sure`: dims, and variables that only count.
+fn untile(prim: &Prim, stmts: &mut Vec<Stmt>, facts: &Facts, sure: &BTreeSet<Sym>) {
+    let known = |d: &Dim, sure: &BTreeSet<Sym>| d.syms().iter().all(|s| sure.contains(s));
+    let mut at = 0;
+    while at < stmts.len() {
+        match &mut stmts[at] {
+            Stmt::For { var, lo, hi, body, .. } => {
+                let inside = enter(prim, facts, *var, lo, hi);
+                let range =
+                    prim.as_dim(lo).zip(prim.as_dim(hi)).filter(|(a, b)| known(a, sure) && known(b, sure));
+                let mut counted = sure.clone();
+                counted.extend(range.iter().map(|_| prim.var(*var).name));
+                untile(prim, body, &inside, &counted);
+                if range.is_some() && join(prim, facts, (*var, lo, hi), body, &counted) {
+                    let body = std::mem::take(body);
+                    stmts.splice(at..=at, body);
+                }
+            }
+            Stmt::While(_, body) => untile(prim, body, facts, sure),
+            Stmt::If(_, a, b) => {
+                untile(prim, a, facts, sure);
+                untile(prim, b, facts, sure);
+            }
+            Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
+        }
+        at += 1;
+    }
+}
+
+/// Makes the one loop whose range speaks of `o` go over the tiles of all `o`; false where that is not seen to be one range.
+fn join(
+    prim: &Prim,
+    facts: &Facts,
+    (o, from, to): (VarId, &Scalar, &Scalar),
+    body: &mut [Stmt],
+    sure: &BTreeSet<Sym>,
+) -> bool {
+    let name = prim.var(o).name;
+    let speaks = |d: &Dim| d.syms().contains(&name);
+    let mut tiles: Vec<VarId> = Vec::new();
+    let mut uses = 0;
+    body.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            let mut here = 0;
+            for e in s.scalars() {
+                e.walk(&mut |e| match &e.kind {
+                    ScalarKind::Var(v) if *v == o => here += 1,
+                    ScalarKind::Dim(d) if speaks(d) => here += 1,
+                    _ => {}
+                });
+            }
+            uses += here;
+            if let Stmt::For { var, lo, hi, .. } = s
+                && here > 0
+                && [lo, hi].iter().any(|e| prim.as_dim(e).is_some_and(|d| speaks(&d)))
+            {
+                uses -= here;
+                tiles.push(*var);
+            }
+        });
+    });
+    let [tile] = tiles[..] else { return false };
+    if uses > 0 {
+        return false;
+    }
+    let range = |lo: &Scalar, hi: &Scalar| -> Option<(Scalar, Scalar)> {
+        let known = |d: &Dim| d.syms().iter().all(|s| sure.contains(s));
+        let low = prim.as_dim(lo).filter(known)?;
+        let size = step(&low, name).filter(|t| t.as_int().is_some_and(|t| t > 0))?;
+        let (end, mut limits) = (&low + &size, least(prim, hi)?);
+        let at = limits.iter().position(|d| *d == end)?;
+        limits.remove(at);
+        if limits.iter().any(|d| speaks(d) || !known(d)) {
+            return None;
+        }
+        let put = |at: &Dim| low.subst(&|s| (s == name).then(|| at.clone()));
+        limits.splice(0..0, least(prim, to)?.iter().map(put));
+        // What another is never above says nothing.
+        let mut left: Vec<Dim> = Vec::new();
+        for (i, d) in limits.iter().enumerate() {
+            let above = |other: &Dim| facts.prove(&Pred::Le(other.clone(), d.clone())).is_proved();
+            if !left.iter().any(above) && !limits[i + 1..].iter().any(above) {
+                left.push(d.clone());
+            }
+        }
+        let min = |a: Scalar, b: Dim| Scalar {
+            kind: ScalarKind::Op(Intrinsic::Min, vec![a, Scalar::dim(b)]),
+            dtype: tensor::DType::I64,
+        };
+        let mut left = left.into_iter();
+        let first = Scalar::dim(left.next()?);
+        Some((Scalar::dim(put(&prim.as_dim(from)?)), left.fold(first, min)))
+    };
+    let mut done = false;
+    body.iter_mut().for_each(|s| widen_loop(s, tile, &range, &mut done));
+    done
+}
+
+/// The dims of which an expression is the least.
+fn least(prim: &Prim, e: &Scalar) -> Option<Vec<Dim>> {
+    match &e.kind {
+        ScalarKind::Op(Intrinsic::Min, args) => {
+            let parts: Option<Vec<_>> = args.iter().map(|a| least(prim, a)).collect();
+            parts.map(|p| p.concat())
+        }
+        _ => prim.as_dim(e).map(|d| vec![d]),
+    }
+}
+
+/// The range of all tiles, made of that of one.
+type OnRange<'f> = dyn Fn(&Scalar, &Scalar) -> Option<(Scalar, Scalar)> + 'f;
+
+fn widen_loop(s: &mut Stmt, tile: VarId, range: &OnRange<'_>, done: &mut bool) {
+    match s {
+        Stmt::For { var, lo, hi, .. } if *var == tile => {
+            if let Some((from, to)) = range(lo, hi) {
+                (*lo, *hi) = (from, to);
+                *done = true;
+            }
+        }
+        Stmt::For { body, .. } | Stmt::While(_, body) => {
+            body.iter_mut().for_each(|s| widen_loop(s, tile, range, done));
+        }
+        Stmt::If(_, a, b) => a.iter_mut().chain(b).for_each(|s| widen_loop(s, tile, range, done)),
+        Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
+    }
+}
+
+/// How far a dim moves when `v` grows by one; none where it moves unevenly.
+fn step(d: &Dim, v: Sym) -> Option<Dim> {
+    let k = &next(d, v) - d;
+    (!k.syms().into_iter().any(|s| s == v)).then_some(k)
+}
+
+fn next(d: &Dim, v: Sym) -> Dim {
+    d.subst(&|s| (s == v).then(|| Dim::sym(v) + Dim::int(1)))
+}
+
+fn mentions(interval: &Interval, v: Sym) -> bool {
+    [&interval.0, &interval.1].into_iter().any(|d| d.syms().into_iter().any(|s| s == v))
+}
+
+/// What statements do.
+#[derive(Default)]
+struct Found {
+    /// The buffers that are looked at.
+    stored: BTreeSet<BufId>,
+    /// What is touched of those, over the loops inside.
+    touches: Vec<(BufId, Region)>,
+    /// Buffers that each round has for itself.
+    fresh: BTreeSet<BufId>,
+    /// Variables that have been set in this round.
+    set: BTreeSet<VarId>,
+    /// Variables may pass values from round to round.
+    lenient: bool,
+}
+
+/// Gathers what statements touch; an error where a variable passes a value from one round to the next.
+fn collect(prim: &Prim, stmts: &[Stmt], facts: &Facts, found: &mut Found) -> Result<(), Carried> {
+    let sets = set_in(stmts);
+    // What is set in a block that may not run is not set behind it.
+    let within = |found: &mut Found, body: &[Stmt], facts: &Facts| {
+        let before = found.set.clone();
+        let done = collect(prim, body, facts, found);
+        found.set = before;
+        done
+    };
+    for s in stmts {
+        for scalar in s.scalars() {
+            let mut carried = None;
+            scalar.walk(&mut |x| match &x.kind {
+                ScalarKind::Var(v) if sets.contains(v) && !found.set.contains(v) => carried = Some(*v),
+                _ => {}
+            });
+            if let Some(v) = carried.filter(|_| !found.lenient) {
+                return Err(Carried::Var(v));
+            }
+            loads(prim, scalar, facts, found);
+        }
+        match s {
+            Stmt::Set(v, _) => {
+                found.set.insert(*v);
+            }
+            Stmt::Alloc(b) => {
+                found.fresh.insert(*b);
+            }
+            Stmt::Store { buf, index, .. } => {
+                if found.stored.contains(buf) {
+                    found.touches.push((*buf, point(prim, index)));
+                }
+            }
+            Stmt::For { var, lo, hi, body, .. } => {
+                let from = found.touches.len();
+                let inside = enter(prim, facts, *var, lo, hi);
+                within(found, body, &inside)?;
+                let count = prim.as_dim(hi).filter(|_| prim.as_dim(lo) == Some(Dim::int(0)));
+                let two = fused(prim, *var, body).zip(count).and_then(|(f, n)| f.ranges(facts, &n));
+                for (v, lo, hi) in two.into_iter().flatten().rev() {
+                    let (lo, hi) = (Scalar::dim(lo), Scalar::dim(hi));
+                    let inside = enter(prim, &inside, v, &lo, &hi);
+                    widen(prim, v, (&lo, &hi), &inside, &mut found.touches[from..]);
+                }
+                widen(prim, *var, (lo, hi), &inside, &mut found.touches[from..]);
+            }
+            Stmt::While(_, body) => within(found, body, facts)?,
+            Stmt::If(_, a, b) => {
+                within(found, a, facts)?;
+                within(found, b, facts)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gathers what an expression reads.
+fn loads(prim: &Prim, e: &Scalar, facts: &Facts, found: &mut Found) {
+    match &e.kind {
+        ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => {}
+        ScalarKind::Load { buf, index, .. } => {
+            index.iter().for_each(|i| loads(prim, i, facts, found));
+            if found.stored.contains(buf) {
+                found.touches.push((*buf, point(prim, index)));
+            }
+        }
+        ScalarKind::Op(_, args) => args.iter().for_each(|a| loads(prim, a, facts, found)),
+        ScalarKind::Choose(parts) => parts.iter().for_each(|a| loads(prim, a, facts, found)),
+        ScalarKind::Cast(a) => loads(prim, a, facts, found),
+        ScalarKind::Reduce { var, lo, hi, body, .. } => {
+            loads(prim, lo, facts, found);
+            loads(prim, hi, facts, found);
+            let from = found.touches.len();
+            let inside = enter(prim, facts, *var, lo, hi);
+            loads(prim, body, &inside, found);
+            widen(prim, *var, (lo, hi), &inside, &mut found.touches[from..]);
+        }
+    }
+}
+
+/// Makes regions inside a loop those of all its rounds.
+fn widen(
+    prim: &Prim,
+    var: VarId,
+    (lo, hi): (&Scalar, &Scalar),
+    inside: &Facts,
+    touches: &mut [(BufId, Region)],
+) {
+    let v = prim.var(var).name;
+    let bounds = prim.as_dim(lo).zip(prim.as_dim(hi));
+    for (_, region) in touches {
+        for interval in region {
+            *interval = interval.take().and_then(|i| match &bounds {
+                _ if !mentions(&i, v) => Some(i),
+                Some((lo, hi)) => hull(&i, v, lo, hi, inside),
+                None => None,
+            });
+        }
+    }
+}
+
+/// The interval that holds every one over `v` in `lo..hi`; none where it does not move upwards.
+fn hull(interval: &Interval, v: Sym, lo: &Dim, hi: &Dim, inside: &Facts) -> Option<Interval> {
+    let rises = |d: &Dim| {
+        let moved = next(d, v);
+        (&moved - d)
+            .as_int()
+            .map_or_else(|| inside.prove(&Pred::Le(d.clone(), moved.clone())).is_proved(), |k| k >= 0)
+    };
+    if !rises(&interval.0) || !rises(&interval.1) {
+        return None;
+    }
+    let last = hi - &Dim::int(1);
+    let at = |d: &Dim, value: &Dim| d.subst(&|s| (s == v).then(|| value.clone()));
+    let (from, to) = (at(&interval.0, lo), at(&interval.1, &last));
+    (!from.is_poison() && !to.is_poison()).then_some((from, to))
+}
+
+/// The variables that statements set, as opposed to a loop's or a reduction's own.
+pub fn set_in(stmts: &[Stmt]) -> BTreeSet<VarId> {
+    let mut found = BTreeSet::new();
+    for s in stmts {
+        s.walk(&mut |s| {
+            if let Stmt::Set(x, _) = s {
+                found.insert(*x);
+            }
+        });
+    }
+    found
+}
+
+/// The buffers that statements write.
+pub fn stored_in(stmts: &[Stmt]) -> BTreeSet<BufId> {
+    let mut found = BTreeSet::new();
+    for s in stmts {
+        s.walk(&mut |s| {
+            if let Stmt::Store { buf, .. } = s {
+                found.insert(*buf);
+            }
+        });
+    }
+    found
+}

@@ -1,0 +1,179 @@
+//! Which loops can run as they are told ([`Run`]).
+//!
+//! In: a primitive whose loops are marked. Out: what is in the way, in words. The checker asks it of text, transformations of
+//! what they made, so that both accept the same.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "a question is about a few kinds of expressions")]
+
+use tensor::DType;
+
+use crate::depend::Carried;
+use crate::loops::{Prim, Run, Scalar, ScalarKind, Stmt, VarId};
+use crate::{Combine, Intrinsic};
+
+/// Lanes of a vector.
+const LANES: std::ops::RangeInclusive<u32> = 2..=64;
+/// Vectors done at once.
+const VECTORS: std::ops::RangeInclusive<u32> = 1..=8;
+/// Rounds ahead.
+const AHEAD: std::ops::RangeInclusive<u32> = 1..=1024;
+/// Rounds done at once.
+const ROWS: u32 = 16;
+/// The most rounds that are written out.
+const UNROLLED: i64 = 64;
+
+/// Why a loop cannot run as it is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Misfit {
+    /// What is wrong.
+    pub what: String,
+    /// What would be right.
+    pub help: String,
+}
+
+impl Misfit {
+    fn new(what: impl Into<String>, help: impl Into<String>) -> Misfit {
+        Misfit { what: what.into(), help: help.into() }
+    }
+}
+
+impl Run {
+    /// Whether its numbers are in range.
+    pub fn in_range(&self) -> Result<(), Misfit> {
+        match self {
+            Run::Plain | Run::Unrolled | Run::Dot => Ok(()),
+            Run::Lanes { lanes, .. } if !lanes.is_power_of_two() || !LANES.contains(lanes) => {
+                let help = "the lanes of a vector are 2, 4, 8, 16, 32 or 64";
+                Err(Misfit::new(format!("no vector has {lanes} lanes"), help))
+            }
+            Run::Lanes { vectors, .. } if !VECTORS.contains(vectors) => {
+                let help = "1 to 8 vectors are done at once";
+                Err(Misfit::new(format!("{vectors} vectors are not done at once"), help))
+            }
+            Run::Ahead(rounds) if !AHEAD.contains(rounds) => {
+                let help = "it is 1 to 1024 rounds";
+                Err(Misfit::new(format!("nothing is asked for {rounds} rounds ahead"), help))
+            }
+            Run::Lanes { .. } | Run::Ahead(_) => Ok(()),
+            Run::Rows(rows) => {
+                let down = rows.windows(2).all(|w| w[0] > w[1]) && rows.last() == Some(&1);
+                if down && rows[0] <= ROWS {
+                    return Ok(());
+                }
+                let help = "they go down from at most 16 to 1: `#[rows(6, 2, 1)]`";
+                Err(Misfit::new("these numbers of rounds do not go down to 1", help))
+            }
+        }
+    }
+
+    /// Whether a loop of statements can run so, whatever its body.
+    pub fn in_loop(&self) -> Result<(), Misfit> {
+        if *self != Run::Dot {
+            return Ok(());
+        }
+        let help = "it stands in a reduction: `sum(#[dot] t in 4) i32(a[t]) * i32(b[t])`";
+        Err(Misfit::new("a loop of statements is no dot product", help))
+    }
+
+    /// Whether a reduction can run so, whatever its body.
+    pub fn in_reduction(&self) -> Result<(), Misfit> {
+        if !matches!(self, Run::Rows(_)) {
+            return Ok(());
+        }
+        let help = "rounds of a reduction are lanes: `sum(#[lanes(16, 1)] k in n)`";
+        Err(Misfit::new("a reduction has no statements to do at once", help))
+    }
+}
+
+impl Prim {
+    /// The loops and reductions that cannot run as they are told, given what loops carry.
+    pub fn misfits(&self, carried: &[(VarId, Carried)]) -> Vec<(VarId, Misfit)> {
+        let mut found = Vec::new();
+        let mut add = |var: VarId, fits: Result<(), Misfit>| found.extend(fits.err().map(|m| (var, m)));
+        for s in &self.body {
+            s.walk(&mut |s| {
+                if let Stmt::For { var, lo, hi, run, .. } = s {
+                    add(*var, run.in_range().and_then(|()| run.in_loop()));
+                    let carries = carried.iter().find(|c| c.0 == *var).map(|c| c.1);
+                    match (run, carries) {
+                        (Run::Unrolled, _) => add(*var, self.written_out(*var, lo, hi)),
+                        (Run::Lanes { .. } | Run::Rows(_), Some(c)) => {
+                            add(*var, Err(self.dependent(*var, c)))
+                        }
+                        _ => {}
+                    }
+                }
+                for e in s.scalars() {
+                    e.walk(&mut |e| {
+                        let ScalarKind::Reduce { combine, run, var, lo, hi, body } = &e.kind else { return };
+                        add(*var, run.in_range().and_then(|()| run.in_reduction()));
+                        match run {
+                            Run::Unrolled => add(*var, self.written_out(*var, lo, hi)),
+                            Run::Dot if *combine != Combine::Add || !is_dot(self.rounds(lo, hi), body) => {
+                                add(*var, Err(no_dot()));
+                            }
+                            _ => {}
+                        }
+                    });
+                }
+            });
+        }
+        found
+    }
+
+    /// The number of rounds of a loop, where it is a constant.
+    pub fn rounds(&self, lo: &Scalar, hi: &Scalar) -> Option<i64> {
+        let (lo, hi) = (self.as_dim(lo)?, self.as_dim(hi)?);
+        (&hi - &lo).as_int()
+    }
+
+    /// What the rounds of a loop share, in words.
+    pub fn says(&self, carried: Carried) -> String {
+        match carried {
+            Carried::Var(v) => format!("`{}` passes from one to the next", self.var(v).name),
+            Carried::Buf(b) => format!("one may touch what another writes of `{}`", self.buf(b).name),
+        }
+    }
+
+    fn dependent(&self, var: VarId, carried: Carried) -> Misfit {
+        let what = self.says(carried);
+        let help = "a loop whose rounds depend on each other runs one after the other, or is a reduction";
+        Misfit::new(format!("the rounds of `{}` are not independent: {what}", self.var(var).name), help)
+    }
+
+    fn written_out(&self, var: VarId, lo: &Scalar, hi: &Scalar) -> Result<(), Misfit> {
+        let name = self.var(var).name;
+        let what = match self.rounds(lo, hi) {
+            Some(n) if n <= UNROLLED => return Ok(()),
+            Some(n) => format!("`{name}` has {n} rounds, too many to write out"),
+            None => format!("the number of rounds of `{name}` is not known when compiling"),
+        };
+        Err(Misfit::new(what, format!("a loop over a constant of at most {UNROLLED} is unrolled")))
+    }
+}
+
+fn no_dot() -> Misfit {
+    let help = "4 products of 8-bit integers (`i32(a[t]) * i32(b[t])`), or 2 of 16-bit integers or of bf16 (`f32(..)`)";
+    Misfit::new("this is no sum of products of two narrow numbers", help)
+}
+
+/// The products that one instruction adds up, where `body` is one of them.
+pub fn products(body: &Scalar) -> Option<i64> {
+    let ScalarKind::Op(Intrinsic::Mul, args) = &body.kind else { return None };
+    let narrow = |s: &Scalar| match &s.kind {
+        ScalarKind::Cast(a) => Some(a.dtype),
+        _ => None,
+    };
+    let (x, y) = (narrow(args.first()?)?, narrow(args.get(1)?)?);
+    let both = |of: &[DType]| of.contains(&x) && of.contains(&y);
+    match body.dtype {
+        DType::I32 if both(&[DType::I8, DType::U8]) => Some(4),
+        DType::I32 if both(&[DType::I16]) => Some(2),
+        DType::F32 if both(&[DType::Bf16]) => Some(2),
+        _ => None,
+    }
+}
+
+fn is_dot(rounds: Option<i64>, body: &Scalar) -> bool {
+    rounds.is_some() && rounds == products(body)
+}
