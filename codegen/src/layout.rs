@@ -251,7 +251,12 @@ fn blocks(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) ->
         {
             prim.as_dim(lo).zip(prim.as_dim(hi)).map(|(lo, hi)| &hi - &lo)
         }
-        _ => None,
+        Stmt::For { .. }
+        | Stmt::While(..)
+        | Stmt::If(..)
+        | Stmt::Set(..)
+        | Stmt::Alloc(_)
+        | Stmt::Store { .. } => None,
     };
     let of_dims = |e: &Dim| e.as_int().is_none() && e.syms().iter().all(|s| prim.dims.contains(s));
     let extent = match inner.filter(|e| !e.is_poison() && of_dims(e)) {
