@@ -1,10 +1,10 @@
 //! Local buffers that need no zeros, because nothing of them is read but what was written.
 //!
 //! In: a scheduled primitive. Out: those of its local buffers that one loop nest fills right after they are made, where
-//! each read has the index of that write, under loops of the same bounds.
+//! each access has the index of that write, under loops of the same bounds.
 
 use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
-use shape::Expr as Dim;
+use shape::{Expr as Dim, Sym};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The loops around something, with their bounds.
@@ -14,7 +14,7 @@ type Loops = BTreeMap<VarId, (Dim, Dim)>;
 type Place = Vec<(Dim, Dim, Dim)>;
 
 pub(crate) fn unread(prim: &Prim) -> BTreeSet<BufId> {
-    let mut found = Found { prim, writes: BTreeMap::new(), reads: BTreeMap::new(), bad: BTreeSet::new() };
+    let mut found = Found { prim, accesses: BTreeMap::new(), bad: BTreeSet::new(), changing: changing(prim) };
     found.block(&prim.body, &Loops::new());
     let local = (0..prim.bufs.len() as u32).map(BufId).filter(|b| prim.buf(*b).local);
     local.filter(|b| found.fits(*b)).collect()
@@ -22,17 +22,17 @@ pub(crate) fn unread(prim: &Prim) -> BTreeSet<BufId> {
 
 struct Found<'a> {
     prim: &'a Prim,
-    writes: BTreeMap<BufId, Vec<Option<Place>>>,
-    reads: BTreeMap<BufId, Vec<Option<Place>>>,
+    accesses: BTreeMap<BufId, Vec<Option<Place>>>,
     /// Not filled at once by what follows.
     bad: BTreeSet<BufId>,
+    /// Variables that are set in several places: their name does not say their value.
+    changing: BTreeSet<Sym>,
 }
 
 impl Found<'_> {
     fn fits(&self, buf: BufId) -> bool {
-        let Some([Some(write)]) = self.writes.get(&buf).map(Vec::as_slice) else { return false };
-        let same = |r: &Option<Place>| r.as_ref() == Some(write);
-        !self.bad.contains(&buf) && self.reads.get(&buf).is_none_or(|list| list.iter().all(same))
+        let Some([Some(first), rest @ ..]) = self.accesses.get(&buf).map(Vec::as_slice) else { return false };
+        !self.bad.contains(&buf) && rest.iter().all(|place| place.as_ref() == Some(first))
     }
 
     fn block(&mut self, stmts: &[Stmt], loops: &Loops) {
@@ -50,10 +50,7 @@ impl Found<'_> {
                     self.block(a, loops);
                     self.block(b, loops);
                 }
-                Stmt::Store { buf, index, combine, checked, .. } => {
-                    let place = self.place(index, loops).filter(|_| combine.is_none() && !checked);
-                    self.writes.entry(*buf).or_default().push(place);
-                }
+                Stmt::Store { buf, index, .. } => self.access(*buf, index, loops),
                 Stmt::Set(..) | Stmt::Alloc(_) => {}
             }
         }
@@ -62,8 +59,7 @@ impl Found<'_> {
     fn scalar(&mut self, s: &Scalar, loops: &Loops) {
         match &s.kind {
             ScalarKind::Load { buf, index, .. } => {
-                let place = self.place(index, loops);
-                self.reads.entry(*buf).or_default().push(place);
+                self.access(*buf, index, loops);
                 index.iter().for_each(|i| self.scalar(i, loops));
             }
             ScalarKind::Reduce { var, lo, hi, body, .. } => {
@@ -77,6 +73,14 @@ impl Found<'_> {
             ScalarKind::Cast(a) => self.scalar(a, loops),
             ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => {}
         }
+    }
+
+    fn access(&mut self, buf: BufId, index: &[Scalar], loops: &Loops) {
+        let place = self.place(index, loops).filter(|axes| {
+            let still = |e: &Dim| e.syms().is_disjoint(&self.changing);
+            axes.iter().all(|(rest, lo, hi)| still(rest) && still(lo) && still(hi))
+        });
+        self.accesses.entry(buf).or_default().push(place);
     }
 
     fn with(&self, loops: &Loops, var: VarId, lo: &Scalar, hi: &Scalar) -> Loops {
@@ -107,11 +111,25 @@ impl Found<'_> {
     }
 }
 
+fn changing(prim: &Prim) -> BTreeSet<Sym> {
+    let (mut once, mut more) = (BTreeSet::new(), BTreeSet::new());
+    prim.body.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            if let Stmt::Set(v, _) = s
+                && !once.insert(*v)
+            {
+                more.insert(prim.var(*v).name);
+            }
+        });
+    });
+    more
+}
+
 /// Whether a statement is loops around one write to a buffer and nothing else.
 fn fills(s: &Stmt, to: BufId) -> bool {
     match s {
         Stmt::For { body, .. } => matches!(body.as_slice(), [inner] if fills(inner, to)),
-        Stmt::Store { buf, .. } => *buf == to,
-        Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) | Stmt::Alloc(_) => false,
+        Stmt::Store { buf, combine: None, checked: false, .. } => *buf == to,
+        Stmt::Store { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) | Stmt::Alloc(_) => false,
     }
 }

@@ -291,14 +291,12 @@ impl Arrange<'_> {
         let span = ir::source::Span::default();
         let mut out = vec![Stmt::Alloc(to)];
         let wide_of = |vectors: u32| Run::Lanes { lanes: wide.lanes, vectors };
-        if combine != Combine::Add {
-            let (i, j) = (self.variable("i", DType::I64), self.variable("l", DType::I64));
-            let value = Scalar::constant(combine.identity(dtype), dtype);
-            let index = place(&self.prim, i, j);
-            let store = Stmt::Store { buf: to, index, checked: false, combine: None, value, span };
-            let inner = for_(&Loop { var: j, ..lane.clone() }, wide_of(4), vec![store]);
-            out.push(for_(&Loop { var: i, ..row.clone() }, Run::Plain, vec![inner]));
-        }
+        let (i, j) = (self.variable("i", DType::I64), self.variable("l", DType::I64));
+        let value = Scalar::constant(combine.identity(dtype), dtype);
+        let index = place(&self.prim, i, j);
+        let first = Stmt::Store { buf: to, index, checked: false, combine: None, value, span };
+        let inner = for_(&Loop { var: j, ..lane.clone() }, wide_of(4), vec![first]);
+        out.push(for_(&Loop { var: i, ..row.clone() }, Run::Plain, vec![inner]));
         // Whole blocks of rounds, then the rest.
         let (lo, hi) = (self.prim.as_dim(&over.lo), self.prim.as_dim(&over.hi));
         let (Some(lo), Some(hi)) = (lo, hi) else { return Vec::new() };
