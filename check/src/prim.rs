@@ -296,7 +296,8 @@ impl<'a> Checker<'a> {
                 b.initialize(buf, Scalar::constant(start, dtype));
             }
         }
-        let prim = ir::depend::unfused(&ir::depend::untiled(&b.prim));
+        let prim = ir::depend::writes_alone(&b.prim);
+        let prim = ir::depend::unfused(&ir::depend::untiled(&prim));
         self.coverage(&ir::depend::untiled(&prim), &b.heads)?;
         // What is read of an output before it is written is zero, in every engine.
         for buf in crate::access::read_early(&ir::depend::unfused(&b.prim)) {

@@ -426,3 +426,28 @@ fn threads_are_a_number_or_an_error() {
     assert_eq!(run("2"), (Some(0), String::new()));
     std::fs::remove_dir_all(&folder).expect("it was made above");
 }
+
+#[test]
+fn the_loops_of_a_product_are_a_program_that_computes_the_same() {
+    let text = "\
+fn plain<m, k, n>(a: f32[m, k], b: f32[k, n]) -> f32[m, n] { a @ b }
+fn turned<m, k, n>(a: f32[m, k], b: f32[n, k]) -> f32[m, n] { a @ b.T }
+";
+    let program = [("f.tn", text.to_string())];
+    for (entry, b) in [("plain", "70,90"), ("turned", "90,70")] {
+        let loops = run(&program, &["dis", "f.tn", "-e", entry, "--stage", "loops"]);
+        assert_eq!(loops.exit, Some(0), "{}", loops.stderr);
+        let name = loops.stdout.split(['<', ' ']).nth(1).expect("a primitive's name").to_string();
+        let second = if loops.stdout.contains(" x: f32") { "x" } else { "b" };
+        let read_back = [("g.tn", loops.stdout)];
+        for rows in [5, 50, 100] {
+            let (a, right) = (format!("a=randint[{rows},70]@1"), format!("randint[{b}]@2"));
+            let data = |name: &str| format!("{name}={right}");
+            let want = run(&program, &["run", "f.tn", "-e", entry, "-i", &a, "-i", &data("b")]);
+            let got = run(&read_back, &["run", "g.tn", "-e", &name, "-i", &a, "-i", &data(second)]);
+            assert_eq!((want.exit, got.exit), (Some(0), Some(0)), "{}{}", want.stderr, got.stderr);
+            let value = |said: &str| said.split_once(": ").map(|s| s.1.to_string());
+            assert_eq!(value(&want.stdout), value(&got.stdout), "{entry} of {rows} rows");
+        }
+    }
+}

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use shape::{Expr as Dim, Facts, Pred, Sym};
 
-use crate::Intrinsic;
 use crate::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
+use crate::{Intrinsic, Literal};
 
 /// From, and one past the end.
 pub type Interval = (Dim, Dim);
@@ -231,6 +231,34 @@ fn fused<'a>(prim: &Prim, v: VarId, body: &'a [Stmt]) -> Option<Fused<'a>> {
         first: (q, r),
         rest,
     })
+}
+
+/// The primitive without what writes neither outputs nor variables: where it writes is the same, whatever it writes.
+pub fn writes_alone(prim: &Prim) -> Prim {
+    let mut made = prim.clone();
+    keep_writes(prim, &mut made.body);
+    made
+}
+
+fn keep_writes(prim: &Prim, stmts: &mut Vec<Stmt>) {
+    stmts.retain_mut(|s| match s {
+        Stmt::For { body, .. } | Stmt::While(_, body) => {
+            keep_writes(prim, body);
+            !body.is_empty()
+        }
+        Stmt::If(_, a, b) => {
+            keep_writes(prim, a);
+            keep_writes(prim, b);
+            !(a.is_empty() && b.is_empty())
+        }
+        Stmt::Store { buf, value, .. } => {
+            let zero = if value.dtype.is_float() { Literal::Float(0.0) } else { Literal::Int(0) };
+            *value = Scalar::constant(zero, value.dtype);
+            prim.outs.contains(buf)
+        }
+        Stmt::Alloc(_) => false,
+        Stmt::Set(..) => true,
+    });
 }
 
 /// The primitive with two loops wherever one stands for both: what it writes is the same, and easier to see.

@@ -33,14 +33,13 @@ struct Loop {
     hi: Scalar,
 }
 
-/// A loop cut into tiles: the loop over one tile, how many tiles there are and how long one is.
+/// A loop cut into tiles: the loop over one tile, how many tiles there are, the variable that is a tile's number, and
+/// where the tile of that number begins.
 struct Tiles {
     inner: Loop,
     count: Dim,
-    /// The first number of a tile, as a variable set from the tile's number.
-    base: VarId,
-    lo: Dim,
-    size: i64,
+    number: VarId,
+    begin: Dim,
 }
 
 pub(super) fn arrange(prim: &Prim, decisions: &Decisions, blocks: bool) -> Prim {
@@ -200,13 +199,13 @@ impl Arrange<'_> {
             });
         };
         let (lane, row) = (columns.inner.clone(), chunk.inner.clone());
-        let (first_lane, first_row) = (columns.base, chunk.base);
+        let (first_lane, first_row) = (columns.begin.clone(), chunk.begin.clone());
         self.around(loops, whole, vec![chunk, columns], |this| {
             if nest.streamed {
-                return this.streamed((&lane, wide, first_lane), (&row, first_row), body);
+                return this.streamed((&lane, wide, &first_lane), (&row, &first_row), body);
             }
             let (mut before, mut body) = (Vec::new(), body);
-            this.panels(nest, (&lane, wide, first_lane), &mut body, &mut before);
+            this.panels(nest, (&lane, wide, &first_lane), &mut body, &mut before);
             before.push(for_(&lane, lanes(wide), vec![for_(&row, Run::Rows(sizes), body)]));
             before
         })
@@ -216,7 +215,7 @@ impl Arrange<'_> {
     fn panels(
         &mut self,
         nest: &Nest,
-        (lane, wide, first): (&Loop, Wide, VarId),
+        (lane, wide, begin): (&Loop, Wide, &Dim),
         body: &mut [Stmt],
         before: &mut Vec<Stmt>,
     ) {
@@ -237,13 +236,12 @@ impl Arrange<'_> {
             });
             let minus = |prim: &Prim, v: VarId, from: &Dim| Scalar::dim(&Dim::sym(prim.var(v).name) - from);
             let from = self.prim.as_dim(&lo).unwrap_or_else(|| Dim::int(0));
-            let begin = Dim::sym(self.prim.var(first).name);
-            let index = vec![minus(&self.prim, panel.over, &from), minus(&self.prim, lane.var, &begin)];
+            let index = vec![minus(&self.prim, panel.over, &from), minus(&self.prim, lane.var, begin)];
             with_load(body, panel.load, &mut |load| {
                 load.kind = ScalarKind::Load { buf: to, index: index.clone(), checked: false, span: *span };
             });
             let (k, j) = (self.variable("q", DType::I64), self.variable("l", DType::I64));
-            let index = vec![minus(&self.prim, k, &from), minus(&self.prim, j, &begin)];
+            let index = vec![minus(&self.prim, k, &from), minus(&self.prim, j, begin)];
             let renames = BTreeMap::from([(panel.over, k), (lane.var, j)]);
             let value = self.renamed(&copied, &renames);
             let store = Stmt::Store { buf: to, index, checked: false, combine: None, value, span: *span };
@@ -266,8 +264,8 @@ impl Arrange<'_> {
     /// read is then met in the order in which it lies. The order of each sum stays.
     fn streamed(
         &mut self,
-        (lane, wide, first_lane): (&Loop, Wide, VarId),
-        (row, first_row): (&Loop, VarId),
+        (lane, wide, first_lane): (&Loop, Wide, &Dim),
+        (row, first_row): (&Loop, &Dim),
         mut body: Vec<Stmt>,
     ) -> Vec<Stmt> {
         let Some((combine, over, term)) = take_reduction(&mut body) else { return Vec::new() };
@@ -283,9 +281,7 @@ impl Arrange<'_> {
             local: true,
         });
         let place = |prim: &Prim, i: VarId, j: VarId| {
-            let from = |v: VarId, first: VarId| {
-                Scalar::dim(&Dim::sym(prim.var(v).name) - &Dim::sym(prim.var(first).name))
-            };
+            let from = |v: VarId, first: &Dim| Scalar::dim(&Dim::sym(prim.var(v).name) - first);
             vec![from(i, first_row), from(j, first_lane)]
         };
         let span = ir::source::Span::default();
@@ -348,7 +344,7 @@ impl Arrange<'_> {
     fn rows_near(
         &mut self,
         store: &mut Stmt,
-        (row, first_row): (&Loop, VarId),
+        (row, first_row): (&Loop, &Dim),
         (over, from, until): (VarId, &Dim, &Dim),
         lane: VarId,
     ) -> Vec<Stmt> {
@@ -375,7 +371,7 @@ impl Arrange<'_> {
             self.prim.bufs.push(Buf { name, dtype: load.dtype, shape, local: true });
             let place = |this: &Self, i: VarId, q: VarId| {
                 let minus = |v: VarId, from: &Dim| Scalar::dim(&Dim::sym(this.prim.var(v).name) - from);
-                vec![minus(i, &Dim::sym(this.prim.var(first_row).name)), minus(q, from)]
+                vec![minus(i, first_row), minus(q, from)]
             };
             let (i, q) = (self.variable("i", DType::I64), self.variable("q", DType::I64));
             let from_memory = self.renamed(&load, &BTreeMap::from([(row.var, i), (over, q)]));
@@ -416,49 +412,57 @@ impl Arrange<'_> {
         let single = loops.len() + tiles.len() <= 1;
         let fused = counts.filter(|_| whole && !single);
         let inside = inside(self);
-        let set = |this: &Self, t: &Tiles, number: Dim| {
-            debug_assert!((t.base.0 as usize) < this.prim.vars.len(), "codegen: a tile of another primitive");
-            Stmt::Set(t.base, Scalar::dim(&t.lo + &(number * t.size)))
-        };
         let Some(counts) = fused else {
             let body = tiles.iter().rev().fold(inside, |body, t| {
-                let var = self.variable("t", DType::I64);
-                let number = Dim::sym(self.prim.var(var).name);
-                let l = Loop { var, lo: Scalar::int(0), hi: Scalar::dim(t.count.clone()) };
-                vec![for_(&l, Run::Plain, [vec![set(self, t, number)], body].concat())]
+                let l = Loop { var: t.number, lo: Scalar::int(0), hi: Scalar::dim(t.count.clone()) };
+                vec![for_(&l, Run::Plain, body)]
             });
             return loops.iter().rev().fold(body, |body, l| vec![for_(l, Run::Plain, body)]);
         };
         let var = self.variable("t", DType::I64);
-        let mut rest = Dim::sym(self.prim.var(var).name);
         let all: Vec<Dim> = counts.iter().cloned().chain(tiles.iter().map(|t| t.count.clone())).collect();
-        // From the innermost outwards: the rest of the division is this one's number, the quotient the others'.
+        let mut numbers = Vec::new();
         let mut sets = Vec::new();
-        for (at, count) in all.iter().enumerate().rev() {
-            let number = if at == 0 { rest.clone() } else { rest.modulo(count) };
-            rest = rest.floor_div(count);
-            match at.checked_sub(loops.len()) {
-                Some(t) => sets.push(set(self, &tiles[t], number)),
-                None => {
-                    let lo = self.prim.as_dim(&loops[at].lo).unwrap_or_else(|| Dim::int(0));
-                    sets.push(Stmt::Set(loops[at].var, Scalar::dim(&lo + &number)));
-                }
+        for l in &loops {
+            let lo = self.prim.as_dim(&l.lo).unwrap_or_else(|| Dim::int(0));
+            if lo.as_int() == Some(0) {
+                numbers.push(l.var);
+                continue;
             }
+            let number = self.variable("t", DType::I64);
+            sets.push(Stmt::Set(l.var, Scalar::dim(&lo + &Dim::sym(self.prim.var(number).name))));
+            numbers.push(number);
+        }
+        numbers.extend(tiles.iter().map(|t| t.number));
+        // From the innermost outwards: the rest of the division is this one's number, the quotient the others'.
+        let mut divided = Vec::new();
+        let mut rest = var;
+        for at in (1..all.len()).rev() {
+            let quotient = if at == 1 { numbers[0] } else { self.variable("t", DType::I64) };
+            let of = |op: Intrinsic| {
+                let rest = Scalar { kind: ScalarKind::Var(rest), dtype: DType::I64 };
+                let args = vec![rest, Scalar::dim(all[at].clone())];
+                Scalar { kind: ScalarKind::Op(op, args), dtype: DType::I64 }
+            };
+            divided.push(Stmt::Set(quotient, of(Intrinsic::Div)));
+            divided.push(Stmt::Set(numbers[at], of(Intrinsic::Rem)));
+            rest = quotient;
         }
         let total = all.iter().fold(Dim::int(1), |n, c| &n * c);
         let l = Loop { var, lo: Scalar::int(0), hi: Scalar::dim(total) };
-        vec![for_(&l, Run::Plain, [sets, inside].concat())]
+        vec![for_(&l, Run::Plain, [divided, sets, inside].concat())]
     }
 
     /// A loop in tiles, if its bounds are expressions of the dims.
     fn tiles(&mut self, l: &Loop, size: i64) -> Option<Tiles> {
         let extent = self.extent(l)?;
         let (lo, hi) = (self.prim.as_dim(&l.lo)?, self.prim.as_dim(&l.hi)?);
-        let base = self.variable(self.prim.var(l.var).name.name(), DType::I64);
-        let begin = Dim::sym(self.prim.var(base).name);
-        let end = Dim::min(&(&begin + &Dim::int(size)), &hi);
-        let inner = Loop { var: l.var, lo: Scalar::dim(begin), hi: Scalar::dim(end) };
-        Some(Tiles { inner, count: extent.ceil_div(&Dim::int(size)), base, lo, size })
+        let number = self.variable(self.prim.var(l.var).name.name(), DType::I64);
+        let begin = &lo + &(Dim::sym(self.prim.var(number).name) * size);
+        let end = vec![Scalar::dim(&begin + &Dim::int(size)), Scalar::dim(hi)];
+        let hi = Scalar { kind: ScalarKind::Op(Intrinsic::Min, end), dtype: DType::I64 };
+        let inner = Loop { var: l.var, lo: Scalar::dim(begin.clone()), hi };
+        Some(Tiles { inner, count: extent.ceil_div(&Dim::int(size)), number, begin })
     }
 
     /// The rounds of a loop, where they are an expression of the dims.
