@@ -91,7 +91,7 @@ pub(crate) fn emit(ll: &Ll<'_>, ext: &Extern, symbol: &str) -> Result<(), Error>
 }
 
 fn layout(ext: &Extern, prim: &Prim) -> Layout {
-    let mut layout = Layout::new(prim, crate::layout::first_values(prim));
+    let mut layout = Layout::new(prim, prim);
     // The library writes the outputs; what it leaves is its own affair.
     layout.init.clear();
     for arg in &ext.args {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 use tensor::abi::Kernel;
 
-use crate::layout::{Layout, first_values};
+use crate::layout::Layout;
 use crate::ll::Ll;
 use crate::prepare::prepare;
 use crate::schedule::{Order, schedule};
@@ -79,7 +79,7 @@ impl Compiler {
 
     /// How the kernel of a primitive is called.
     pub fn describe_prim(&self, prim: &Prim) -> Result<Kernel, Error> {
-        let name = symbol(&prim.name, &self.key(text::prim_text(prim)));
+        let name = symbol(&prim.name, &self.prim_key(prim));
         let (prim, layout) = self.scheduled(prim);
         layout.kernel(&prim, name)
     }
@@ -97,7 +97,7 @@ impl Compiler {
 
     /// The kernel of a primitive.
     pub fn compile_prim(&self, prim: &Prim) -> Result<Arc<Compiled>, Error> {
-        self.cached(self.key(text::prim_text(prim)), |key| self.build(prim, key))
+        self.cached(self.prim_key(prim), |key| self.build(prim, key))
     }
 
     /// The kernel of a library function: its call, behind the ABI of every other kernel.
@@ -134,11 +134,22 @@ impl Compiler {
 
     /// The primitive as its loops are to run, and the outside of its kernel.
     fn scheduled(&self, prim: &Prim) -> (Prim, Layout) {
-        let prim = prepare(prim);
-        let first = first_values(&prim);
-        let prim = schedule(&prim, &self.target, self.order);
-        let layout = Layout::new(&prim, first);
+        let before = prepare(prim);
+        let prim = schedule(&before, &self.target, self.order);
+        let layout = Layout::new(&before, &prim);
         (prim, layout)
+    }
+
+    /// The same of a primitive, whose checks are numbered by where they are written: what has one place has one number.
+    fn prim_key(&self, prim: &Prim) -> String {
+        let checked = prim.checked();
+        let places: Vec<_> = checked.iter().map(|a| (a.buf, a.span)).collect();
+        let first = |p: &_| places.iter().position(|q| q == p);
+        let numbers: Vec<_> = places.iter().filter_map(first).collect();
+        let text = text::prim_text(prim);
+        // Mostly each has its own.
+        let own = numbers.iter().enumerate().all(|(i, n)| i == *n);
+        self.key(if own { text } else { format!("{text}checks {numbers:?}") })
     }
 
     /// All that the bytes depend on: the text, the target and the order.
@@ -183,7 +194,7 @@ impl Compiler {
         prim: &Prim,
         f: impl FnOnce(&Ll<'_>, &inkwell::targets::TargetMachine) -> Result<String, Error>,
     ) -> Result<String, Error> {
-        let name = symbol(&prim.name, &self.key(text::prim_text(prim)));
+        let name = symbol(&prim.name, &self.prim_key(prim));
         let (prim, layout) = self.scheduled(prim);
         let context = Context::create();
         let ll = Ll::new(&context, &prim.name, &self.target);

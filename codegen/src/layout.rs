@@ -7,6 +7,7 @@
 //! again in every call) and its iterations are independent, or a choice by the dims between two such loops; otherwise it is one block.
 
 use ir::loops::{BufId, Mark, Prim, ScalarKind, Stmt, VarId};
+use ir::source::Span;
 use ir::{Intrinsic, Literal};
 use shape::{Expr as Dim, Op, Step};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,8 +39,9 @@ pub(crate) struct Layout {
     pub(crate) init: Vec<(BufId, Literal)>,
     /// Messages of checks, by number; those of checked accesses come first.
     pub(crate) checks: Vec<String>,
-    /// The checked accesses as text, by number. Of equal ones the first is the one that fails.
-    pub(crate) accesses: Vec<String>,
+    /// The buffers of the checked accesses and where they are written, by number. Of equal ones the first is the one that
+    /// fails: the same is said of each.
+    pub(crate) accesses: Vec<(BufId, Span)>,
 }
 
 /// What blocks are.
@@ -51,14 +53,15 @@ pub(crate) struct Grid {
 }
 
 impl Layout {
-    /// `init`: what [`first_values`] says of the primitive before it was scheduled.
-    pub(crate) fn new(prim: &Prim, init: Vec<(BufId, Literal)>) -> Layout {
+    /// What outputs begin with and which checks there are is said of the primitive before it was scheduled: a schedule may
+    /// write an access twice, or in another order.
+    pub(crate) fn new(before: &Prim, prim: &Prim) -> Layout {
         // A scalar that is updated in place is memory; any other scalar input is a number.
         let is_buffer = |b: &BufId| !prim.buf(*b).shape.is_empty() || prim.outs.contains(b);
         let mut bufs: Vec<BufId> = prim.params.iter().copied().filter(|b| is_buffer(b)).collect();
         bufs.extend(prim.outs.iter().copied().filter(|o| !prim.in_place(*o)));
         let scalars = prim.params.iter().copied().filter(|b| !is_buffer(b)).collect();
-        let checked = prim.checked();
+        let (init, checked) = (first_values(before), before.checked());
         // The values of a failed check go to a line of their own, at the front.
         let report = if checked.is_empty() { 0 } else { LINE };
         let mut layout = Layout {
@@ -71,7 +74,7 @@ impl Layout {
             grid: None,
             init,
             checks: checked.iter().map(|a| text::check_message(prim, a.buf)).collect(),
-            accesses: checked.iter().map(|a| text::access_text(prim, a.buf, a.index)).collect(),
+            accesses: checked.iter().map(|a| (a.buf, a.span)).collect(),
         };
         layout.place_locals(prim);
         layout.grid = grid(prim, &layout.init, !layout.checks.is_empty());

@@ -5,7 +5,7 @@
 //!
 //! The way of a primitive, each step a module:
 //! `prepare` gives every loop its own variable and takes fixed reductions out of loops; `layout` settles the
-//! arguments, the grid, scratch memory and checks; `schedule` decides which loops become lanes of vectors
+//! arguments, the grid, scratch memory and checks (`cover` says which of it needs no zeros); `schedule` decides which loops become lanes of vectors
 //! and which iterations are done together; `emit` writes LLVM for that; `object` optimises and writes bytes.
 //! `store` keeps kernels on disk between runs.
 //! `ops`, `format` and `math` say what scalar operations are in LLVM, on scalars and vectors alike.

@@ -1,8 +1,7 @@
 //! Primitives and scalar expressions as text.
 //!
 //! In: a primitive. Out: a text that holds everything the code depends on (and no spans), so that equal
-//! texts mean equal kernels: the key of the cache and the matter of the symbol's hash. Accesses also
-//! tell a failed check from others.
+//! texts mean equal kernels: the key of the cache and the matter of the symbol's hash.
 
 use ir::Literal;
 use ir::loops::{Mark, Prim, Run, Scalar, ScalarKind, Stmt};
@@ -110,11 +109,6 @@ pub const OUT_OF_BOUNDS: &str = "an index is out of bounds";
 pub(crate) fn check_message(prim: &Prim, buf: ir::loops::BufId) -> String {
     let name = prim.buf(buf).name;
     format!("{OUT_OF_BOUNDS}: index {{}} of axis {{}} of `{name}`, whose extent is {{}}")
-}
-
-/// An access as text, which tells it from others.
-pub(crate) fn access_text(prim: &Prim, buf: ir::loops::BufId, index: &[Scalar]) -> String {
-    place_text(prim, buf, index, true)
 }
 
 /// An expression as text; `?` marks checked accesses.

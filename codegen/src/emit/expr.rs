@@ -33,7 +33,9 @@ impl<'c> Emit<'_, 'c> {
                 }
                 self.dims_of(d)
             }
-            ScalarKind::Load { buf, index, checked, .. } => self.load(*buf, index, *checked),
+            ScalarKind::Load { buf, index, checked, span } => {
+                self.load(*buf, index, checked.then_some(*span))
+            }
             ScalarKind::Op(op, args) => self.operation(s, *op, args),
             ScalarKind::Choose(parts) => self.choose(s, parts),
             ScalarKind::Cast(a) => {

@@ -4,16 +4,17 @@ use inkwell::IntPredicate as I;
 use inkwell::values::PointerValue;
 use ir::Combine;
 use ir::loops::{BufId, Run, Scalar, ScalarKind, Stmt, VarId};
+use ir::source::Span;
 use tensor::DType;
 
 use super::expr::product;
 use super::stmt::Place as Sum;
 use super::tile::{Slot, Tile, Values, Varies};
 use super::{Emit, Place};
+use crate::Error;
 use crate::format::memory;
 use crate::ll::{Ty, V};
 use crate::schedule::{Along, Stride};
-use crate::{Error, text};
 
 /// An index of a checked access, compared with its extent.
 struct Compared<'c> {
@@ -74,11 +75,11 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Leaves the function where an index is out of bounds, in any lane that exists.
-    fn check(&mut self, buf: BufId, index: &[Scalar]) -> Result<(), Error> {
+    fn check(&mut self, buf: BufId, index: &[Scalar], span: Span) -> Result<(), Error> {
         let ll = self.ll;
-        let access = text::access_text(self.prim, buf, index);
-        let number = self.layout.accesses.iter().position(|a| *a == access);
-        let number = number.ok_or_else(|| self.fault(format!("no number for the check of `{access}`")))?;
+        let number = self.layout.accesses.iter().position(|a| *a == (buf, span));
+        let number = number
+            .ok_or_else(|| self.fault(format!("no number for a check of {}", self.prim.buf(buf).name)))?;
         let Place::Memory { extents, .. } = &self.places[buf.0 as usize] else { return Ok(()) };
         let extents = extents.clone();
         let mut bad = ll.bool(false);
@@ -143,13 +144,18 @@ impl<'c> Emit<'_, 'c> {
         }
     }
 
-    pub(super) fn load(&mut self, buf: BufId, index: &[Scalar], checked: bool) -> Result<Values<'c>, Error> {
+    pub(super) fn load(
+        &mut self,
+        buf: BufId,
+        index: &[Scalar],
+        checked: Option<Span>,
+    ) -> Result<Values<'c>, Error> {
         let ll = self.ll;
         if let Place::Number(v) = self.places[buf.0 as usize] {
             return Ok(Values::uniform(v));
         }
-        if checked {
-            self.check(buf, index)?;
+        if let Some(span) = checked {
+            self.check(buf, index, span)?;
         }
         let dtype = self.prim.buf(buf).dtype;
         let tile = self.tile;
@@ -388,7 +394,7 @@ impl<'c> Emit<'_, 'c> {
         &mut self,
         buf: BufId,
         index: &[Scalar],
-        checked: bool,
+        checked: Option<Span>,
         combine: Option<Combine>,
         value: &Scalar,
     ) -> Result<(), Error> {
@@ -402,8 +408,8 @@ impl<'c> Emit<'_, 'c> {
             Some((a, b)) => vec![self.scalar(a)?, self.scalar(b)?],
             None => vec![self.scalar(value)?],
         };
-        if checked {
-            self.check(buf, index)?;
+        if let Some(span) = checked {
+            self.check(buf, index, span)?;
         }
         let varies = index.iter().fold(Varies::default(), |all, i| all | self.varies(i));
         if tile.lanes.is_some() && self.stride(buf, index) != Stride::Unit {

@@ -138,8 +138,8 @@ impl<'c> Emit<'_, 'c> {
                 let n = self.elements(*buf);
                 self.fill(*buf, ll.i64(0), n, zero)
             }
-            Stmt::Store { buf, index, checked, combine, value, .. } => {
-                self.store(*buf, index, *checked, *combine, value)
+            Stmt::Store { buf, index, checked, combine, value, span } => {
+                self.store(*buf, index, checked.then_some(*span), *combine, value)
             }
         }
     }
