@@ -135,7 +135,9 @@ impl Compiler {
     /// The primitive as its loops are to run, and the outside of its kernel.
     fn scheduled(&self, prim: &Prim) -> (Prim, Layout) {
         let before = prepare(prim);
-        let prim = schedule(&before, &self.target, self.order);
+        // What says itself how its loops run is left as it is.
+        let prim =
+            if prim.is_scheduled() { before.clone() } else { schedule(&before, &self.target, self.order) };
         let layout = Layout::new(&before, &prim);
         (prim, layout)
     }

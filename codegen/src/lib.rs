@@ -21,6 +21,7 @@
 //! - The same primitive and target give the same bytes.
 
 mod binding;
+mod blocks;
 mod compiler;
 mod cover;
 mod emit;

@@ -3,8 +3,10 @@
 //! In: a checked primitive. Out: one of the same meaning in which
 //! - every loop and reduction has a variable of its own, so that a schedule can name loops by variables
 //!   (fusion copies expressions, and with them the variables of their reductions);
+//! - one whose variable is divided by a constant is two (`blocks`);
 //! - a reduction that gives the same value in every round of an independent loop stands before it.
 
+use crate::blocks::by_blocks;
 use ir::Intrinsic;
 use ir::loops::{Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
 use shape::{Expr as Dim, Sym};
@@ -15,6 +17,9 @@ use tensor::DType;
 pub(crate) fn prepare(prim: &Prim) -> Prim {
     let mut prim = prim.clone();
     distinct(&mut prim);
+    if !prim.is_scheduled() {
+        by_blocks(&mut prim);
+    }
     let mut body = std::mem::take(&mut prim.body);
     hoist_block(&mut prim.vars, &mut body);
     prim.body = body;
@@ -199,9 +204,12 @@ impl Hoist<'_> {
             }
             // With no round of the loop there may be nothing to read: then the reduction is empty too.
             let (first, last) = self.bounds.clone();
+            let empty = matches!((&lo.kind, &hi.kind), (ScalarKind::Dim(a), ScalarKind::Dim(b)) if a == b);
             let some = Scalar { kind: ScalarKind::Op(Intrinsic::Lt, vec![first, last]), dtype: DType::Bool };
             let choose = vec![some, (**hi).clone(), (**lo).clone()];
-            **hi = Scalar { kind: ScalarKind::Op(Intrinsic::Select, choose), dtype: DType::I64 };
+            if !empty {
+                **hi = Scalar { kind: ScalarKind::Op(Intrinsic::Select, choose), dtype: DType::I64 };
+            }
             // Inside an expression nothing is rounded: the variable must hold all that a register does.
             let dtype = if matches!(s.dtype, DType::F16 | DType::Bf16) { return } else { s.dtype };
             let id = VarId(self.vars.len() as u32);

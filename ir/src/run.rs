@@ -164,7 +164,11 @@ pub fn products(body: &Scalar) -> Option<i64> {
         ScalarKind::Cast(a) => Some(a.dtype),
         _ => None,
     };
-    let (x, y) = (narrow(args.first()?)?, narrow(args.get(1)?)?);
+    let (x, y) = (args.first()?, args.get(1)?);
+    if body.dtype == DType::Bf16 && x.dtype == DType::Bf16 && y.dtype == DType::Bf16 {
+        return Some(2);
+    }
+    let (x, y) = (narrow(x)?, narrow(y)?);
     let both = |of: &[DType]| of.contains(&x) && of.contains(&y);
     match body.dtype {
         DType::I32 if both(&[DType::I8, DType::U8]) => Some(4),

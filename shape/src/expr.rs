@@ -230,7 +230,15 @@ impl Expr {
     pub fn divisors(&self) -> Vec<Expr> {
         let mut found = Vec::new();
         self.collect_divisors(&mut found);
+        found.retain(|d| d.as_int().is_none());
         found
+    }
+
+    /// The numbers it divides by.
+    pub fn block_sizes(&self) -> Vec<i64> {
+        let mut found = Vec::new();
+        self.collect_divisors(&mut found);
+        found.iter().filter_map(Expr::as_int).collect()
     }
 
     fn collect_divisors(&self, into: &mut Vec<Expr>) {
@@ -240,7 +248,7 @@ impl Expr {
                 Atom::Div(d) => {
                     d.num.collect_divisors(into);
                     d.den.collect_divisors(into);
-                    if d.den.as_int().is_none() && !into.contains(&d.den) {
+                    if !into.contains(&d.den) {
                         into.push(d.den.clone());
                     }
                 }

@@ -42,7 +42,7 @@ impl<'c> Emit<'_, 'c> {
                 let values = self.scalar(a)?;
                 Ok(self.map(&[&values], |v| ll.cast(a.dtype, s.dtype, v[0])))
             }
-            ScalarKind::Reduce { .. } => self.reduce(s),
+            ScalarKind::Reduce { .. } => self.reduce(s, None),
         }
     }
 
@@ -65,6 +65,15 @@ impl<'c> Emit<'_, 'c> {
                     let rest = if minus_rest { ll.fneg(v[2]) } else { v[2] };
                     ll.fma(x, v[1], rest)
                 }));
+            }
+        }
+        // What is added to a sum of integers is what the sum begins with.
+        if let (Intrinsic::Add, [a, b], true) = (op, args, s.dtype.is_int()) {
+            let is_sum = |s: &Scalar| matches!(s.kind, ScalarKind::Reduce { combine: ir::Combine::Add, .. });
+            let parts = if is_sum(a) { Some((a, b)) } else { is_sum(b).then_some((b, a)) };
+            if let Some((sum, first)) = parts.filter(|p| self.varies(p.0).lanes) {
+                let first = self.scalar(first)?;
+                return self.reduce(sum, Some(&first));
             }
         }
         let values = args.iter().map(|a| self.scalar(a)).collect::<Result<Vec<_>, _>>()?;

@@ -28,7 +28,7 @@ const TURNED_AHEAD: i64 = 8;
 
 impl<'c> Emit<'_, 'c> {
     /// The address of an element, at a point.
-    fn address(&mut self, buf: BufId, index: &[Scalar]) -> Result<PointerValue<'c>, Error> {
+    pub(super) fn address(&mut self, buf: BufId, index: &[Scalar]) -> Result<PointerValue<'c>, Error> {
         let mut list = Vec::new();
         for i in index {
             list.push(self.scalar(i)?.one());
@@ -38,7 +38,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Where the buffer begins, and how far from there an element is.
-    fn offset(&self, buf: BufId, index: &[V<'c>]) -> Result<(PointerValue<'c>, V<'c>), Error> {
+    pub(super) fn offset(&self, buf: BufId, index: &[V<'c>]) -> Result<(PointerValue<'c>, V<'c>), Error> {
         let Place::Memory { base, strides, .. } = &self.places[buf.0 as usize] else {
             return Err(self.fault(format!("{} has no elements", self.prim.buf(buf).name)));
         };
@@ -53,9 +53,18 @@ impl<'c> Emit<'_, 'c> {
 
     /// How an index moves along the lanes of the tile, if it does.
     fn stride(&self, buf: BufId, index: &[Scalar]) -> Stride {
+        match self.distance(buf, index) {
+            Some(0) => Stride::Invariant,
+            Some(1) => Stride::Unit,
+            Some(_) | None => Stride::Other,
+        }
+    }
+
+    /// How far apart two neighbouring lanes of the tile are, where that is a constant.
+    pub(super) fn distance(&self, buf: BufId, index: &[Scalar]) -> Option<i64> {
         let varies = index.iter().fold(Varies::default(), |all, i| all | self.varies(i));
         if !varies.lanes {
-            return Stride::Invariant;
+            return Some(0);
         }
         let lanes = self.slots.iter().position(|s| matches!(s, Slot::Lanes(_)));
         // A variable computed lane by lane is no simple step, and has no value at a point.
@@ -69,8 +78,8 @@ impl<'c> Emit<'_, 'c> {
             });
         }
         match lanes {
-            Some(var) if !computed => Along::new(self.prim, VarId(var as u32), &[]).stride(buf, index),
-            Some(_) | None => Stride::Other,
+            Some(var) if !computed => Along::new(self.prim, VarId(var as u32), &[]).distance(buf, index),
+            Some(_) | None => None,
         }
     }
 
@@ -169,7 +178,7 @@ impl<'c> Emit<'_, 'c> {
                 let p = self.at_point(r, u, |e| e.address(buf, index))?;
                 Ok(ll.decode(dtype, self.load_vector(dtype, p, tile, self.lanes_taken(u))))
             }),
-            Stride::Other if self.is_turned(buf, index) => self.load_turned(buf, index),
+            Stride::Other if self.is_turned(buf, index, 1) => self.load_turned(buf, index, 1),
             Stride::Other => {
                 let index = index.iter().map(|i| self.scalar(i)).collect::<Result<Vec<_>, _>>()?;
                 Values::collect(tile, varies, |r, u| {
@@ -181,8 +190,8 @@ impl<'c> Emit<'_, 'c> {
         }
     }
 
-    /// Whether an access goes from row to row as a store goes from lane to lane, in a square tile.
-    fn is_turned(&self, buf: BufId, index: &[Scalar]) -> bool {
+    /// Whether an access goes from row to row as a store goes from lane to lane, in a square tile, by so many elements.
+    pub(super) fn is_turned(&self, buf: BufId, index: &[Scalar], size: i64) -> bool {
         let tile = self.tile;
         if tile.rows != tile.width() || !self.guards.is_empty() {
             return false;
@@ -202,11 +211,17 @@ impl<'c> Emit<'_, 'c> {
                 };
             });
         }
-        !computed && Along::new(self.prim, VarId(var as u32), &[]).stride(buf, index) == Stride::Unit
+        !computed && Along::new(self.prim, VarId(var as u32), &[]).distance(buf, index) == Some(size)
     }
 
-    /// Such an access: a vector a lane, along the rows, and the square of them turned.
-    fn load_turned(&mut self, buf: BufId, index: &[Scalar]) -> Result<Values<'c>, Error> {
+    /// Such an access: a vector a lane, along the rows, and the square of them turned; of single elements, or of words of
+    /// several.
+    pub(super) fn load_turned(
+        &mut self,
+        buf: BufId,
+        index: &[Scalar],
+        size: i64,
+    ) -> Result<Values<'c>, Error> {
         let ll = self.ll;
         let (tile, dtype) = (self.tile, self.prim.buf(buf).dtype);
         let mut columns = Vec::new();
@@ -219,10 +234,11 @@ impl<'c> Emit<'_, 'c> {
                 if let Some(mask) = tile.mask {
                     p = ll.select(ll.extract(mask, lane), p.into(), first.into()).into_pointer_value();
                 }
-                let ty = ll.lanes_ty(memory(dtype), tile.rows);
+                let ty = ll.lanes_ty(if size == 1 { memory(dtype) } else { Ty::I32 }, tile.rows);
                 // As many places lie far apart as there are lanes: more than a processor follows by itself.
-                ll.fetch(ll.element(memory(dtype), p, ll.i64(TURNED_AHEAD * i64::from(tile.rows))));
-                list.push(ll.decode(dtype, ll.load(ty, p, dtype.size() as u32)));
+                ll.fetch(ll.element(memory(dtype), p, ll.i64(TURNED_AHEAD * size * i64::from(tile.rows))));
+                let v = ll.load(ty, p, dtype.size() as u32);
+                list.push(if size == 1 { ll.decode(dtype, v) } else { v });
             }
             columns.push(ll.transpose(list));
         }
@@ -282,6 +298,9 @@ impl<'c> Emit<'_, 'c> {
                 Stmt::For { var, lo, hi, run: Run::Unrolled, body, .. } => {
                     let bounds = self.prim.as_dim(lo).zip(self.prim.as_dim(hi));
                     let Some(count) = bounds.and_then(|(lo, hi)| (&hi - &lo).as_int()) else { continue };
+                    if !self.is_known(lo) {
+                        continue;
+                    }
                     let first = self.at_point(0, 0, |e| e.scalar(lo))?.one();
                     for round in 0..count {
                         self.slots[var.0 as usize] = Slot::Fixed(self.ll.add(first, self.ll.i64(round)));
@@ -307,26 +326,30 @@ impl<'c> Emit<'_, 'c> {
         Ok(())
     }
 
+    /// Whether a position can be computed here, without reading memory.
+    fn is_known(&self, s: &Scalar) -> bool {
+        let unset = |v: usize| matches!(self.slots[v], Slot::Unset);
+        let mut known = true;
+        s.walk(&mut |s| {
+            known &= match &s.kind {
+                ScalarKind::Var(v) => !unset(v.0 as usize),
+                ScalarKind::Dim(d) => d.syms().iter().all(|sym| {
+                    let var = self.prim.vars.iter().position(|v| v.name == *sym);
+                    var.is_none_or(|v| !unset(v))
+                }),
+                ScalarKind::Load { .. } | ScalarKind::Reduce { .. } => false,
+                ScalarKind::Const(_) | ScalarKind::Op(..) | ScalarKind::Choose(_) | ScalarKind::Cast(_) => {
+                    true
+                }
+            };
+        });
+        known
+    }
+
     fn ask_for(&mut self, buf: BufId, index: &[Scalar]) -> Result<(), Error> {
-        let mut known =
-            matches!(self.places[buf.0 as usize], Place::Memory { .. }) && !self.prim.buf(buf).local;
-        for i in index {
-            i.walk(&mut |s| {
-                let unset = |v: usize| matches!(self.slots[v], Slot::Unset);
-                known &= match &s.kind {
-                    ScalarKind::Var(v) => !unset(v.0 as usize),
-                    ScalarKind::Dim(d) => d.syms().iter().all(|sym| {
-                        let var = self.prim.vars.iter().position(|v| v.name == *sym);
-                        var.is_none_or(|v| !unset(v))
-                    }),
-                    ScalarKind::Load { .. } | ScalarKind::Reduce { .. } => false,
-                    ScalarKind::Const(_)
-                    | ScalarKind::Op(..)
-                    | ScalarKind::Choose(_)
-                    | ScalarKind::Cast(_) => true,
-                };
-            });
-        }
+        let known = matches!(self.places[buf.0 as usize], Place::Memory { .. })
+            && !self.prim.buf(buf).local
+            && index.iter().all(|i| self.is_known(i));
         if !known || self.stride(buf, index) != Stride::Unit {
             return Ok(());
         }

@@ -13,6 +13,7 @@
 //! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `poll` looking whether to end, `memory` addresses, checks, loads and stores.
 
 mod choose;
+mod dot;
 mod expr;
 mod memory;
 mod nest;
@@ -33,6 +34,7 @@ use tensor::DType;
 use crate::layout::Layout;
 use crate::ll::{Ll, Ty, V};
 use crate::{Error, object};
+pub(crate) use dot::side_by_side;
 use tile::{Slot, Tile, Values};
 
 /// A buffer in the body.

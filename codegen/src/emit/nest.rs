@@ -87,7 +87,7 @@ impl<'c> Emit<'_, 'c> {
     fn inner(&mut self, body: &[Stmt]) -> Result<(), Error> {
         let plain = self.tile.rows == 1 && self.tile.lanes.is_none();
         // Rows right inside lanes make the tile whole before anything is emitted for it.
-        let more = matches!(body, [Stmt::For { run: Run::Rows(_), .. }]);
+        let more = matches!(body, [s @ Stmt::For { run: Run::Rows(_), .. }] if self.is_tiled(s));
         if plain || more { self.block(body) } else { self.tiled(body) }
     }
 

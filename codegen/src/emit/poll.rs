@@ -9,7 +9,7 @@
 //! itself ([`Emit::unless_idle`]): extents beside a 0 may be larger than anyone waits for.
 
 use inkwell::IntPredicate as I;
-use ir::loops::{Scalar, ScalarKind, Stmt, VarId};
+use ir::loops::{Run, Scalar, ScalarKind, Stmt, VarId};
 use tensor::abi::STOPPED;
 
 use super::Emit;
@@ -115,8 +115,10 @@ pub(super) fn levels_of(s: &Scalar) -> usize {
         }
         ScalarKind::Choose(parts) => parts.iter().map(levels_of).max().unwrap_or(0),
         ScalarKind::Cast(a) => levels_of(a),
-        ScalarKind::Reduce { lo, hi, body, .. } => {
-            (1 + levels_of(body)).max(levels_of(lo)).max(levels_of(hi))
+        ScalarKind::Reduce { lo, hi, body, run, .. } => {
+            // What is written out, or one instruction, is no loop.
+            let own = usize::from(!matches!(run, Run::Dot | Run::Unrolled));
+            (own + levels_of(body)).max(levels_of(lo)).max(levels_of(hi))
         }
     }
 }

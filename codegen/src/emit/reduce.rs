@@ -4,7 +4,8 @@
 //! lanes around it, it may have lanes of its own: several accumulators, folded at the end as a tree.
 
 use ir::Combine;
-use ir::loops::{Run, Scalar, ScalarKind, VarId};
+use ir::loops::{Run, Scalar, ScalarKind};
+use tensor::DType;
 
 use super::Emit;
 use super::expr::product;
@@ -17,51 +18,93 @@ use crate::format::register;
 use crate::ll::V;
 use crate::schedule::{fits_term, is_masked_term};
 
-impl<'c> Emit<'_, 'c> {
-    pub(super) fn reduce(&mut self, s: &Scalar) -> Result<Values<'c>, Error> {
-        let ScalarKind::Reduce { combine, run, var, lo: lo_of, hi: hi_of, body } = &s.kind else {
+/// Whether an expression holds a reduction that is a loop.
+fn holds_reduction(s: &Scalar) -> bool {
+    let mut found = false;
+    s.walk(&mut |s| found |= matches!(&s.kind, ScalarKind::Reduce { run, .. } if *run != Run::Dot));
+    found
+}
+
+/// Whether what is combined is itself combined so, of further rounds.
+fn is_more(combine: Combine, body: &Scalar) -> bool {
+    matches!(&body.kind, ScalarKind::Reduce { combine: inside, run, .. } if *inside == combine && *run != Run::Dot)
+}
+
+/// What is done for each vector of a reduction.
+type Round<'f, 'e, 'c> = &'f mut dyn FnMut(&mut Emit<'e, 'c>) -> Result<(), Error>;
+
+impl<'e, 'c> Emit<'e, 'c> {
+    /// A reduction, beginning with `first` where that is given; it then varies over the lanes.
+    pub(super) fn reduce(&mut self, s: &Scalar, first: Option<&Values<'c>>) -> Result<Values<'c>, Error> {
+        let ScalarKind::Reduce { combine, .. } = &s.kind else {
             return Err(self.fault("a reduction that is none".to_string()));
         };
-        let (combine, var) = (*combine, *var);
-        let varies = self.varies(s);
+        let combine = *combine;
+        let none = Values::uniform(self.ll.constant(s.dtype, combine.identity(s.dtype)));
+        let first = first.unwrap_or(&none);
+        let varies = self.varies(s) | first.varies;
         let tile = self.tile;
+        if varies.lanes
+            && let Some(dot) = self.dot(s)?
+        {
+            return Ok(self.add_dot(first, &dot));
+        }
         if tile.lanes.is_some() && !varies.lanes {
             // The same in all lanes: computed once a row, and free to use lanes of its own.
             return Values::collect(tile, varies, |r, _| Ok(self.at_point(r, 0, |e| e.scalar(s))?.one()));
         }
-        let (lo, mut hi) = self.bounds(var, lo_of, hi_of)?;
-        let looks = self.looks(var, levels_of(body));
-        if looks {
-            let inner = self.summed(combine, body)?;
-            hi = self.unless_idle(lo, hi, inner);
-        }
-        if tile.lanes.is_none()
-            && let Run::Lanes { lanes, vectors } = *run
-            && fits_term(self.prim, &self.ll.target, var, body)
+        if let Some(chain) = self.lanes_inside(s).filter(|_| tile.lanes.is_none())
+            && let Some(ScalarKind::Reduce { run: Run::Lanes { lanes, vectors }, var, body, .. }) =
+                chain.last().map(|s| &s.kind)
         {
-            let masked = is_masked_term(self.prim, &self.ll.target, var, body);
-            let wide = Wide { lanes, vectors, masked, single: true };
-            return self.wide(combine, var, (lo, hi), body, varies, wide);
+            let masked = is_masked_term(self.prim, &self.ll.target, *var, body);
+            let wide = Wide { lanes: *lanes, vectors: *vectors, masked, single: true };
+            return self.wide(combine, &chain, body, varies, wide);
         }
-        let sums = self.accumulators(combine, s, varies);
+        let sums = self.accumulators(s.dtype, first, varies);
+        self.add_up(&sums, s)?;
+        Ok(self.sums(&sums))
+    }
+
+    /// A reduction and those right inside of it that combine alike, down to one by lanes, if there is one.
+    fn lanes_inside<'s>(&self, s: &'s Scalar) -> Option<Vec<&'s Scalar>> {
+        let ScalarKind::Reduce { combine, run, var, body, .. } = &s.kind else { return None };
+        match run {
+            Run::Lanes { .. } => fits_term(self.prim, &self.ll.target, *var, body).then(|| vec![s]),
+            Run::Plain | Run::Unrolled if is_more(*combine, body) => {
+                let mut chain = self.lanes_inside(body)?;
+                chain.insert(0, s);
+                Some(chain)
+            }
+            Run::Plain | Run::Unrolled | Run::Rows(_) | Run::Ahead(_) | Run::Dot => None,
+        }
+    }
+
+    /// Adds the terms of a reduction to what cells hold, those of reductions right inside of it too.
+    fn add_up(&mut self, sums: &Slot<'c>, s: &Scalar) -> Result<(), Error> {
+        let ScalarKind::Reduce { combine, run, var, lo: lo_of, hi: hi_of, body } = &s.kind else {
+            return Ok(());
+        };
+        let (combine, var) = (*combine, *var);
+        let (lo, hi, looks) = self.range(s)?;
         if *run == Run::Unrolled
             && let Some(rounds) = rounds(self.prim, lo_of, hi_of)
         {
             for round in 0..rounds {
                 self.slots[var.0 as usize] = Slot::Fixed(self.ll.add(lo, self.ll.i64(round)));
-                self.accumulate(&sums, combine, body)?;
+                self.accumulate(sums, combine, body)?;
             }
             self.slots[var.0 as usize] = Slot::Unset;
-            return Ok(self.sums(&sums));
+            return Ok(());
         }
         let mut start = lo;
-        if tile.rows > 1 && tile.lanes.is_some() {
+        if self.tile.rows > 1 && self.tile.lanes.is_some() && !holds_reduction(body) {
             // Two rounds at once: the work of counting is felt beside a tile of registers.
             start = self.whole(lo, hi, 2);
             self.count(lo, start, 2, |e, i| {
                 for k in [i, e.ll.next(i, 1)] {
                     e.slots[var.0 as usize] = Slot::Fixed(k);
-                    e.accumulate(&sums, combine, body)?;
+                    e.accumulate(sums, combine, body)?;
                 }
                 Ok(())
             })?;
@@ -71,19 +114,35 @@ impl<'c> Emit<'_, 'c> {
             if looks {
                 e.look();
             }
-            e.accumulate(&sums, combine, body)
+            e.accumulate(sums, combine, body)
         })?;
         self.slots[var.0 as usize] = Slot::Unset;
-        Ok(self.sums(&sums))
+        Ok(())
     }
 
-    /// Cells that hold the combiner's identity.
-    fn accumulators(&mut self, combine: Combine, s: &Scalar, varies: Varies) -> Slot<'c> {
-        let slot = self.cells(register(s.dtype), varies);
-        let first = self.ll.constant(s.dtype, combine.identity(s.dtype));
-        if let Slot::Cells { cells, .. } = &slot {
+    /// The bounds of a reduction, and whether its rounds look.
+    fn range(&mut self, s: &Scalar) -> Result<(V<'c>, V<'c>, bool), Error> {
+        let ScalarKind::Reduce { combine, var, lo, hi, body, .. } = &s.kind else {
+            return Err(self.fault("a reduction that is none".to_string()));
+        };
+        let (lo, mut hi) = self.bounds(*var, lo, hi)?;
+        let looks = self.looks(*var, levels_of(body));
+        if looks {
+            let inner = self.summed(*combine, body)?;
+            hi = self.unless_idle(lo, hi, inner);
+        }
+        Ok((lo, hi, looks))
+    }
+
+    /// Cells that hold what a reduction begins with.
+    fn accumulators(&mut self, dtype: DType, first: &Values<'c>, varies: Varies) -> Slot<'c> {
+        let slot = self.cells(register(dtype), varies);
+        if let Slot::Cells { cells, vectors, .. } = &slot {
             let lanes = if varies.lanes { self.tile.width() } else { 1 };
-            cells.iter().for_each(|c| self.ll.write(*c, self.ll.splat(first, lanes)));
+            for (i, cell) in cells.iter().enumerate() {
+                let (r, u) = (i as u32 / vectors, i as u32 % vectors);
+                self.ll.write(*cell, self.ll.splat(first.at(r, u), lanes));
+            }
         }
         slot
     }
@@ -105,6 +164,13 @@ impl<'c> Emit<'_, 'c> {
             Slot::Cells { varies, .. } if varies.rows => self.tile.rows,
             Slot::Cells { .. } | Slot::Unset | Slot::Fixed(_) | Slot::Rows { .. } | Slot::Lanes(_) => 1,
         };
+        if is_more(combine, body) {
+            return self.add_up(slot, body);
+        }
+        if holds_reduction(body) {
+            // The rows of a reduction inside share what they read.
+            return self.accumulate_row(slot, combine, body);
+        }
         for r in 0..rows {
             self.at_row(r, |e| e.accumulate_row(&slot.row(r), combine, body))?;
         }
@@ -115,6 +181,14 @@ impl<'c> Emit<'_, 'c> {
     fn accumulate_row(&mut self, slot: &Slot<'c>, combine: Combine, body: &Scalar) -> Result<(), Error> {
         let ll = self.ll;
         let old = self.sums(slot);
+        if let ScalarKind::Reduce { combine: Combine::Add, run: Run::Dot, .. } = &body.kind
+            && combine == Combine::Add
+            && let Some(dot) = self.dot(body)?
+        {
+            let new = self.add_dot(&old, &dot);
+            self.keep(slot, &old, &new);
+            return Ok(());
+        }
         let new = match product(body) {
             Some((a, b)) if combine == Combine::Add => {
                 let (a, b) = (self.scalar(a)?, self.scalar(b)?);
@@ -125,7 +199,14 @@ impl<'c> Emit<'_, 'c> {
                 self.map(&[&old, &value], |v| ll.combine(combine, body.dtype, v[0], v[1]))
             }
         };
-        let Slot::Cells { varies, vectors, cells, .. } = slot else { return Ok(()) };
+        self.keep(slot, &old, &new);
+        Ok(())
+    }
+
+    /// Gives accumulators new values, in the lanes that exist.
+    fn keep(&self, slot: &Slot<'c>, old: &Values<'c>, new: &Values<'c>) {
+        let ll = self.ll;
+        let Slot::Cells { varies, vectors, cells, .. } = slot else { return };
         for (i, cell) in cells.iter().enumerate() {
             let (r, u) = (i as u32 / vectors, i as u32 % vectors);
             // In the tail of a reduction by lanes only the first vector's cells are used.
@@ -138,33 +219,28 @@ impl<'c> Emit<'_, 'c> {
             };
             ll.write(*cell, value);
         }
-        Ok(())
     }
 
-    /// A reduction by lanes; the rows of the tile around it stay.
+    /// A chain of reductions of which the last goes by lanes; the rows of the tile around it stay.
     fn wide(
         &mut self,
         combine: Combine,
-        var: VarId,
-        (lo, hi): (V<'c>, V<'c>),
+        chain: &[&Scalar],
         body: &Scalar,
         varies: Varies,
         wide: Wide,
     ) -> Result<Values<'c>, Error> {
         let ll = self.ll;
         let outside = self.tile;
-        let looks = self.looks(var, levels_of(body));
         let over = Varies { rows: varies.rows, lanes: true };
         self.tile = Tile { vectors: wide.vectors, lanes: Some(wide.lanes), ..outside };
-        let sums = self.accumulators(combine, body, over);
+        let none = Values::uniform(ll.constant(body.dtype, combine.identity(body.dtype)));
+        let sums = self.accumulators(body.dtype, &none, over);
         self.tile = outside;
         // What is done one by one has an accumulator of its own.
-        let rest = self.accumulators(combine, body, varies);
-        self.by_lanes(var, lo, hi, wide, &mut |e| {
+        let rest = self.accumulators(body.dtype, &none, varies);
+        self.by_chain(chain, wide, &mut |e| {
             let slot = if e.tile.lanes.is_some() { &sums } else { &rest };
-            if looks {
-                e.look();
-            }
             e.accumulate(slot, combine, body)
         })?;
         self.tile = Tile { vectors: wide.vectors, lanes: Some(wide.lanes), ..outside };
@@ -193,5 +269,38 @@ impl<'c> Emit<'_, 'c> {
             let sum = ll.extract(sum, 0);
             Ok(if wide.masked { sum } else { ll.combine(combine, body.dtype, sum, last.at(r, 0)) })
         })
+    }
+
+    /// Goes through a chain of reductions, by lanes in the last.
+    fn by_chain(&mut self, chain: &[&Scalar], wide: Wide, f: Round<'_, 'e, 'c>) -> Result<(), Error> {
+        let Some((s, inside)) = chain.split_first() else { return Ok(()) };
+        let ScalarKind::Reduce { run, var, lo: lo_of, hi: hi_of, .. } = &s.kind else { return Ok(()) };
+        let (lo, hi, looks) = self.range(s)?;
+        if inside.is_empty() {
+            return self.by_lanes(*var, lo, hi, wide, &mut |e| {
+                if looks {
+                    e.look();
+                }
+                f(e)
+            });
+        }
+        let written_out = rounds(self.prim, lo_of, hi_of).filter(|_| *run == Run::Unrolled);
+        match written_out {
+            Some(rounds) => {
+                for round in 0..rounds {
+                    self.slots[var.0 as usize] = Slot::Fixed(self.ll.add(lo, self.ll.i64(round)));
+                    self.by_chain(inside, wide, f)?;
+                }
+            }
+            None => self.count(lo, hi, 1, |e, i| {
+                e.slots[var.0 as usize] = Slot::Fixed(i);
+                if looks {
+                    e.look();
+                }
+                e.by_chain(inside, wide, f)
+            })?,
+        }
+        self.slots[var.0 as usize] = Slot::Unset;
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@ use ir::loops::{BufId, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use ir::{Combine, Literal};
 
 use super::Emit;
+use super::dot::side_by_side;
 use super::poll::levels;
 use super::tile::{Slot, Tile};
 use crate::Error;
@@ -54,6 +55,12 @@ impl<'c> Emit<'_, 'c> {
                 if *run == Run::Unrolled
                     && let Some(rounds) = rounds(self.prim, lo, hi)
                 {
+                    if let Some((var, size, store)) = side_by_side(self.prim, s)
+                        && self.tile.lanes.is_some()
+                        && self.is_of_words(size, store)
+                    {
+                        return self.store_words(var, size, store);
+                    }
                     let first = self.at_point(0, 0, |e| e.scalar(lo))?.one();
                     let numbers: Vec<V<'c>> = (0..rounds).map(|r| ll.add(first, ll.i64(r))).collect();
                     if let Some(place) = one_place(self.prim, *var, body) {
@@ -67,18 +74,7 @@ impl<'c> Emit<'_, 'c> {
                     return Ok(());
                 }
                 let (lo, mut hi) = self.bounds(*var, lo, hi)?;
-                let free = match run {
-                    Run::Lanes { .. } => {
-                        let free = self.tile.lanes.is_none() && self.tile.rows == 1;
-                        free && fits_lanes(self.prim, &ll.target, *var, body)
-                    }
-                    Run::Rows(sizes) => {
-                        let rows = sizes.iter().max().copied().unwrap_or(1);
-                        rows * self.tile.rows <= ROWS && fits_rows(self.prim, &ll.target, *var, body)
-                    }
-                    Run::Plain | Run::Unrolled | Run::Ahead(_) | Run::Dot => false,
-                };
-                if free {
+                if self.is_tiled(s) {
                     return self.tile_loop(*var, (lo, hi), run, body);
                 }
                 let ahead = if let Run::Ahead(rounds) = run { Some((*var, *rounds)) } else { self.ahead };
@@ -141,6 +137,26 @@ impl<'c> Emit<'_, 'c> {
             Stmt::Store { buf, index, checked, combine, value, span } => {
                 self.store(*buf, index, checked.then_some(*span), *combine, value)
             }
+        }
+    }
+
+    /// Whether a loop runs as lanes or rows here, where that is what it is told.
+    pub(super) fn is_tiled(&self, s: &Stmt) -> bool {
+        let Stmt::For { var, run, body, .. } = s else { return false };
+        match run {
+            Run::Lanes { .. } => {
+                let free = self.tile.lanes.is_none() && self.tile.rows == 1;
+                free && fits_lanes(self.prim, &self.ll.target, *var, body)
+            }
+            Run::Rows(sizes) => {
+                let rows = sizes.iter().max().copied().unwrap_or(1);
+                // What the rows around have each for itself would have to be taken apart.
+                let own = |s: &Slot<'c>| matches!(s, Slot::Cells { varies, .. } if varies.rows);
+                rows * self.tile.rows <= ROWS
+                    && !self.slots.iter().any(own)
+                    && fits_rows(self.prim, &self.ll.target, *var, body)
+            }
+            Run::Plain | Run::Unrolled | Run::Ahead(_) | Run::Dot => false,
         }
     }
 

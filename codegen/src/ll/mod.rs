@@ -16,6 +16,7 @@ use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, FunctionValue, Int
 use inkwell::{AddressSpace, FloatPredicate, IntPredicate};
 
 use crate::Target;
+use tensor::DType;
 
 /// A scalar or a vector.
 pub(crate) type V<'c> = BasicValueEnum<'c>;
@@ -308,6 +309,53 @@ impl<'c> Ll<'c> {
         }
         let n = [a, b, c].into_iter().map(|v| self.lanes(v)).max().unwrap_or(1);
         self.same("llvm.fma", &[self.splat(a, n), self.splat(b, n), self.splat(c, n)])
+    }
+
+    /// Words as what they hold, `ty` each.
+    pub(crate) fn parts_of(&self, words: V<'c>, ty: Ty) -> V<'c> {
+        self.b.build_bit_cast(words, self.vec_ty(ty, self.lanes(words) * 4 / ty.size()), "").expect(OK)
+    }
+
+    /// What words hold as words.
+    pub(crate) fn words_of(&self, parts: V<'c>) -> V<'c> {
+        let each = if self.lane_ty(parts) == self.ctx.i8_type().into() { 4 } else { 2 };
+        self.b.build_bit_cast(parts, self.lanes_ty(Ty::I32, self.lanes(parts) / each), "").expect(OK)
+    }
+
+    fn lane_ty(&self, v: V<'c>) -> BasicTypeEnum<'c> {
+        v.into_vector_value().get_type().get_element_type()
+    }
+
+    /// A vector over and over until it has so many lanes.
+    pub(crate) fn repeat(&self, v: V<'c>, lanes: u32) -> V<'c> {
+        let n = self.lanes(v);
+        if n == lanes {
+            return v;
+        }
+        // As one number, which processors spread.
+        let part = self.lane_ty(v).into_int_type();
+        let all = self.splat(self.whole(v, n * part.get_bit_width()).into(), lanes / n);
+        let parts = part.vec_type(lanes);
+        self.b.build_bit_cast(all, parts, "").expect(OK)
+    }
+
+    /// Each lane so many times.
+    pub(crate) fn each(&self, v: V<'c>, times: u32) -> V<'c> {
+        let lanes: Vec<u32> = (0..self.lanes(v) * times).map(|l| l / times).collect();
+        self.shuffle(v, v, &lanes)
+    }
+
+    /// `sum` and the products of so many bytes (`a` without sign, `b` with one) or halves a lane.
+    pub(crate) fn dot(&self, d: DType, size: u32, sum: V<'c>, a: V<'c>, b: V<'c>) -> V<'c> {
+        let lanes = self.lanes(sum);
+        let (name, ty) = match (d, size) {
+            (DType::I32, 4) => ("avx512.vpdpbusd", self.vec_ty(Ty::I8, 4 * lanes)),
+            (DType::I32, _) => ("avx512.vpdpwssd", self.vec_ty(Ty::I16, 2 * lanes)),
+            _ => ("avx512bf16.dpbf16ps", self.ctx.bf16_type().vec_type(2 * lanes)),
+        };
+        let name = format!("llvm.x86.{name}.{}", 32 * lanes);
+        let [a, b] = [a, b].map(|v| self.b.build_bit_cast(v, ty, "").expect(OK));
+        self.intrinsic(&name, &[], &[sum, a, b]).expect("a value")
     }
 
     // Lanes.

@@ -116,17 +116,21 @@ impl<'a> Along<'a> {
         }
     }
 
-    /// How the element moves.
-    pub(crate) fn stride(&self, buf: BufId, index: &[Scalar]) -> Stride {
+    /// How many elements apart two neighbouring iterations are, where that is a constant.
+    pub(crate) fn distance(&self, buf: BufId, index: &[Scalar]) -> Option<i64> {
         let shape = &self.prim.buf(buf).shape;
         let mut distance = Dim::int(0);
         let mut below = Dim::int(1);
         for (i, extent) in index.iter().zip(shape).rev() {
-            let Some(step) = self.step(i) else { return Stride::Other };
-            distance = distance + below.clone() * step;
+            distance = distance + below.clone() * self.step(i)?;
             below = below * extent;
         }
-        match distance.as_int() {
+        distance.as_int()
+    }
+
+    /// How the element moves.
+    pub(crate) fn stride(&self, buf: BufId, index: &[Scalar]) -> Stride {
+        match self.distance(buf, index) {
             Some(0) => Stride::Invariant,
             Some(1) => Stride::Unit,
             Some(_) | None => Stride::Other,

@@ -12,7 +12,9 @@ use shape::{Expr as Dim, Sym};
 use std::collections::BTreeMap;
 use tensor::DType;
 
-use super::{Along, Decisions, Nest, STREAMED, Stride, Wide, with_load};
+use super::panels::Lane;
+use super::{Along, Decisions, Nest, Order, STREAMED, Wide};
+use crate::Target;
 
 /// Rows of a block whose lanes are a panel: as many as make the copy cheap, few enough to leave blocks for threads.
 const ROWS: i64 = 480;
@@ -20,17 +22,15 @@ const ROWS: i64 = 480;
 const STREAM: i64 = 512;
 /// Between rows of sums, so that they do not meet in one place of a cache.
 const APART: i64 = 16;
-/// So many rows ahead of a copy is asked for what comes.
-const COPY_AHEAD: u32 = 16;
 /// So many rounds of a streamed reduction at once.
 const DEEP: i64 = 8;
 
 /// A loop of a nest.
 #[derive(Clone)]
-struct Loop {
-    var: VarId,
-    lo: Scalar,
-    hi: Scalar,
+pub(super) struct Loop {
+    pub(super) var: VarId,
+    pub(super) lo: Scalar,
+    pub(super) hi: Scalar,
 }
 
 /// A loop cut into tiles: the loop over one tile, how many tiles there are, the variable that is a tile's number, and
@@ -42,27 +42,35 @@ struct Tiles {
     begin: Dim,
 }
 
-pub(super) fn arrange(prim: &Prim, decisions: &Decisions, blocks: bool) -> Prim {
+pub(super) fn arrange(
+    prim: &Prim,
+    target: &Target,
+    order: Order,
+    decisions: &Decisions,
+    blocks: bool,
+) -> Prim {
     let mut prim = prim.clone();
     let body = std::mem::take(&mut prim.body);
-    let mut arrange = Arrange { prim, decisions };
+    let mut arrange = Arrange { prim, target, order, decisions };
     let last = body.len().saturating_sub(1);
     let alone = blocks && body.iter().take(last).all(|s| matches!(s, Stmt::Set(..)));
     let body = body.into_iter().flat_map(|s| arrange.stmt(s, alone)).collect();
     Prim { body, ..arrange.prim }
 }
 
-struct Arrange<'a> {
-    prim: Prim,
-    decisions: &'a Decisions,
+pub(super) struct Arrange<'a> {
+    pub(super) prim: Prim,
+    pub(super) target: &'a Target,
+    pub(super) order: Order,
+    pub(super) decisions: &'a Decisions,
 }
 
-fn for_(l: &Loop, run: Run, body: Vec<Stmt>) -> Stmt {
+pub(super) fn for_(l: &Loop, run: Run, body: Vec<Stmt>) -> Stmt {
     let (lo, hi) = (l.lo.clone(), l.hi.clone());
     Stmt::For { var: l.var, lo, hi, mark: Mark::Independent, run, body }
 }
 
-fn lanes(wide: Wide) -> Run {
+pub(super) fn lanes(wide: Wide) -> Run {
     Run::Lanes { lanes: wide.lanes, vectors: wide.vectors }
 }
 
@@ -78,6 +86,7 @@ impl Arrange<'_> {
         {
             return self.nest(nest, s, whole);
         }
+        self.spread(&mut s);
         self.mark(&mut s, None);
         match &mut s {
             Stmt::For { body, .. } | Stmt::While(_, body) => *body = self.block(std::mem::take(body)),
@@ -88,6 +97,25 @@ impl Arrange<'_> {
             Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
         }
         vec![s]
+    }
+
+    /// The same statements with variables of their own in the place of those that they set.
+    fn of_its_own(&mut self, body: &[Stmt]) -> Vec<Stmt> {
+        let mut renames = BTreeMap::new();
+        for v in ir::depend::set_in(body) {
+            let (name, dtype) = (self.prim.var(v).name, self.prim.var(v).dtype);
+            renames.insert(v, self.variable(name.name(), dtype));
+        }
+        let mut body = body.to_vec();
+        body.iter_mut().for_each(|s| {
+            s.walk_mut(&mut |s| {
+                if let Stmt::Set(v, _) = s {
+                    *v = renames[v];
+                }
+                s.scalars_mut().into_iter().for_each(|e| *e = self.renamed(e, &renames));
+            });
+        });
+        body
     }
 
     /// Lanes of the reductions that stand in a statement itself and are the same in all lanes around it.
@@ -122,7 +150,8 @@ impl Arrange<'_> {
             kind: ScalarKind::Op(Intrinsic::Lt, vec![Scalar::dim(extent), Scalar::int(*least)]),
             dtype: DType::Bool,
         };
-        let less = self.form(few, loops.clone(), body.clone(), whole);
+        let copy = self.of_its_own(&body);
+        let less = self.form(few, loops.clone(), copy, whole);
         let many = self.form(nest, loops, body, whole);
         vec![Stmt::If(is_few, less, many)]
     }
@@ -135,6 +164,9 @@ impl Arrange<'_> {
         // Inside, loops stay as they are: something around them has lanes or rows.
         let prim = self.prim.clone();
         let around = nest.lanes.map(|l| Along::new(&prim, l.0, &body));
+        if around.is_none() {
+            body.iter_mut().for_each(|s| s.walk_mut(&mut |s| self.spread(s)));
+        }
         body.iter_mut().for_each(|s| s.walk_mut(&mut |s| self.mark(s, around.as_ref())));
         let mut take = |var: VarId| loops.iter().position(|l| l.var == var).map(|at| loops.remove(at));
         let wide = nest.lanes.and_then(|l| Some((take(l.0)?, l.1)));
@@ -205,59 +237,11 @@ impl Arrange<'_> {
                 return this.streamed((&lane, wide, &first_lane), (&row, &first_row), body);
             }
             let (mut before, mut body) = (Vec::new(), body);
-            this.panels(nest, (&lane, wide, &first_lane), &mut body, &mut before);
+            let panel = Lane { lane: &lane, wide, begin: &first_lane };
+            this.panels(nest, row.var, &panel, &mut body, &mut before);
             before.push(for_(&lane, lanes(wide), vec![for_(&row, Run::Rows(sizes), body)]));
             before
         })
-    }
-
-    /// Copies what all rows read to local buffers, in the order in which it is read.
-    fn panels(
-        &mut self,
-        nest: &Nest,
-        (lane, wide, begin): (&Loop, Wide, &Dim),
-        body: &mut [Stmt],
-        before: &mut Vec<Stmt>,
-    ) {
-        let width = i64::from(wide.lanes * wide.vectors);
-        for panel in &nest.panels {
-            let Some((lo, hi)) = range(body, panel.over) else { continue };
-            let mut copied = None;
-            with_load(body, panel.load, &mut |load| copied = Some(load.clone()));
-            let Some(copied) = copied else { continue };
-            let ScalarKind::Load { buf, span, .. } = &copied.kind else { continue };
-            let name = format!("{}.panel{}", self.prim.buf(*buf).name, self.prim.bufs.len());
-            let to = BufId(self.prim.bufs.len() as u32);
-            self.prim.bufs.push(Buf {
-                name: Sym::new(&name),
-                dtype: copied.dtype,
-                shape: vec![panel.extent.clone(), Dim::int(width)],
-                local: true,
-            });
-            let minus = |prim: &Prim, v: VarId, from: &Dim| Scalar::dim(&Dim::sym(prim.var(v).name) - from);
-            let from = self.prim.as_dim(&lo).unwrap_or_else(|| Dim::int(0));
-            let index = vec![minus(&self.prim, panel.over, &from), minus(&self.prim, lane.var, begin)];
-            with_load(body, panel.load, &mut |load| {
-                load.kind = ScalarKind::Load { buf: to, index: index.clone(), checked: false, span: *span };
-            });
-            let (k, j) = (self.variable("q", DType::I64), self.variable("l", DType::I64));
-            let index = vec![minus(&self.prim, k, &from), minus(&self.prim, j, begin)];
-            let renames = BTreeMap::from([(panel.over, k), (lane.var, j)]);
-            let value = self.renamed(&copied, &renames);
-            let store = Stmt::Store { buf: to, index, checked: false, combine: None, value, span: *span };
-            let over_lanes = Loop { var: j, ..lane.clone() };
-            let over = Loop { var: k, lo, hi };
-            before.push(Stmt::Alloc(to));
-            let ScalarKind::Load { buf, index, .. } = &copied.kind else { continue };
-            let stride = |v: VarId| Along::new(&self.prim, v, &[]).stride(*buf, index);
-            before.push(if stride(lane.var) == Stride::Other && stride(panel.over) == Stride::Unit {
-                let square = Run::Rows(vec![wide.lanes, 1]);
-                let inner = for_(&over, square, vec![store]);
-                for_(&over_lanes, Run::Lanes { lanes: wide.lanes, vectors: 1 }, vec![inner])
-            } else {
-                for_(&over, Run::Ahead(COPY_AHEAD), vec![for_(&over_lanes, lanes(wide), vec![store])])
-            });
-        }
     }
 
     /// Sums kept in memory, a row of lanes a row, while a few rounds of the reduction at once go by: what the rounds
@@ -474,13 +458,13 @@ impl Arrange<'_> {
         (!extent.is_poison() && of_dims(&lo) && of_dims(&hi)).then_some(extent)
     }
 
-    fn variable(&mut self, name: &str, dtype: DType) -> VarId {
+    pub(super) fn variable(&mut self, name: &str, dtype: DType) -> VarId {
         let id = VarId(self.prim.vars.len() as u32);
         self.prim.vars.push(Var { name: Sym::new(&format!("{name}.{}", id.0)), dtype });
         id
     }
 
-    fn renamed(&self, s: &Scalar, renames: &BTreeMap<VarId, VarId>) -> Scalar {
+    pub(super) fn renamed(&self, s: &Scalar, renames: &BTreeMap<VarId, VarId>) -> Scalar {
         let mut s = s.clone();
         let name = |v: VarId| self.prim.var(v).name;
         s.walk_mut(&mut |s| match &mut s.kind {
@@ -509,7 +493,7 @@ fn same(a: &[Scalar], b: &[Scalar]) -> bool {
 }
 
 /// The bounds of the reduction over a variable.
-fn range(body: &[Stmt], over: VarId) -> Option<(Scalar, Scalar)> {
+pub(super) fn range(body: &[Stmt], over: VarId) -> Option<(Scalar, Scalar)> {
     let mut found = None;
     body.iter().for_each(|s| {
         s.walk(&mut |s| {

@@ -3,6 +3,7 @@
 use ir::loops::{Scalar, ScalarKind, Stmt, VarId};
 
 use super::{Along, Planner, Stride};
+use crate::emit::side_by_side;
 use crate::prepare::assigned;
 
 impl Planner<'_> {
@@ -62,9 +63,18 @@ impl Planner<'_> {
     pub(super) fn neighbours(&self, body: &[Stmt], along: &Along<'_>) -> bool {
         let mut fit = true;
         let mut stores = 0;
+        let mut words = Vec::new();
         body.iter().for_each(|s| {
             s.walk(&mut |s| {
-                if let Stmt::Store { buf, index, .. } = s {
+                if let Some((_, size, Stmt::Store { buf, index, .. })) = side_by_side(self.prim, s)
+                    && along.distance(*buf, index) == Some(size)
+                {
+                    words.push(index.as_ptr());
+                    stores += 1;
+                }
+                if let Stmt::Store { buf, index, .. } = s
+                    && !words.contains(&index.as_ptr())
+                {
                     stores += 1;
                     fit &= along.stride(*buf, index) == Stride::Unit;
                 }

@@ -19,8 +19,11 @@
 mod access;
 mod arrange;
 mod cost;
+mod dots;
 mod legal;
 mod pack;
+mod panels;
+mod spread;
 
 use ir::loops::{Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use std::collections::BTreeMap;
@@ -58,47 +61,41 @@ struct Nest {
     streamed: bool,
 }
 
-/// A part of a buffer that all rows read: copied so that a reduction meets its lanes one after the other.
+/// A value that all rows compute alike: kept so that reductions meet its lanes one after the other.
 #[derive(Clone, Debug)]
 struct Panel {
-    /// Which access: its number among those of the nest's body, in the order of [`loads`].
-    load: usize,
-    /// The reduction that goes along it.
-    over: VarId,
-    /// The extent of the reduction, over the dims of the primitive.
-    extent: shape::Expr,
+    /// Which value: its number among those of the nest's body, in the order of [`parts`].
+    part: usize,
+    /// The reductions that go along it, from the outermost, and their extents over the dims of the primitive.
+    over: Vec<(VarId, shape::Expr)>,
+    /// The reduction, by number, whose products of this value a dot-product instruction adds up.
+    dots: Option<usize>,
 }
 
-/// Calls `f` with an access of statements, by its number in the order of the text.
-fn with_load(body: &mut [Stmt], number: usize, f: &mut dyn FnMut(&mut Scalar)) {
+/// Calls `f` with an expression of statements, by its number in the order of the text.
+fn with_part(body: &mut [Stmt], number: usize, f: &mut dyn FnMut(&mut Scalar)) {
     let mut at = 0;
     body.iter_mut().for_each(|s| {
         s.walk_mut(&mut |s| {
             for e in s.scalars_mut() {
                 e.walk_mut(&mut |e| {
-                    if matches!(e.kind, ScalarKind::Load { .. }) {
-                        if at == number {
-                            f(e);
-                        }
-                        at += 1;
+                    if at == number {
+                        f(e);
                     }
+                    at += 1;
                 });
             }
         });
     });
 }
 
-/// The accesses of statements, in the order of the text.
-fn loads(body: &[Stmt]) -> Vec<&Scalar> {
+/// The expressions of statements, in the order of the text, what is around before what is inside.
+fn parts(body: &[Stmt]) -> Vec<&Scalar> {
     let mut list = Vec::new();
     body.iter().for_each(|s| {
         s.walk(&mut |s| {
             for e in s.scalars() {
-                e.walk(&mut |e| {
-                    if matches!(e.kind, ScalarKind::Load { .. }) {
-                        list.push(e);
-                    }
-                });
+                e.walk(&mut |e| list.push(e));
             }
         });
     });
@@ -126,13 +123,10 @@ pub enum Order {
 
 /// Decides, and carries out.
 pub(crate) fn schedule(prim: &Prim, target: &Target, order: Order) -> Prim {
-    if prim.is_scheduled() {
-        return prim.clone();
-    }
     let planner = Planner { prim, target, order };
     // What must hold a value first is given it block by block, by rows of its own.
     let blocks = first_values(prim).is_empty();
-    let mut prim = arrange::arrange(prim, &planner.block(&prim.body).1, blocks);
+    let mut prim = arrange::arrange(prim, target, order, &planner.block(&prim.body).1, blocks);
     distinct(&mut prim);
     prim
 }
@@ -171,8 +165,12 @@ pub(crate) fn is_masked_term(prim: &Prim, target: &Target, var: VarId, term: &Sc
 /// Only decisions that the model finds better than this share of doing without are taken.
 const WORTH: f64 = 0.9;
 
+/// The side of the largest square that is turned in registers.
+const SQUARE: u32 = 16;
 /// With fewer rows panels do not pay.
 const FEW: i64 = 24;
+/// So too where panels are of dot products.
+const DOTS: i64 = 4;
 /// With fewer rows it is better to keep the sums in memory.
 const STREAMED: i64 = 48;
 
@@ -288,6 +286,7 @@ impl Planner<'_> {
             if nest.rows.is_none()
                 && let Some(&r) = vars.iter().find(|&&r| r != var && self.turns(body, r, &along))
             {
+                let lanes = lanes.min(SQUARE);
                 nest.rows = Some((r, vec![lanes, 1]));
                 nest.lanes = Some((var, Wide { lanes, vectors: 1 }));
             }
@@ -317,7 +316,11 @@ impl Planner<'_> {
                 *sizes = if self.large() { vec![4, 1] } else { vec![2, 1] };
             }
             few.streamed = self.streams(&few, body);
-            let least = if few.streamed { STREAMED } else { FEW };
+            let least = match (few.streamed, packed.panels.iter().any(|p| p.dots.is_some())) {
+                (true, _) => STREAMED,
+                (false, true) => DOTS,
+                (false, false) => FEW,
+            };
             nest = Nest { few: Some((least, Box::new(few))), ..packed };
         }
         plan.nests.insert(vars[0], nest);

@@ -7,8 +7,9 @@
 use ir::loops::{BufId, Scalar, ScalarKind, Stmt, VarId};
 use shape::Expr as Dim;
 use std::collections::BTreeSet;
+use tensor::DType;
 
-use super::{Along, Nest, Panel, Planner, Stride, loads};
+use super::{Along, Nest, Panel, Planner, Stride, dots, parts};
 use crate::prepare::assigned;
 
 impl Planner<'_> {
@@ -39,7 +40,7 @@ impl Planner<'_> {
         found
     }
 
-    /// The accesses that can be copied, if what remains is no worse than neighbours.
+    /// The values that can be kept, if what remains is no worse than neighbours.
     fn panels(&self, body: &[Stmt], lanes: &Along<'_>, row: VarId) -> Option<Vec<Panel>> {
         let rows = Along::new(self.prim, row, body);
         if !self.together(body, &rows)
@@ -56,55 +57,48 @@ impl Planner<'_> {
                 Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) => plain = false,
                 Stmt::Set(..) => {}
             });
-            // So too in a reduction inside a reduction; and under a condition not all of it may be read.
-            plain &= s.scalars().into_iter().all(|e| reduction_depth(e) < 2 && !chooses(e));
+            // Under a condition not all of it may be read.
+            plain &= s.scalars().into_iter().all(|e| !chooses(e));
         });
         if !plain {
             return None;
         }
-        let inside = assigned(body);
-        let all = loads(body);
-        let (mut panels, mut own, mut good) = (Vec::new(), false, true);
-        for s in body {
-            for e in s.scalars() {
-                reductions(e, &mut |var, lo, hi, load| {
-                    let ScalarKind::Load { buf, index, checked, .. } = &load.kind else { return };
-                    let over = Along::new(self.prim, var, &[]);
-                    let any = |along: &Along<'_>| index.iter().any(|i| along.changes(i));
-                    own |= any(&rows);
-                    if !any(lanes) {
-                        return;
-                    }
-                    let extent = self.extent(lo, hi);
-                    let fixed = !index.iter().any(|i| reads(i, &inside));
-                    let fits = !*checked && !any(&rows) && any(&over) && fixed && !written.contains(buf);
-                    match extent {
-                        Some(extent) if fits => {
-                            let load = all.iter().position(|l| std::ptr::eq(*l, load));
-                            panels.extend(load.map(|load| Panel { load, over: var, extent }));
-                        }
-                        Some(_) | None => good &= lanes.stride(*buf, index) != Stride::Other,
-                    }
-                });
-            }
-        }
-        (good && own && !panels.is_empty()).then_some(panels)
+        let mut search = Search {
+            planner: self,
+            all: parts(body),
+            lanes,
+            rows: &rows,
+            written,
+            inside: assigned(body),
+            around: Vec::new(),
+            panels: Vec::new(),
+            own: false,
+            good: true,
+        };
+        body.iter().for_each(|s| s.scalars().into_iter().for_each(|e| search.value(e)));
+        (search.good && search.own && !search.panels.is_empty()).then_some(search.panels)
     }
 
     /// The extent of a reduction, where it is an expression of the dims alone.
     fn extent(&self, lo: &Scalar, hi: &Scalar) -> Option<Dim> {
         let (lo, hi) = (self.prim.as_dim(lo)?, self.prim.as_dim(hi)?);
         let extent = Dim::max(&(&hi - &lo), &Dim::int(0));
-        (!extent.is_poison() && extent.syms().iter().all(|s| self.prim.dims.contains(s))).then_some(extent)
+        let of_dims = |e: &Dim| e.syms().iter().all(|s| self.prim.dims.contains(s));
+        (!extent.is_poison() && of_dims(&lo) && of_dims(&hi)).then_some(extent)
     }
 
-    /// The work of one element where the panels' accesses are to neighbours.
+    /// The work of one element where the panels are read as neighbours.
     fn packed_work(&self, body: &[Stmt], along: &Along<'_>, lanes: u32, panels: &[Panel]) -> f64 {
-        let all = loads(body);
+        let all = parts(body);
         let mut work = self.wide_block(body, along, lanes);
         for panel in panels {
-            let trips = panel.extent.as_int().map_or(super::cost::UNKNOWN, |n| n as f64);
-            work -= trips * (self.own_work(all[panel.load], Some(along), lanes) - 1.0);
+            let trips = |extent: &Dim| extent.as_int().map_or(super::cost::UNKNOWN, |n| n as f64);
+            let trips: f64 = panel.over.iter().map(|o| trips(&o.1)).product();
+            work -= trips * (self.wide_scalar(all[panel.part], along, lanes) - 1.0);
+            if panel.dots.is_some() {
+                // A multiplication and a conversion an element, of which an instruction does several.
+                work -= trips;
+            }
         }
         work / f64::from(lanes)
     }
@@ -149,22 +143,95 @@ fn chooses(s: &Scalar) -> bool {
     found
 }
 
-fn reduction_depth(s: &Scalar) -> usize {
-    let inside = super::cost::children(s).into_iter().map(reduction_depth).max().unwrap_or(0);
-    inside + usize::from(matches!(s.kind, ScalarKind::Reduce { .. }))
+/// Looks for panels in the expressions of a body.
+struct Search<'a, 's> {
+    planner: &'a Planner<'a>,
+    all: Vec<&'s Scalar>,
+    lanes: &'a Along<'a>,
+    rows: &'a Along<'a>,
+    written: BTreeSet<BufId>,
+    /// Variables that the body sets.
+    inside: BTreeSet<VarId>,
+    /// The reductions around, from the outermost: the variable, its extent if that is of the dims alone.
+    around: Vec<(VarId, Option<Dim>)>,
+    panels: Vec<Panel>,
+    /// Whether something moves with the rows.
+    own: bool,
+    /// Whether what moves with the lanes and is not kept is of neighbours.
+    good: bool,
 }
 
-/// Calls `f` with every access right inside a reduction that is in no other, and that reduction.
-fn reductions<'s>(s: &'s Scalar, f: &mut dyn FnMut(VarId, &'s Scalar, &'s Scalar, &'s Scalar)) {
-    if let ScalarKind::Reduce { var, lo, hi, body, .. } = &s.kind {
-        body.walk(&mut |e| {
-            if matches!(e.kind, ScalarKind::Load { .. }) {
-                f(*var, lo, hi, e);
+impl<'s> Search<'_, 's> {
+    fn value(&mut self, e: &'s Scalar) {
+        if !self.around.is_empty() && self.kept(e, None) {
+            return;
+        }
+        match &e.kind {
+            ScalarKind::Reduce { var, lo, hi, body, .. } => {
+                self.value(lo);
+                self.value(hi);
+                self.around.push((*var, self.planner.extent(lo, hi)));
+                match dots::product(self.planner, e, self.lanes, self.rows) {
+                    Some(p) if self.kept(p.b, Some(e)) => self.value(p.a),
+                    Some(_) | None => self.value(body),
+                }
+                self.around.pop();
             }
-        });
-        return;
+            ScalarKind::Load { buf, index, .. } => {
+                if !self.around.is_empty() {
+                    self.own |= index.iter().any(|i| self.rows.changes(i));
+                    let moves = index.iter().any(|i| self.lanes.changes(i));
+                    self.good &= !moves || self.lanes.stride(*buf, index) != Stride::Other;
+                }
+                index.iter().for_each(|i| self.value(i));
+            }
+            ScalarKind::Const(_)
+            | ScalarKind::Var(_)
+            | ScalarKind::Dim(_)
+            | ScalarKind::Op(..)
+            | ScalarKind::Choose(_)
+            | ScalarKind::Cast(_) => super::cost::children(e).into_iter().for_each(|c| self.value(c)),
+        }
     }
-    super::cost::children(s).into_iter().for_each(|c| reductions(c, f));
+
+    /// Makes a panel of a value, if it can be one: the same for all rows, read at places that nothing here changes.
+    fn kept(&mut self, e: &Scalar, dots: Option<&Scalar>) -> bool {
+        // What is computed from halves has more digits than their type.
+        let exact = !matches!(e.dtype, DType::F16 | DType::Bf16)
+            || matches!(e.kind, ScalarKind::Load { .. } | ScalarKind::Cast(_));
+        let (mut reads_memory, mut fits) = (false, exact && e.dtype != DType::Bool);
+        e.walk(&mut |e| match &e.kind {
+            ScalarKind::Load { buf, checked, .. } => {
+                reads_memory = true;
+                fits &= !*checked && !self.written.contains(buf);
+            }
+            ScalarKind::Reduce { .. } | ScalarKind::Choose(_) => fits = false,
+            ScalarKind::Const(_)
+            | ScalarKind::Var(_)
+            | ScalarKind::Dim(_)
+            | ScalarKind::Op(..)
+            | ScalarKind::Cast(_) => {}
+        });
+        if !(fits && reads_memory) || self.rows.changes(e) || !self.lanes.changes(e) || reads(e, &self.inside)
+        {
+            return false;
+        }
+        let along = |v: VarId| Along::new(self.planner.prim, v, &[]).changes(e);
+        let over: Vec<_> = self.around.iter().filter(|(v, _)| along(*v)).collect();
+        let over: Option<Vec<_>> = over.into_iter().map(|(v, extent)| Some((*v, extent.clone()?))).collect();
+        let number = |e: &Scalar| self.all.iter().position(|p| std::ptr::eq(*p, e));
+        let innermost = self.around.last().map(|a| a.0);
+        match (over, number(e)) {
+            (Some(over), Some(part)) if !over.is_empty() => {
+                if dots.is_some() && over.last().map(|o| o.0) != innermost {
+                    return false;
+                }
+                self.panels.push(Panel { part, over, dots: dots.and_then(number) });
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Whether an expression reads a variable of a set, or depends on a reduction of its own.

@@ -70,7 +70,7 @@ pub fn targets() -> Vec<Target> {
 }
 
 /// How near results must be.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub enum Near {
     Exact,
     /// Difference by the larger of 1 and the magnitude.

@@ -1,0 +1,390 @@
+//! Panels made: local buffers, the loops that fill them, and what is read from them instead.
+//!
+//! A plain panel holds values in the order in which a reduction meets its lanes: `[k, lanes]`. That of a dot product holds
+//! as many rounds of the reduction side by side as an instruction adds up: `[k / 4, lanes, 4]`, with which the reduction becomes
+//! `sum(q in k / 4) sum(#[dot] t in 4) ..`, and what is left of it a reduction with a panel of its own.
+
+use ir::loops::{Buf, BufId, Mark, Run, Scalar, ScalarKind, Stmt, VarId};
+use ir::source::Span;
+use ir::{Combine, Intrinsic, Literal};
+use shape::{Expr as Dim, Sym};
+use std::collections::BTreeMap;
+use tensor::DType;
+
+use super::arrange::{Arrange, Loop, for_, lanes, range};
+use super::dots::product;
+use super::{Along, Nest, Planner, SQUARE, Stride, Wide, parts, with_part};
+
+/// So many rows ahead of a copy is asked for what comes.
+const COPY_AHEAD: u32 = 16;
+/// Rounds of dot products that are written out, where there are no more.
+const WRITTEN_OUT: i64 = 16;
+
+/// A reduction that goes along a panel.
+struct Over {
+    var: VarId,
+    lo: Dim,
+    hi: Dim,
+}
+
+impl Over {
+    fn extent(&self) -> Dim {
+        Dim::max(&(&self.hi - &self.lo), &Dim::int(0))
+    }
+}
+
+/// The lanes of a panel.
+pub(super) struct Lane<'a> {
+    pub(super) lane: &'a Loop,
+    pub(super) wide: Wide,
+    /// Where the panel's lanes begin.
+    pub(super) begin: &'a Dim,
+}
+
+pub(super) fn op(op: Intrinsic, args: Vec<Scalar>) -> Scalar {
+    let dtype = args[0].dtype;
+    Scalar { kind: ScalarKind::Op(op, args), dtype }
+}
+
+pub(super) fn cast(to: DType, e: Scalar) -> Scalar {
+    if e.dtype == to { e } else { Scalar { kind: ScalarKind::Cast(Box::new(e)), dtype: to } }
+}
+
+pub(super) fn sum(run: Run, var: VarId, (lo, hi): (Dim, Dim), body: Scalar) -> Scalar {
+    let dtype = body.dtype;
+    let [lo, hi] = [lo, hi].map(|e| Box::new(Scalar::dim(e)));
+    let kind = ScalarKind::Reduce { combine: Combine::Add, run, var, lo, hi, body: Box::new(body) };
+    Scalar { kind, dtype }
+}
+
+/// An expression as what holds it narrowly.
+pub(super) fn narrowed(s: &Scalar, to: DType) -> Scalar {
+    if let ScalarKind::Cast(e) = &s.kind
+        && e.dtype == to
+    {
+        return (**e).clone();
+    }
+    cast(to, s.clone())
+}
+
+/// The first access in an expression: of which buffer, and where it is written.
+fn first_load(s: &Scalar) -> Option<(BufId, Span)> {
+    let mut found = None;
+    s.walk(&mut |e| {
+        if let (None, ScalarKind::Load { buf, span, .. }) = (found, &e.kind) {
+            found = Some((*buf, *span));
+        }
+    });
+    found
+}
+
+impl Arrange<'_> {
+    /// Keeps what all rows compute alike in local buffers, in the order in which it is read.
+    pub(super) fn panels(
+        &mut self,
+        nest: &Nest,
+        row: VarId,
+        lane: &Lane<'_>,
+        body: &mut [Stmt],
+        before: &mut Vec<Stmt>,
+    ) {
+        let mut panels: Vec<_> = nest.panels.iter().collect();
+        // The last first: what is put in its place does not change the numbers of those before.
+        panels.sort_by_key(|p| std::cmp::Reverse(p.dots.unwrap_or(p.part)));
+        for panel in panels {
+            let over = |v: VarId| {
+                let (lo, hi) = range(body, v)?;
+                Some(Over { var: v, lo: self.prim.as_dim(&lo)?, hi: self.prim.as_dim(&hi)? })
+            };
+            let Some(over) = panel.over.iter().map(|o| over(o.0)).collect::<Option<Vec<_>>>() else {
+                continue;
+            };
+            let number = panel.dots.unwrap_or(panel.part);
+            let Some(old) = parts(body).get(number).map(|e| (*e).clone()) else { continue };
+            let new = match panel.dots {
+                Some(_) => self.dots(&old, row, &over, lane, before),
+                None => Some(self.kept(&old, &over, lane, before)),
+            };
+            let Some(new) = new else { continue };
+            with_part(body, number, &mut |e| *e = new.clone());
+        }
+    }
+
+    fn local(&mut self, name: &str, dtype: DType, shape: Vec<Dim>) -> BufId {
+        let id = BufId(self.prim.bufs.len() as u32);
+        let name = Sym::new(&format!("{name}{}", id.0));
+        self.prim.bufs.push(Buf { name, dtype, shape, local: true });
+        id
+    }
+
+    pub(super) fn name(&self, v: VarId) -> Dim {
+        Dim::sym(self.prim.var(v).name)
+    }
+
+    /// A value in a panel, which `before` fills; gives the access that reads it.
+    fn kept(&mut self, value: &Scalar, over: &[Over], lane: &Lane<'_>, before: &mut Vec<Stmt>) -> Scalar {
+        let Some((from, span)) = first_load(value) else { return value.clone() };
+        let (last, around) = over.split_last().expect("a panel goes along a reduction");
+        let name = format!("{}.panel", self.prim.buf(from).name);
+        let width = Dim::int(i64::from(lane.wide.lanes * lane.wide.vectors));
+        let shape = over.iter().map(Over::extent).chain([width]).collect();
+        let to = self.local(&name, value.dtype, shape);
+        let (outer, mut renames) = self.copies(around);
+        let [k, l] = ["q", "l"].map(|n| self.variable(n, DType::I64));
+        renames.extend([(last.var, k), (lane.lane.var, l)]);
+        let place = |this: &Self, to: &dyn Fn(VarId) -> VarId| {
+            let along = over.iter().map(|o| &this.name(to(o.var)) - &o.lo);
+            let index = along.chain([&this.name(to(lane.lane.var)) - lane.begin]);
+            index.map(Scalar::dim).collect::<Vec<_>>()
+        };
+        let index_of_copy = place(self, &|v| renames[&v]);
+        let copied = self.renamed(value, &renames);
+        let store =
+            Stmt::Store { buf: to, index: index_of_copy, checked: false, combine: None, value: copied, span };
+        let over_lanes = Loop { var: l, ..lane.lane.clone() };
+        let rounds = Loop { var: k, lo: Scalar::dim(last.lo.clone()), hi: Scalar::dim(last.hi.clone()) };
+        before.push(Stmt::Alloc(to));
+        before.push(if self.is_across(value, lane.lane.var, last.var) {
+            let side = lane.wide.lanes.min(SQUARE);
+            let square = Run::Rows(vec![side, 1]);
+            let by_lanes = Run::Lanes { lanes: side, vectors: 1 };
+            let copy = within(outer, for_(&rounds, square, vec![store]));
+            for_(&over_lanes, by_lanes, vec![copy])
+        } else {
+            let copy = for_(&over_lanes, lanes(lane.wide), vec![store]);
+            within(outer, for_(&rounds, Run::Ahead(COPY_AHEAD), vec![copy]))
+        });
+        let kind = ScalarKind::Load { buf: to, index: place(self, &|v| v), checked: false, span };
+        Scalar { kind, dtype: value.dtype }
+    }
+
+    /// Whether neighbouring rounds of a reduction read neighbours somewhere, and neighbouring lanes do not.
+    fn is_across(&self, value: &Scalar, lane: VarId, over: VarId) -> bool {
+        let [lane, over] = [lane, over].map(|v| Along::new(&self.prim, v, &[]));
+        let mut across = false;
+        value.walk(&mut |e| {
+            if let ScalarKind::Load { buf, index, .. } = &e.kind {
+                across |=
+                    lane.stride(*buf, index) == Stride::Other && over.stride(*buf, index) == Stride::Unit;
+            }
+        });
+        across
+    }
+
+    /// Loops like those of reductions, and which variable of theirs is which.
+    fn copies(&mut self, over: &[Over]) -> (Vec<Loop>, BTreeMap<VarId, VarId>) {
+        let mut renames = BTreeMap::new();
+        let copy = |o: &Over| {
+            let var = self.variable("b", DType::I64);
+            renames.insert(o.var, var);
+            Loop { var, lo: Scalar::dim(o.lo.clone()), hi: Scalar::dim(o.hi.clone()) }
+        };
+        (over.iter().map(copy).collect(), renames)
+    }
+
+    /// A reduction by dot products, with a panel of what all rows share.
+    fn dots(
+        &mut self,
+        reduction: &Scalar,
+        row: VarId,
+        over: &[Over],
+        lane: &Lane<'_>,
+        before: &mut Vec<Stmt>,
+    ) -> Option<Scalar> {
+        let ScalarKind::Reduce { body: term, .. } = &reduction.kind else { return None };
+        let prim = self.prim.clone();
+        let planner = Planner { prim: &prim, target: self.target, order: self.order };
+        let p = product(
+            &planner,
+            reduction,
+            &Along::new(&prim, lane.lane.var, &[]),
+            &Along::new(&prim, row, &[]),
+        )?;
+        let (from, span) = first_load(p.b)?;
+        let (last, around) = over.split_last()?;
+        let size = p.size;
+        let groups = last.extent().floor_div(&Dim::int(size));
+        let width = Dim::int(i64::from(lane.wide.lanes * lane.wide.vectors));
+        let outer_shape: Vec<Dim> = around.iter().map(Over::extent).collect();
+        let name = format!("{}.dots", self.prim.buf(from).name);
+        let shape = [outer_shape.clone(), vec![groups.clone(), width.clone(), Dim::int(size)]].concat();
+        let to = self.local(&name, p.narrow, shape);
+
+        // The copy: the lanes' rounds side by side.
+        let (outer, renames) = self.copies(around);
+        let [q, l, t] = ["q", "l", "t"].map(|n| self.variable(n, DType::I64));
+        let round = |this: &Self, q: VarId, t: VarId| &(&last.lo + &(this.name(q) * size)) + &this.name(t);
+        let mut values: BTreeMap<VarId, Dim> = renames.iter().map(|(v, to)| (*v, self.name(*to))).collect();
+        values.extend([(last.var, round(self, q, t)), (lane.lane.var, self.name(l))]);
+        let copied = self.substituted(&narrowed(p.b, p.narrow), &values);
+        let place = |this: &Self, outer: &dyn Fn(VarId) -> VarId, [q, l, t]: [VarId; 3]| {
+            let along = around.iter().map(|o| &this.name(outer(o.var)) - &o.lo);
+            let own = [this.name(q), &this.name(l) - lane.begin, this.name(t)];
+            along.chain(own).map(Scalar::dim).collect::<Vec<_>>()
+        };
+        let index_of_copy = place(self, &|v| renames[&v], [q, l, t]);
+        let store =
+            Stmt::Store { buf: to, index: index_of_copy, checked: false, combine: None, value: copied, span };
+        let sides = Stmt::For {
+            var: t,
+            lo: Scalar::int(0),
+            hi: Scalar::int(size),
+            mark: Mark::Independent,
+            run: Run::Unrolled,
+            body: vec![store],
+        };
+        let over_lanes = Loop { var: l, ..lane.lane.clone() };
+        let rounds = Loop { var: q, lo: Scalar::int(0), hi: Scalar::dim(groups.clone()) };
+        before.push(Stmt::Alloc(to));
+        before.push(if self.is_across(p.b, lane.lane.var, last.var) {
+            // A square of as many lanes as rounds; short reductions have small ones.
+            let most = i64::from(lane.wide.lanes.min(SQUARE));
+            let side = groups.as_int().map_or(most, |n| n.clamp(4, most));
+            let side = 1 << side.ilog2();
+            let by_lanes = Run::Lanes { lanes: side, vectors: 1 };
+            let copy = within(outer, for_(&rounds, Run::Rows(vec![side, 1]), vec![sides]));
+            for_(&over_lanes, by_lanes, vec![copy])
+        } else {
+            let by_lanes = Run::Lanes { lanes: lane.wide.lanes, vectors: 1 };
+            let copy = for_(&over_lanes, by_lanes, vec![sides]);
+            within(outer, for_(&rounds, Run::Ahead(COPY_AHEAD), vec![copy]))
+        });
+
+        // What is read of it.
+        let [q, t] = ["q", "t"].map(|n| self.variable(n, DType::I64));
+        let index = place(self, &|v| v, [q, lane.lane.var, t]);
+        let kind = ScalarKind::Load { buf: to, index, checked: false, span };
+        let b = Scalar { kind, dtype: p.narrow };
+        let a = self.substituted(p.a, &BTreeMap::from([(last.var, round(self, q, t))]));
+        // One factor has a sign, and the other has none.
+        let (a, moved) = match (a.dtype, p.narrow) {
+            (DType::I8, DType::I8) => (turned(cast(DType::U8, a)), 128),
+            (DType::U8, DType::U8) => (turned(cast(DType::I8, a)), -128),
+            _ => (a, 0),
+        };
+        let wide = if p.size == 4 { DType::I32 } else { term.dtype };
+        let product = op(Intrinsic::Mul, vec![cast(wide, a), cast(wide, b.clone())]);
+        let inner = sum(Run::Dot, t, (Dim::int(0), Dim::int(size)), product);
+        let written_out = groups.as_int().is_some_and(|n| n <= WRITTEN_OUT);
+        let run = if written_out { Run::Unrolled } else { Run::Plain };
+        let mut total = sum(run, q, (Dim::int(0), groups.clone()), inner);
+
+        // What the instruction does not see of the factors.
+        let end = &last.lo + &(&groups * size);
+        let constant = |i: i64| Scalar::constant(Literal::Int(i), DType::I32);
+        let a_plus = match (p.a_plus.clone(), moved) {
+            (plus, 0) => plus,
+            (None, moved) => Some(constant(-moved)),
+            (Some(plus), moved) => Some(op(Intrinsic::Add, vec![plus, constant(-moved)])),
+        };
+        if let Some(plus) = a_plus {
+            // (a + plus) * b: plus times the sum of b, a number a lane.
+            let one = cast(DType::I32, Scalar::constant(Literal::Int(1), other(p.narrow)));
+            let term = op(Intrinsic::Mul, vec![one, cast(DType::I32, b)]);
+            let inner = sum(Run::Dot, t, (Dim::int(0), Dim::int(size)), term);
+            let value = sum(Run::Plain, q, (Dim::int(0), groups.clone()), inner);
+            let column = self.column(&value, around, outer_shape, lane, before, span);
+            total = op(Intrinsic::Add, vec![total, op(Intrinsic::Mul, vec![plus, column])]);
+        }
+        if let Some(plus) = p.b_plus {
+            let ScalarKind::Op(_, factors) = &term.kind else { return None };
+            let along = Along::new(&prim, lane.lane.var, &[]);
+            let a = factors.iter().find(|f| !along.changes(f))?;
+            let v = self.variable("q", DType::I64);
+            let a = self.renamed(a, &BTreeMap::from([(last.var, v)]));
+            let by_lanes = Run::Lanes { lanes: lane.wide.lanes, vectors: 2 };
+            let row = sum(by_lanes, v, (last.lo.clone(), end.clone()), a);
+            total = op(Intrinsic::Add, vec![total, op(Intrinsic::Mul, vec![plus, row])]);
+        }
+
+        // What is left over.
+        if (&last.extent() - &(&groups * size)).as_int() == Some(0) {
+            return Some(total);
+        }
+        let v = self.variable("q", DType::I64);
+        let term = self.renamed(term, &BTreeMap::from([(last.var, v)]));
+        let rest = Over { var: v, lo: end.clone(), hi: last.hi.clone() };
+        let ScalarKind::Op(mul, factors) = &term.kind else { return None };
+        let along = Along::new(&prim, lane.lane.var, &[]);
+        let mut over: Vec<Over> =
+            around.iter().map(|o| Over { var: o.var, lo: o.lo.clone(), hi: o.hi.clone() }).collect();
+        over.push(rest);
+        let factors = factors
+            .iter()
+            .map(|f| if along.changes(f) { self.kept(f, &over, lane, before) } else { f.clone() })
+            .collect();
+        let term = Scalar { kind: ScalarKind::Op(*mul, factors), dtype: term.dtype };
+        let rest = sum(Run::Plain, v, (end, last.hi.clone()), term);
+        Some(op(Intrinsic::Add, vec![total, rest]))
+    }
+
+    /// A value that each lane of a panel has once.
+    fn column(
+        &mut self,
+        value: &Scalar,
+        around: &[Over],
+        mut shape: Vec<Dim>,
+        lane: &Lane<'_>,
+        before: &mut Vec<Stmt>,
+        span: Span,
+    ) -> Scalar {
+        shape.push(Dim::int(i64::from(lane.wide.lanes * lane.wide.vectors)));
+        let to = self.local("columns", value.dtype, shape);
+        let (outer, mut renames) = self.copies(around);
+        let l = self.variable("l", DType::I64);
+        renames.insert(lane.lane.var, l);
+        let place = |this: &Self, to: &dyn Fn(VarId) -> VarId| {
+            let along = around.iter().map(|o| &this.name(to(o.var)) - &o.lo);
+            let index = along.chain([&this.name(to(lane.lane.var)) - lane.begin]);
+            index.map(Scalar::dim).collect::<Vec<_>>()
+        };
+        let index = place(self, &|v| renames[&v]);
+        let copied = self.renamed(value, &renames);
+        let store = Stmt::Store { buf: to, index, checked: false, combine: None, value: copied, span };
+        let over_lanes = Loop { var: l, ..lane.lane.clone() };
+        before.push(Stmt::Alloc(to));
+        before.push(within(outer, for_(&over_lanes, lanes(lane.wide), vec![store])));
+        let kind = ScalarKind::Load { buf: to, index: place(self, &|v| v), checked: false, span };
+        Scalar { kind, dtype: value.dtype }
+    }
+
+    /// An expression with dims in the place of variables.
+    pub(super) fn substituted(&self, s: &Scalar, values: &BTreeMap<VarId, Dim>) -> Scalar {
+        let mut s = s.clone();
+        let of = |sym: Sym| {
+            let (_, value) = values.iter().find(|v| self.prim.var(*v.0).name == sym)?;
+            Some(value.clone())
+        };
+        s.walk_mut(&mut |s| match &mut s.kind {
+            ScalarKind::Var(v) => {
+                if let Some(value) = values.get(v) {
+                    *s = Scalar::dim(value.clone());
+                }
+            }
+            ScalarKind::Dim(d) => *d = d.subst(&of),
+            ScalarKind::Const(_)
+            | ScalarKind::Load { .. }
+            | ScalarKind::Op(..)
+            | ScalarKind::Choose(_)
+            | ScalarKind::Cast(_)
+            | ScalarKind::Reduce { .. } => {}
+        });
+        s
+    }
+}
+
+/// A byte moved by half its range: with a sign what had none, and the other way round.
+fn turned(byte: Scalar) -> Scalar {
+    let half = if byte.dtype == DType::U8 { 128 } else { -128 };
+    let half = Scalar::constant(Literal::Int(half), byte.dtype);
+    op(Intrinsic::BitXor, vec![byte, half])
+}
+
+/// The type of a byte of the other kind.
+fn other(byte: DType) -> DType {
+    if byte == DType::I8 { DType::U8 } else { DType::I8 }
+}
+
+fn within(loops: Vec<Loop>, inside: Stmt) -> Stmt {
+    loops.iter().rev().fold(inside, |inside, l| for_(l, Run::Plain, vec![inside]))
+}

@@ -1,0 +1,139 @@
+//! Products of narrow numbers: whatever the layout, the types and the number of rows, the sums are those of the interpreter.
+
+mod harness;
+#[path = "../../schedule/tests/support/mod.rs"]
+mod support;
+
+use codegen::Order;
+use harness::{Case, Near};
+use ir::loops::Prim;
+use support::{Numbers, checked};
+use tensor::{DType, Tensor};
+
+/// Bytes over their whole range, whose ends come often; small numbers otherwise.
+fn arguments(prim: &Prim, dims: &[i64], r: &mut Numbers) -> Vec<Tensor> {
+    let env = |s| prim.dims.iter().position(|d| *d == s).map(|i| dims[i]);
+    let tensor = |b: &ir::loops::BufId| {
+        let buf = prim.buf(*b);
+        let shape: Vec<i64> = buf.shape.iter().map(|d| d.eval(&env).expect("an extent")).collect();
+        let mut t = Tensor::zeros(buf.dtype, &shape).expect("a small tensor");
+        for i in 0..t.len() {
+            let whole = r.below(256) as i64;
+            t.set_i64(
+                i,
+                match buf.dtype {
+                    DType::I8 => [whole - 128, -128, 127][r.below(3) as usize],
+                    DType::U8 => [whole, 255, 0][r.below(3) as usize],
+                    _ => whole % 7 - 3,
+                },
+            );
+        }
+        t
+    };
+    prim.params.iter().map(tensor).collect()
+}
+
+fn check<const N: usize>(text: &str, dims: &[[i64; N]], near: Near) {
+    let prim = checked(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let mut r = Numbers(1);
+    // The order of integers is free either way.
+    let orders = if near == Near::Exact { &[Order::Free][..] } else { &[Order::Free, Order::Fixed] };
+    for &order in orders {
+        let case = Case::with_order(prim.clone(), order);
+        dims.iter().for_each(|d| case.check(d, &arguments(&prim, d, &mut r), near));
+    }
+}
+
+/// Few rows and many, odd lengths, lanes that are left over.
+const SHAPES: [[i64; 3]; 7] =
+    [[1, 5, 3], [3, 64, 17], [5, 33, 65], [7, 130, 31], [50, 67, 70], [0, 4, 4], [6, 0, 5]];
+
+#[test]
+fn bytes_of_all_kinds() {
+    let across = ("k, n", "q, j");
+    let along = ("n, k", "j, q");
+    for (a, b, (shape, at)) in [
+        ("i8", "i8", across),
+        ("u8", "i8", across),
+        ("i8", "i8", along),
+        ("i8", "u8", along),
+        ("u8", "i8", along),
+        ("u8", "u8", along),
+    ] {
+        let text = format!(
+            "prim p<m, k, n>(a: {a}[m, k], b: {b}[{shape}]) -> y: i32[m, n] {{
+                for i in m, j in n {{ y[i, j] = sum(q in k) i32(a[i, q]) * i32(b[{at}]) }}
+            }}"
+        );
+        check(&text, &SHAPES, Near::Exact);
+    }
+}
+
+#[test]
+fn bytes_less_their_zeros() {
+    for (a, b, shape, at) in [("u8", "i8", "k, n", "q, j"), ("i8", "i8", "n, k", "j, q")] {
+        let text = format!(
+            "prim p<m, k, n>(a: {a}[m, k], b: {b}[{shape}], x: {a}, z: {b}[n]) -> y: i32[m, n] {{
+                for i in m, j in n {{
+                    y[i, j] = sum(q in k) (i32(a[i, q]) - i32(x)) * (i32(b[{at}]) + i32(z[j])) + 5
+                }}
+            }}"
+        );
+        check(&text, &SHAPES, Near::Exact);
+    }
+}
+
+#[test]
+fn halves() {
+    for (shape, at) in [("k, n", "q, j"), ("n, k", "j, q")] {
+        for (out, term) in [
+            ("f32", format!("f32(a[i, q]) * f32(b[{at}])")),
+            ("bf16", format!("a[i, q] * b[{at}]")),
+            ("f32", format!("f32(b[{at}]) * f32(a[i, q])")),
+        ] {
+            let text = format!(
+                "prim p<m, k, n>(a: bf16[m, k], b: bf16[{shape}]) -> y: {out}[m, n] {{
+                    for i in m, j in n {{ y[i, j] = sum(q in k) {term} }}
+                }}"
+            );
+            check(&text, &SHAPES, Near::Within(1e-6));
+        }
+    }
+}
+
+#[test]
+fn blocks_with_scales() {
+    let q8 = "prim p<m, k, n>(s: f16[m, k], x: i8[m, k, 32], t: f16[n, k], w: i8[n, k, 32]) -> y: f32[m, n] {
+        for i in m, j in n {
+            y[i, j] = sum(b in k) f32(s[i, b]) * f32(t[j, b]) * f32(sum(l in 32) i32(x[i, b, l]) * i32(w[j, b, l]))
+        }
+    }";
+    let q4 = "prim p<m, k, n>(s: f16[m, k], x: i8[m, k, 32], t: f16[n, k], w: u8[n, k, 16]) -> y: f32[m, n] {
+        for i in m, j in n {
+            y[i, j] = sum(b in k) f32(s[i, b]) * f32(t[j, b]) * f32(
+                (sum(l in 16) (i32(bit_and(w[j, b, l], 15)) - 8) * i32(x[i, b, l]))
+                    + (sum(l in 16) (i32(shr(w[j, b, l], 4)) - 8) * i32(x[i, b, 16 + l])),
+            )
+        }
+    }";
+    let lengths = [[1, 3, 5], [2, 1, 66], [3, 2, 64], [4, 3, 70], [9, 5, 17], [50, 2, 65], [5, 0, 3]];
+    for text in [q8, q4] {
+        check(text, &lengths, Near::Within(1e-6));
+    }
+    let vector = "prim p<k, n>(s: f16[k], x: i8[k, 32], t: f16[n, k], w: i8[n, k, 32]) -> y: f32[n] {
+        for j in n {
+            y[j] = sum(b in k) f32(s[b]) * f32(t[j, b]) * f32(sum(l in 32) i32(x[b, l]) * i32(w[j, b, l]))
+        }
+    }";
+    check(vector, &[[1, 1], [3, 17], [5, 70], [0, 3]], Near::Within(1e-6));
+}
+
+#[test]
+fn weights_that_are_decoded() {
+    let text = "prim p<m, k, n>(x: f32[m, 32 * k], t: f16[n, k], w: i8[n, k, 32]) -> y: f32[m, n] {
+        for i in m, j in n {
+            y[i, j] = sum(q in 32 * k) x[i, q] * (f32(t[j, q / 32]) * f32(w[j, q / 32, q % 32]))
+        }
+    }";
+    check(text, &[[1, 2, 5], [7, 3, 70], [50, 2, 65]], Near::Exact);
+}
