@@ -1,7 +1,8 @@
 //! Local buffers that need no zeros, because nothing of them is read but what was written.
 //!
 //! In: a scheduled primitive. Out: those of its local buffers that one loop nest fills right after they are made, where
-//! each access has the index of that write, under loops of the same bounds.
+//! each access has the index of that write, under loops of the same bounds. The loops of that nest are those of the axes, an
+//! axis each, so that where nothing is written nothing is read either.
 
 use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
 use shape::{Expr as Dim, Sym};
@@ -38,7 +39,7 @@ impl Found<'_> {
     fn block(&mut self, stmts: &[Stmt], loops: &Loops) {
         for (at, s) in stmts.iter().enumerate() {
             if let Stmt::Alloc(buf) = s
-                && !stmts.get(at + 1).is_some_and(|next| fills(next, *buf))
+                && !stmts.get(at + 1).is_some_and(|next| self.fills(next, *buf, &Loops::new()))
             {
                 self.bad.insert(*buf);
             }
@@ -92,6 +93,26 @@ impl Found<'_> {
         loops
     }
 
+    /// Whether a statement is loops around one write to a buffer, which goes along each of them, and reads nothing of it.
+    fn fills(&self, s: &Stmt, to: BufId, loops: &Loops) -> bool {
+        match s {
+            Stmt::For { var, lo, hi, body, .. } => {
+                let inside = self.with(loops, *var, lo, hi);
+                inside.len() > loops.len()
+                    && matches!(body.as_slice(), [inner] if self.fills(inner, to, &inside))
+            }
+            Stmt::Store { buf, index, value, combine: None, checked: false, .. } => {
+                let mut reads = false;
+                for e in index.iter().chain([value]) {
+                    e.walk(&mut |e| reads |= matches!(&e.kind, ScalarKind::Load { buf, .. } if *buf == to));
+                }
+                let along = self.place(index, loops);
+                *buf == to && !reads && along.is_some_and(|axes| axes.len() == loops.len())
+            }
+            Stmt::Store { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) | Stmt::Alloc(_) => false,
+        }
+    }
+
     /// Each axis by a loop of its own.
     fn place(&self, index: &[Scalar], loops: &Loops) -> Option<Place> {
         let mut used = BTreeSet::new();
@@ -123,13 +144,4 @@ fn changing(prim: &Prim) -> BTreeSet<Sym> {
         });
     });
     more
-}
-
-/// Whether a statement is loops around one write to a buffer and nothing else.
-fn fills(s: &Stmt, to: BufId) -> bool {
-    match s {
-        Stmt::For { body, .. } => matches!(body.as_slice(), [inner] if fills(inner, to)),
-        Stmt::Store { buf, combine: None, checked: false, .. } => *buf == to,
-        Stmt::Store { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) | Stmt::Alloc(_) => false,
-    }
 }

@@ -6,7 +6,7 @@
 //! The grid is the outermost loop where the whole body is that loop (scalars set before it are computed
 //! again in every call) and its iterations are independent, or a choice by the dims between two such loops; otherwise it is one block.
 
-use ir::loops::{BufId, Mark, Prim, ScalarKind, Stmt, VarId};
+use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
 use ir::{Intrinsic, Literal};
 use shape::{Expr as Dim, Op, Step};
@@ -217,6 +217,13 @@ fn grid(prim: &Prim, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid
     blocks(prim, last, init, is_checked)
 }
 
+/// Whether an expression may end the run.
+fn checks(s: &Scalar) -> bool {
+    let mut found = false;
+    s.walk(&mut |s| found |= matches!(s.kind, ScalarKind::Load { checked: true, .. }));
+    found
+}
+
 /// The rounds of a loop as blocks.
 fn blocks(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid> {
     let Stmt::For { var, lo, hi, mark: Mark::Independent, body, .. } = s else { return None };
@@ -248,10 +255,9 @@ fn blocks(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) ->
     // Blocks whose loop has no round are not to be counted one by one, and may be more than anyone waits for. (The machine sees
     // that there is no element to be written, but whether that means no check must be said here.)
     let (last, before) = body.split_last()?;
+    let silent = |s: &Stmt| matches!(s, Stmt::Set(_, value) if !checks(value));
     let inner = match last {
-        Stmt::For { lo, hi, .. }
-            if is_checked && init.is_empty() && before.iter().all(|s| matches!(s, Stmt::Set(..))) =>
-        {
+        Stmt::For { lo, hi, .. } if is_checked && init.is_empty() && before.iter().all(silent) => {
             prim.as_dim(lo).zip(prim.as_dim(hi)).map(|(lo, hi)| &hi - &lo)
         }
         Stmt::For { .. }

@@ -117,13 +117,13 @@ pub fn independent(
 ) -> Result<(), Carried> {
     let mut found = Found { stored: stored_in(body), ..Found::default() };
     collect(prim, body, facts, &mut found)?;
-    let bands = Bands { prim, facts, body, set: set_in(body) };
+    let bands = Bands { prim, facts, set: set_in(body) };
     let apart = |buf: &BufId| {
         // Each region is looked at once, however often it is touched.
         let mut seen = HashSet::new();
         let regions: Vec<&Region> =
             found.touches.iter().filter(|t| t.0 == *buf && seen.insert(&t.1)).map(|t| &t.1).collect();
-        bands.apart(var, &regions, &[var])
+        bands.apart((var, body), &regions, &[var], &[])
     };
     let common = found.stored.iter().find(|b| !found.fresh.contains(b) && !shared(**b) && !apart(b));
     common.map_or(Ok(()), |b| Err(Carried::Buf(*b)))
@@ -143,18 +143,28 @@ pub fn touched(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts) -> Vec<Re
 struct Bands<'a> {
     prim: &'a Prim,
     facts: &'a Facts,
-    body: &'a [Stmt],
     set: BTreeSet<VarId>,
 }
 
 impl Bands<'_> {
-    /// True if rounds with different values of `v` touch different elements. `fixed` may be spoken of: the loop's own
-    /// variable, and what is made of it.
-    fn apart(&self, v: VarId, regions: &[&Region], fixed: &[VarId]) -> bool {
+    /// True if rounds of `body` with different values of `v` touch different elements. `fixed` may be spoken of: the loop's
+    /// own variable, and what is made of it; `gone` may not: it differs with what is made of it.
+    fn apart(
+        &self,
+        (v, body): (VarId, &[Stmt]),
+        regions: &[&Region],
+        fixed: &[VarId],
+        gone: &[VarId],
+    ) -> bool {
         let Some(first) = regions.first() else { return true };
         // What the body sets is another number in each round, whatever its name.
-        let names: Vec<Sym> =
-            self.set.iter().filter(|s| !fixed.contains(s)).map(|v| self.prim.var(*v).name).collect();
+        let names: Vec<Sym> = self
+            .set
+            .iter()
+            .filter(|s| !fixed.contains(s))
+            .chain(gone)
+            .map(|v| self.prim.var(*v).name)
+            .collect();
         let steady = |i: &Interval| !names.iter().any(|name| mentions(i, *name));
         let name = self.prim.var(v).name;
         // An axis on which each round keeps to a band of its own.
@@ -176,10 +186,12 @@ impl Bands<'_> {
         });
         // Two loops in one: rounds differ in the quotient, or in the remainder of the same.
         banded
-            || fused(self.prim, v, self.body).is_some_and(|f| {
+            || fused(self.prim, v, body).is_some_and(|f| {
                 let outer = [fixed, &[f.quotient]].concat();
                 let inner = [&outer[..], &[f.remainder]].concat();
-                self.apart(f.quotient, regions, &outer) && self.apart(f.remainder, regions, &inner)
+                let gone = [gone, &[v]].concat();
+                self.apart((f.quotient, f.rest), regions, &outer, &gone)
+                    && self.apart((f.remainder, f.rest), regions, &inner, &gone)
             })
     }
 }
@@ -224,13 +236,54 @@ fn fused<'a>(prim: &Prim, v: VarId, body: &'a [Stmt]) -> Option<Fused<'a>> {
     };
     let ((by, q), (same, r)) = (part(q, Intrinsic::Div)?, part(r, Intrinsic::Rem)?);
     let once = !set_in(rest).contains(quotient) && !set_in(rest).contains(remainder);
-    (by == same && once).then_some(Fused {
+    (by == same && once && quotient != remainder).then_some(Fused {
         quotient: *quotient,
         remainder: *remainder,
         by,
         first: (q, r),
         rest,
     })
+}
+
+/// The loops, from the outermost, that a loop over `0..count` stands for, and what is inside of them.
+fn loops_in_one<'a>(
+    prim: &Prim,
+    facts: &Facts,
+    v: VarId,
+    count: &Dim,
+    body: &'a [Stmt],
+) -> Option<(Vec<(VarId, Dim, Dim)>, &'a [Stmt])> {
+    let f = fused(prim, v, body)?;
+    let [outer, inner] = f.ranges(facts, count)?;
+    let more = Some(&outer).filter(|o| o.1 == Dim::int(0));
+    let more = more.and_then(|o| loops_in_one(prim, facts, o.0, &o.2, f.rest));
+    Some(match more.filter(|m| !speaks(prim, outer.0, m.1)) {
+        Some((mut loops, rest)) => {
+            loops.push(inner);
+            (loops, rest)
+        }
+        None => (vec![outer, inner], f.rest),
+    })
+}
+
+/// Whether statements speak of a variable.
+fn speaks(prim: &Prim, v: VarId, stmts: &[Stmt]) -> bool {
+    let name = prim.var(v).name;
+    let mut found = false;
+    stmts.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            for e in s.scalars() {
+                e.walk(&mut |e| {
+                    found |= match &e.kind {
+                        ScalarKind::Var(of) => *of == v,
+                        ScalarKind::Dim(d) => d.syms().contains(&name),
+                        _ => false,
+                    }
+                });
+            }
+        });
+    });
+    found
 }
 
 /// The primitive without what writes neither outputs nor variables: where it writes is the same, whatever it writes.
@@ -272,13 +325,9 @@ fn unfuse(prim: &Prim, s: &mut Stmt) {
     match s {
         Stmt::For { var, lo, hi, body, .. } => {
             body.iter_mut().for_each(|s| unfuse(prim, s));
-            let two = fused(prim, *var, body).and_then(|f| {
-                let count = prim.as_dim(hi).filter(|_| prim.as_dim(lo) == Some(Dim::int(0)))?;
-                let speaks = |v: VarId| reads_in(f.rest).contains_key(&v);
-                let ranges = f.ranges(&prim.facts, &count).filter(|_| !speaks(*var))?;
-                Some((ranges, f.rest.to_vec()))
-            });
-            if let Some(([(q, lo, hi), (r, from, to)], rest)) = two {
+            let count = prim.as_dim(hi).filter(|_| prim.as_dim(lo) == Some(Dim::int(0)));
+            let more = count.and_then(|count| loops_in_one(prim, &prim.facts, *var, &count, body));
+            if let Some((loops, rest)) = more.filter(|m| !speaks(prim, *var, m.1)) {
                 let around = |var: VarId, lo: Dim, hi: Dim, body: Vec<Stmt>| Stmt::For {
                     var,
                     lo: Scalar::dim(lo),
@@ -287,7 +336,11 @@ fn unfuse(prim: &Prim, s: &mut Stmt) {
                     run: Run::Plain,
                     body,
                 };
-                *s = around(q, lo, hi, vec![around(r, from, to, rest)]);
+                let body = loops
+                    .into_iter()
+                    .rev()
+                    .fold(rest.to_vec(), |body, (v, lo, hi)| vec![around(v, lo, hi, body)]);
+                *s = body.into_iter().next().expect("a loop around all");
             }
         }
         Stmt::While(_, body) => body.iter_mut().for_each(|s| unfuse(prim, s)),
@@ -502,8 +555,8 @@ fn collect(prim: &Prim, stmts: &[Stmt], facts: &Facts, found: &mut Found) -> Res
                 let inside = enter(prim, facts, *var, lo, hi);
                 within(found, body, &inside)?;
                 let count = prim.as_dim(hi).filter(|_| prim.as_dim(lo) == Some(Dim::int(0)));
-                let two = fused(prim, *var, body).zip(count).and_then(|(f, n)| f.ranges(facts, &n));
-                for (v, lo, hi) in two.into_iter().flatten().rev() {
+                let more = count.and_then(|n| loops_in_one(prim, facts, *var, &n, body));
+                for (v, lo, hi) in more.into_iter().flat_map(|m| m.0).rev() {
                     let (lo, hi) = (Scalar::dim(lo), Scalar::dim(hi));
                     let inside = enter(prim, &inside, v, &lo, &hi);
                     widen(prim, v, (&lo, &hi), &inside, &mut found.touches[from..]);
