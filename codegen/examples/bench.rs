@@ -178,7 +178,7 @@ fn main() {
                     std::fs::write(format!("{name}.o"), o).map_or_else(|e| e.to_string(), |()| String::new())
                 })
             }
-            _ => Ok(codegen::prim_text(&compiler.schedule_prim(&prim))),
+            _ => Ok(ir::text::prim_text(&compiler.schedule_prim(&prim))),
         };
         return println!("{}", text.expect("compiles"));
     }

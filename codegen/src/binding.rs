@@ -6,61 +6,16 @@
 use inkwell::IntPredicate as I;
 use inkwell::module::Linkage;
 use inkwell::types::{BasicMetadataTypeEnum, BasicTypeEnum};
-use ir::loops::{Prim, Scalar, ScalarKind, Stmt, Var};
+use ir::loops::{Prim, Scalar, ScalarKind};
+use ir::text::number_text;
 use ir::{CArg, CType, Extern};
-use std::fmt::Write;
 use tensor::DType;
 use tensor::abi::Kernel;
 
 use crate::emit::Emit;
 use crate::layout::Layout;
 use crate::ll::{Ll, Ty, V};
-use crate::text::{prim_text, scalar_text};
 use crate::{Error, object};
-
-/// The binding as a primitive without a body: the same arguments, and the same text for each number.
-fn shell(ext: &Extern) -> Prim {
-    let body = Vec::<Stmt>::new();
-    Prim {
-        name: ext.name.name().to_string(),
-        def: ext.name,
-        dims: ext.dims.clone(),
-        facts: ext.facts.clone(),
-        params: ext.params.clone(),
-        outs: ext.outs.clone(),
-        bufs: ext.bufs.clone(),
-        vars: Vec::<Var>::new(),
-        body,
-        span: ext.span,
-    }
-}
-
-/// All that the code depends on.
-pub(crate) fn text(ext: &Extern) -> String {
-    let prim = shell(ext);
-    let mut out = format!("extern {:?} {} {}", ext.library, ext.symbol, prim_text(&prim));
-    for arg in &ext.args {
-        let _ = match arg {
-            CArg::Buf(b) => writeln!(out, "{}", prim.buf(*b).name),
-            CArg::Number(c, s) => writeln!(out, "{}", number_text(&prim, *c, s)),
-        };
-    }
-    out
-}
-
-fn c_name(c: CType) -> &'static str {
-    match c {
-        CType::Int => "c_int",
-        CType::Long => "c_long",
-        CType::SizeT => "c_size_t",
-        CType::Float => "c_float",
-        CType::Double => "c_double",
-    }
-}
-
-fn number_text(prim: &Prim, c: CType, s: &Scalar) -> String {
-    format!("{}({})", c_name(c), scalar_text(prim, s))
-}
 
 /// What the check of a number's range says, if there is one.
 fn check_text(prim: &Prim, c: CType, s: &Scalar) -> Option<String> {
@@ -77,7 +32,7 @@ fn check_text(prim: &Prim, c: CType, s: &Scalar) -> Option<String> {
 
 /// How the wrapper is called.
 pub(crate) fn describe(ext: &Extern, symbol: String) -> Result<Kernel, Error> {
-    let prim = shell(ext);
+    let prim = ext.shell();
     let mut kernel = layout(ext, &prim).kernel(&prim, symbol)?;
     kernel.libraries.push(ext.library.clone());
     Ok(kernel)
@@ -85,7 +40,7 @@ pub(crate) fn describe(ext: &Extern, symbol: String) -> Result<Kernel, Error> {
 
 /// Emits the wrapper.
 pub(crate) fn emit(ll: &Ll<'_>, ext: &Extern, symbol: &str) -> Result<(), Error> {
-    let prim = shell(ext);
+    let prim = ext.shell();
     let layout = layout(ext, &prim);
     crate::emit::emit_with(ll, &prim, &layout, symbol, |e| call(e, ext))
 }

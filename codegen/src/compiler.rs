@@ -13,6 +13,7 @@ use inkwell::context::Context;
 use inkwell::targets::FileType;
 use ir::Extern;
 use ir::loops::Prim;
+use ir::text::{extern_text, prim_text, stable_hash};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 use tensor::abi::Kernel;
@@ -22,7 +23,7 @@ use crate::ll::Ll;
 use crate::prepare::prepare;
 use crate::schedule::{Order, schedule};
 use crate::store::Store;
-use crate::{Error, Target, binding, emit, object, text};
+use crate::{Error, Target, binding, emit, object};
 
 /// A kernel and its machine code.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -43,11 +44,6 @@ pub struct Compiler {
     order: Order,
     store: Option<Store>,
     cache: DashMap<String, Entry>,
-}
-
-/// FNV-1a: a hash that is the same in every run and on every machine.
-pub(crate) fn stable_hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The symbol of a kernel: readable, and different for different contents.
@@ -86,7 +82,7 @@ impl Compiler {
 
     /// How the kernel of a library function is called.
     pub fn describe_extern(&self, ext: &Extern) -> Result<Kernel, Error> {
-        let name = symbol(ext.name.name(), &self.key(binding::text(ext)));
+        let name = symbol(ext.name.name(), &self.key(extern_text(ext)));
         binding::describe(ext, name)
     }
 
@@ -102,7 +98,7 @@ impl Compiler {
 
     /// The kernel of a library function: its call, behind the ABI of every other kernel.
     pub fn compile_extern(&self, ext: &Extern) -> Result<Arc<Compiled>, Error> {
-        self.cached(self.key(binding::text(ext)), |key| {
+        self.cached(self.key(extern_text(ext)), |key| {
             let context = Context::create();
             let ll = Ll::new(&context, ext.name.name(), &self.target);
             let name = symbol(ext.name.name(), key);
@@ -148,7 +144,7 @@ impl Compiler {
         let places: Vec<_> = checked.iter().map(|a| (a.buf, a.span)).collect();
         let first = |p: &_| places.iter().position(|q| q == p);
         let numbers: Vec<_> = places.iter().filter_map(first).collect();
-        let text = text::prim_text(prim);
+        let text = prim_text(prim);
         // Mostly each has its own.
         let own = numbers.iter().enumerate().all(|(i, n)| i == *n);
         self.key(if own { text } else { format!("{text}checks {numbers:?}") })

@@ -44,4 +44,4 @@ pub use math::LIBRARY;
 pub use schedule::Order;
 pub use store::Store;
 pub use target::Target;
-pub use text::{OUT_OF_BOUNDS, prim_text};
+pub use text::OUT_OF_BOUNDS;

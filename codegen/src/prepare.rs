@@ -2,7 +2,8 @@
 //!
 //! In: a checked primitive. Out: one of the same meaning in which
 //! - every loop and reduction has a variable of its own, so that a schedule can name loops by variables
-//!   (fusion copies expressions, and with them the variables of their reductions);
+//!   (fusion copies expressions, and with them the variables of their reductions), and so has every block that
+//!   begins by setting one, so that what is set in one copy of a loop is not read in another;
 //! - one whose variable is divided by a constant is two (`blocks`);
 //! - a reduction that gives the same value in every round of an independent loop stands before it.
 
@@ -26,9 +27,11 @@ pub(crate) fn prepare(prim: &Prim) -> Prim {
     prim
 }
 
-/// Gives every loop and reduction a variable of its own.
+/// Gives every loop and reduction a variable of its own, and every block those that it sets before it reads them.
 pub(crate) fn distinct(prim: &mut Prim) {
-    let mut own = Own { vars: std::mem::take(&mut prim.vars), seen: BTreeSet::new() };
+    let mut open = BTreeSet::new();
+    unset_reads(&prim.vars, &prim.body, &mut Vec::new(), &mut open);
+    let mut own = Own { vars: std::mem::take(&mut prim.vars), seen: BTreeSet::new(), open };
     own.block(&mut prim.body, &[]);
     prim.vars = own.vars;
 }
@@ -37,6 +40,33 @@ pub(crate) fn distinct(prim: &mut Prim) {
 struct Own {
     vars: Vec<Var>,
     seen: BTreeSet<VarId>,
+    /// Variables that something reads which no block around it has set: their values come from elsewhere.
+    open: BTreeSet<VarId>,
+}
+
+/// Finds the variables that are read where neither a statement before in the same block nor one around has set them.
+fn unset_reads(vars: &[Var], stmts: &[Stmt], set: &mut Vec<VarId>, open: &mut BTreeSet<VarId>) {
+    let outer = set.len();
+    for s in stmts {
+        for e in s.scalars() {
+            e.walk(&mut |e| {
+                if let ScalarKind::Var(v) = e.kind {
+                    open.extend((!set.contains(&v)).then_some(v));
+                } else if let ScalarKind::Dim(d) = &e.kind {
+                    let syms = d.syms();
+                    let named = (0..vars.len()).filter(|&i| syms.contains(&vars[i].name));
+                    open.extend(named.map(|i| VarId(i as u32)).filter(|v| !set.contains(v)));
+                }
+            });
+        }
+        match s {
+            Stmt::For { body, .. } | Stmt::While(_, body) => unset_reads(vars, body, set, open),
+            Stmt::If(_, a, b) => [a, b].into_iter().for_each(|b| unset_reads(vars, b, set, open)),
+            Stmt::Set(v, _) => set.push(*v),
+            Stmt::Alloc(_) | Stmt::Store { .. } => {}
+        }
+    }
+    set.truncate(outer);
 }
 
 /// Variables and what replaces them, innermost last.
@@ -55,7 +85,19 @@ impl Own {
     }
 
     fn block(&mut self, stmts: &mut [Stmt], renames: &Renames) {
+        let mut renames = renames.to_vec();
         for s in stmts {
+            if let Stmt::Set(var, value) = s {
+                self.scalar(value, &renames);
+                // What a block around has set is that variable still.
+                let known = renames.iter().rev().find(|r| r.0 == *var).map(|r| r.1);
+                let own =
+                    if self.open.contains(var) { *var } else { known.unwrap_or_else(|| self.fresh(*var)) };
+                renames.push((*var, own));
+                *var = own;
+                continue;
+            }
+            let renames = &renames[..];
             match s {
                 Stmt::For { var, lo, hi, body, .. } => {
                     self.scalar(lo, renames);
@@ -74,8 +116,7 @@ impl Own {
                     self.block(a, renames);
                     self.block(b, renames);
                 }
-                Stmt::Set(_, value) => self.scalar(value, renames),
-                Stmt::Alloc(_) => {}
+                Stmt::Set(..) | Stmt::Alloc(_) => {}
                 Stmt::Store { index, value, .. } => {
                     index.iter_mut().for_each(|i| self.scalar(i, renames));
                     self.scalar(value, renames);

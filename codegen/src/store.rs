@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::compiler::{Compiled, stable_hash};
+use ir::text::stable_hash;
+
+use crate::compiler::Compiled;
 
 /// What begins a file: the format, then a checksum of what follows.
 const MAGIC: &[u8; 8] = b"TENONK1\n";

@@ -5,9 +5,9 @@
 mod harness;
 
 use codegen::{Compiler, Error, LIBRARY, Target};
-use harness::build::{E, P, f, for_, op, store, sum};
+use harness::build::{E, P, f, for_, op, store, sum, var};
 use harness::load::{Loaded, Page};
-use ir::loops::Prim;
+use ir::loops::{Prim, Stmt};
 use ir::source::Span;
 use ir::{CArg, CType, Extern, Intrinsic};
 use object::{Object, ObjectSection, ObjectSymbol};
@@ -152,12 +152,29 @@ fn the_loop_of_a_matrix_product_keeps_its_tile_in_registers() {
 #[test]
 fn the_dumps_say_what_was_decided() {
     let compiler = Compiler::new(Target::named("x86-64-v3").expect("known"));
-    let schedule = codegen::prim_text(&compiler.schedule_prim(&matmul()));
+    let schedule = ir::text::prim_text(&compiler.schedule_prim(&matmul()));
     assert!(schedule.contains("local b.panel"), "{schedule}");
     assert!(schedule.contains("#[lanes(8, 2)] "), "{schedule}");
     assert!(schedule.contains("#[rows[6, 2, 1]] "), "{schedule}");
     assert!(compiler.llvm_text(&matmul()).expect("compiles").contains("llvm.fma.v8f32"));
-    assert!(codegen::prim_text(&matmul()).contains("sum(q in 0..k) (a[i, q] * b[q, j])"));
+    assert!(ir::text::prim_text(&matmul()).contains("sum(q in 0..k) (a[i, q] * b[q, j])"));
+}
+
+/// A product whose sum has a name before it is stored, as fusion writes a product with what follows it.
+#[test]
+fn a_sum_with_a_name_is_tiled_as_one_without() {
+    let mut p = P::new("named", &["m", "k", "n"]);
+    let (a, b) = (p.input("a", F32, &["m", "k"]), p.input("b", F32, &["k", "n"]));
+    let y = p.out("y", F32, &["m", "n"]);
+    let (i, j, k) = (p.index("i"), p.index("j"), p.index("q"));
+    let c = p.var("c", F32);
+    let value = sum(k, "k", p.load(a, [i.into(), k.into()]) * p.load(b, [k.into(), j.into()]));
+    let body = vec![Stmt::Set(c, value.0), store(y, [i.into(), j.into()], var(c, F32) + f(F32, 1.0))];
+    let prim = p.done(vec![for_(i, "m", vec![for_(j, "n", body)])]);
+    let asm = Compiler::new(Target::named("x86-64-v4").expect("known")).asm_text(&prim).expect("compiles");
+    let fused = |l: &&&str| l.starts_with("vfmadd") && l.contains("%zmm");
+    let block = hottest(&asm);
+    assert!(block.iter().filter(fused).count() >= 24, "{}", block.join("\n"));
 }
 
 fn saxpy(library: &str) -> Extern {

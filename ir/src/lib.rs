@@ -32,6 +32,7 @@ pub mod raise;
 pub mod run;
 pub mod said;
 pub mod source;
+pub mod text;
 mod view;
 
 pub use intrinsic::{Class, Combine, Intrinsic, Literal};

@@ -93,6 +93,24 @@ pub struct Extern {
     pub span: Span,
 }
 
+impl Extern {
+    /// The binding as a primitive without a body: the same arguments, and the same text for each number.
+    pub fn shell(&self) -> Prim {
+        Prim {
+            name: self.name.name().to_string(),
+            def: self.name,
+            dims: self.dims.clone(),
+            facts: self.facts.clone(),
+            params: self.params.clone(),
+            outs: self.outs.clone(),
+            bufs: self.bufs.clone(),
+            vars: Vec::new(),
+            body: Vec::new(),
+            span: self.span,
+        }
+    }
+}
+
 /// An argument of a C function.
 #[derive(Clone, Debug)]
 pub enum CArg {
