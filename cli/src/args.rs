@@ -131,6 +131,35 @@ pub(crate) enum Command {
         #[command(flatten)]
         compile: Compile,
     },
+    /// Measure this machine: the file of its model, for `--machine`
+    #[command(
+        after_help = "Example: tenon calibrate -o here.toml && tenon opt examples/01_mlp.tn --machine here.toml"
+    )]
+    Calibrate {
+        /// Write the file; without this it is printed
+        #[arg(short, value_name = "MACHINE")]
+        output: Option<PathBuf>,
+        /// Threads
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(vm::threads::Pool::MOST)))]
+        threads: Option<u16>,
+    },
+    /// Measure what plans are chosen from, and keep it in a text database, for `--db`
+    #[command(after_help = "Example: tenon tune examples/01_mlp.tn --machine here.toml --db here.tune")]
+    Tune {
+        /// A program
+        file: PathBuf,
+        /// The function; without this all of them
+        #[arg(short, long)]
+        entry: Option<String>,
+        /// Begin no measurement after so many seconds; a further run goes on
+        #[arg(long, value_name = "N", default_value_t = 60.0, value_parser = seconds)]
+        seconds: f64,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        compile: Compile,
+    },
     /// List the rewrite rules
     #[command(after_help = "Example: tenon rules examples/01_mlp.tn --check")]
     Rules {
@@ -260,6 +289,9 @@ pub(crate) struct Compile {
     /// A machine model to choose the plan for
     #[arg(long, value_name = "FILE")]
     pub(crate) machine: Option<PathBuf>,
+    /// A database of measurements to choose the plan by, as `tenon tune` writes it
+    #[arg(long, value_name = "DB")]
+    pub(crate) db: Option<PathBuf>,
     /// The CPU to make code for
     #[arg(long, value_name = "NAME")]
     pub(crate) target_cpu: Option<String>,
@@ -276,6 +308,7 @@ impl Compile {
             (!self.force.is_empty(), "--force"),
             (!self.forbid.is_empty(), "--forbid"),
             (self.target_cpu.is_some(), "--target-cpu"),
+            (self.db.is_some(), "--db"),
         ];
         match asked.iter().find(|a| a.0) {
             Some((_, name)) => {

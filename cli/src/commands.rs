@@ -25,13 +25,17 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         | Command::Bench { call, .. }
         | Command::Profile { call, .. }
         | Command::Exec { call, .. } => call.json,
-        Command::Opt { json, .. } | Command::Rules { json, .. } | Command::Test { json, .. } => *json,
+        Command::Opt { json, .. }
+        | Command::Rules { json, .. }
+        | Command::Test { json, .. }
+        | Command::Tune { json, .. } => *json,
         // `check` answers for itself; the others have no `--json`.
         Command::Check { .. }
         | Command::Fmt { .. }
         | Command::Build { .. }
         | Command::Dis { .. }
         | Command::Asm { .. }
+        | Command::Calibrate { .. }
         | Command::Repl { .. }
         | Command::Explain { .. } => false,
     };
@@ -48,6 +52,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         }
         Command::Opt { file, entry, at, json, output, compile } => {
             opt(&file, entry.as_deref(), &at, json, output.as_deref(), &compile)
+        }
+        Command::Calibrate { output, threads } => crate::measure::calibrate(output.as_deref(), threads),
+        Command::Tune { file, entry, seconds, json, compile } => {
+            crate::measure::tune(&file, entry.as_deref(), seconds, json, &compile)
         }
         Command::Rules { file, check, json } => crate::rules::rules(file.as_deref(), check, json),
         Command::Build { file, output, entry, compile } => build(&file, &output, entry.as_deref(), &compile),
@@ -67,6 +75,15 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
 
 /// Options as the flags say.
 pub(crate) fn options(c: &Compile) -> Result<Options, Failure> {
+    let mut o = unmeasured(c)?;
+    if let Some(path) = &c.db {
+        o.measured = Some(Arc::new(crate::measure::database(path)?));
+    }
+    Ok(o)
+}
+
+/// Options as the flags say, but for the database.
+pub(crate) fn unmeasured(c: &Compile) -> Result<Options, Failure> {
     let mut o = Options {
         rewrites: !c.no_rewrites,
         force: c.force.clone(),

@@ -7,6 +7,7 @@
 mod args;
 mod commands;
 mod compare;
+mod measure;
 mod memory;
 mod output;
 mod profile;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use ir::ast::{ItemKind, Mode, TypeKind};
 use ir::graph::{Block, Func, Node, Op, Param, Type, ValId};
-use ir::loops::BufId;
+use ir::loops::{BufId, Prim};
 use ir::source::Span;
-use ir::{FuncId, Module, PrimId};
+use ir::{ExternId, FuncId, Module, PrimId};
 use shape::{Expr as Dim, Facts, Pred, Sym};
 use tensor::DType;
 
@@ -224,6 +224,18 @@ pub(crate) fn callable(module: &mut Module, id: FuncId) -> FuncId {
 /// A function that calls a primitive with its own parameters.
 pub(crate) fn wrap(module: &mut Module, prim: PrimId) -> FuncId {
     let p = module.prim(prim).clone();
+    let dims = p.dims.iter().map(|s| Dim::sym(*s)).collect();
+    wrapped(module, &p, Op::Prim(prim, dims))
+}
+
+/// A function that calls a library function with its own parameters.
+pub(crate) fn wrap_extern(module: &mut Module, id: ExternId) -> FuncId {
+    let p = module.extern_(id).shell();
+    let dims = p.dims.iter().map(|s| Dim::sym(*s)).collect();
+    wrapped(module, &p, Op::Extern(id, dims))
+}
+
+fn wrapped(module: &mut Module, p: &Prim, call: Op) -> FuncId {
     let ty = |id: &BufId| Type { dtype: p.buf(*id).dtype, shape: p.buf(*id).shape.clone() };
     let mut func = Func {
         name: p.name.clone(),
@@ -249,7 +261,7 @@ pub(crate) fn wrap(module: &mut Module, prim: PrimId) -> FuncId {
     }
     let results: Vec<_> = p.outs.iter().map(|o| func.add_val(p.buf(*o).name, ty(o))).collect();
     func.body.nodes.push(Node {
-        op: Op::Prim(prim, p.dims.iter().map(|s| Dim::sym(*s)).collect()),
+        op: call,
         args: func.body.params.clone(),
         results: results.clone(),
         opens: Vec::new(),

@@ -9,7 +9,7 @@ use check::Files;
 use codegen::{Compiled, Compiler, Store, Target};
 use ir::source::{SourceId, SourceMap};
 use ir::{FuncId, Module};
-use rewrites::{Machine, Report};
+use rewrites::{Database, Machine, Report};
 use vm::tnx::Package;
 use vm::verify::Verified;
 
@@ -30,6 +30,10 @@ pub struct Options {
     pub at: Vec<(String, i64)>,
     /// The machine the plan is chosen for.
     pub machine: Machine,
+    /// What kernels were measured to take there.
+    pub measured: Option<Arc<Database>>,
+    /// True: the report lists what could be called at sample points.
+    pub offers: bool,
     /// The CPU to make code for.
     pub target: Target,
     /// Where kernels are kept between runs.
@@ -44,6 +48,8 @@ impl Default for Options {
             forbid: Vec::new(),
             at: Vec::new(),
             machine: Machine::reference(),
+            measured: None,
+            offers: false,
             target: Target::host(),
             store: None,
         }
@@ -131,6 +137,8 @@ pub fn plan(module: &Module, options: &Options) -> (Module, Report) {
         forbid: options.forbid.clone(),
         available: module.externs.iter().map(kernels::available).collect(),
         at: options.at.clone(),
+        measured: options.measured.clone(),
+        offers: options.offers,
         ..rewrites::Options::new(options.machine.clone())
     };
     rewrites::rewrite(module, &options)

@@ -8,6 +8,7 @@ use ir::graph::Type;
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::{Combine, Intrinsic};
 use shape::{Expr, Sym};
+use tensor::DType;
 
 use crate::form::{MapForm, map_form};
 use crate::rounds::{Body, Ranges};
@@ -58,6 +59,8 @@ pub(crate) struct Contraction {
     pub(crate) m: Expr,
     pub(crate) n: Expr,
     pub(crate) k: Expr,
+    /// The type of what is multiplied, before it is made wider.
+    pub(crate) dtype: DType,
 }
 
 /// What is known about a primitive, over its dims.
@@ -96,6 +99,7 @@ impl Profile {
                 m: c.m.subst(f),
                 n: c.n.subst(f),
                 k: c.k.subst(f),
+                dtype: c.dtype,
             }),
             ..self.clone()
         }
@@ -373,9 +377,21 @@ impl Walk<'_> {
             return;
         }
         let k = over.iter().filter_map(|v| self.ranges.trip(*v)).fold(Expr::int(1), |n, t| n * t);
-        let found = Contraction { m: product(&only_a), n: product(&only_b), k };
+        let found = Contraction { m: product(&only_a), n: product(&only_b), k, dtype: narrow(args) };
         self.contractions.push(found);
     }
+}
+
+/// The type of the operands of a product before casts, the larger of the two.
+fn narrow(args: &[Scalar]) -> DType {
+    let before = |s: &Scalar| {
+        let mut s = s;
+        while let ScalarKind::Cast(inner) = &s.kind {
+            s = inner;
+        }
+        s.dtype
+    };
+    args.iter().map(before).max_by_key(|d| d.size()).unwrap_or(DType::F32)
 }
 
 /// The variables that the indices of loads in an expression use.

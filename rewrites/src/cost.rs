@@ -1,16 +1,24 @@
-//! Costs: work as expressions of a function's dims, and what it takes on a machine at a point.
+//! Costs: work as expressions of a function's dims, and what it takes on a machine at a point, measured or modelled.
 
+use ir::Extern;
+use ir::loops::{Buf, Prim};
+use ir::text::{extern_text, prim_text, stable_hash};
 use shape::{Expr, Sym};
 
+use crate::Options;
 use crate::classify::{Contraction, Profile};
-use crate::machine::{Load, Machine, Worker};
+use crate::machine::{Extents, Load, Machine, Worker};
+use crate::measured::{Basis, Key};
 
-/// Who does the work of an implementation; the extents of a library's matrix product are expressions.
+/// Values of dims.
+pub(crate) type At<'a> = dyn Fn(Sym) -> Option<i64> + 'a;
+
+/// Who does the work of an implementation; the extents of a product of matrices are expressions.
 #[derive(Clone, Debug)]
 pub(crate) enum Doer {
     Native,
     Generated(crate::classify::Class),
-    Library(Option<Contraction>),
+    Library,
 }
 
 /// The work of an implementation, over the dims of the function.
@@ -20,8 +28,10 @@ pub(crate) struct Work {
     pub(crate) flops: Expr,
     pub(crate) slow: Expr,
     pub(crate) folds: Expr,
-    pub(crate) bytes: Expr,
+    pub(crate) read: Expr,
+    pub(crate) write: Expr,
     pub(crate) parallel: Expr,
+    pub(crate) contraction: Option<Contraction>,
     /// True if a loop's rounds are a guess.
     pub(crate) guessed: bool,
 }
@@ -32,6 +42,7 @@ pub(crate) struct Cost {
     pub(crate) flops: f64,
     pub(crate) bytes: f64,
     pub(crate) us: f64,
+    pub(crate) basis: Basis,
 }
 
 /// What an implementation costs whose work overflows 64 bits: more than anything that does not.
@@ -45,8 +56,10 @@ impl Work {
             flops: none(),
             slow: none(),
             folds: none(),
-            bytes: none(),
+            read: none(),
+            write: none(),
             parallel: Expr::int(1),
+            contraction: None,
             guessed: false,
         }
     }
@@ -58,8 +71,7 @@ impl Work {
     /// A library function that computes what `profile` describes.
     pub(crate) fn library(profile: &Profile) -> Work {
         // The library spreads the work as it likes.
-        let work = Work::of(Doer::Library(profile.contraction.clone()), profile);
-        Work { parallel: Expr::int(1 << 20), ..work }
+        Work { parallel: Expr::int(1 << 20), ..Work::of(Doer::Library, profile) }
     }
 
     fn of(doer: Doer, profile: &Profile) -> Work {
@@ -68,32 +80,121 @@ impl Work {
             flops: profile.flops.clone(),
             slow: profile.slow.clone(),
             folds: profile.folds.clone(),
-            bytes: &profile.read_bytes + &profile.write_bytes,
+            read: profile.read_bytes.clone(),
+            write: profile.write_bytes.clone(),
             parallel: profile.parallel.clone(),
+            contraction: profile.contraction.clone(),
             guessed: profile.guessed,
         }
     }
 
-    /// The cost where the dims are as `at` says.
-    pub(crate) fn at(&self, machine: &Machine, at: &dyn Fn(Sym) -> Option<i64>) -> Cost {
-        if let Doer::Native = self.doer {
-            let none = Load { flops: 0.0, slow: 0.0, folds: 0.0, bytes: 0.0, parallel: 1.0 };
-            return Cost { flops: 0.0, bytes: 0.0, us: machine.time_us(Worker::Native, none) };
-        }
+    /// What the model says where the dims are as `at` says.
+    fn modelled(&self, machine: &Machine, at: &At<'_>) -> Cost {
         let value = |e: &Expr| e.eval(at).map_or(BEYOND, |x| x.max(0) as f64);
-        let worker = match &self.doer {
-            Doer::Native => Worker::Native,
-            Doer::Generated(class) => Worker::Generated(*class),
-            Doer::Library(c) => Worker::Library(c.as_ref().map(|c| (value(&c.m), value(&c.n), value(&c.k)))),
+        let extents = self.contraction.as_ref().map(|c| Extents {
+            m: value(&c.m),
+            n: value(&c.n),
+            k: value(&c.k),
+            dtype: c.dtype,
+        });
+        let worker = match self.doer {
+            Doer::Native => {
+                let us = machine.native_us();
+                return Cost { flops: 0.0, bytes: 0.0, us, basis: Basis::Modelled };
+            }
+            Doer::Generated(class) => Worker::Generated(class, extents),
+            Doer::Library => Worker::Library(extents),
         };
-        let (flops, bytes) = (value(&self.flops), value(&self.bytes));
         let load = Load {
-            flops,
+            flops: value(&self.flops),
             slow: value(&self.slow),
             folds: value(&self.folds),
-            bytes,
+            read: value(&self.read),
+            write: value(&self.write),
             parallel: value(&self.parallel),
         };
-        Cost { flops, bytes, us: machine.time_us(worker, load).min(BEYOND) }
+        let basis = if self.guessed { Basis::Guessed } else { Basis::Modelled };
+        let us = machine.time_us(worker, load).min(BEYOND);
+        Cost { flops: load.flops, bytes: load.read + load.write, us, basis }
+    }
+}
+
+/// What measurements of an implementation are kept under.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) kernel: String,
+    pub(crate) cold: String,
+    /// Its own dims, and what they are here.
+    pub(crate) dims: Vec<(Sym, Expr)>,
+    /// The work over its own dims.
+    pub(crate) own: Work,
+}
+
+/// Operands of fewer bytes are not worth a word: they are cold and hot alike.
+const SMALL: i64 = 1 << 16;
+
+impl Identity {
+    pub(crate) fn prim(prim: &Prim, dims: Vec<Expr>, own: Work) -> Identity {
+        let inputs = prim.params.iter().map(|b| prim.buf(*b));
+        Identity::new(&prim.name, &prim_text(prim), inputs, &prim.dims, dims, own)
+    }
+
+    pub(crate) fn library(ext: &Extern, dims: Vec<Expr>, own: Work) -> Identity {
+        let inputs = ext.params.iter().map(|b| &ext.bufs[b.0 as usize]);
+        Identity::new(ext.name.name(), &extern_text(ext), inputs, &ext.dims, dims, own)
+    }
+
+    fn new<'a>(
+        name: &str,
+        text: &str,
+        inputs: impl Iterator<Item = &'a Buf>,
+        syms: &[Sym],
+        dims: Vec<Expr>,
+        own: Work,
+    ) -> Identity {
+        let dims: Vec<(Sym, Expr)> = syms.iter().copied().zip(dims).collect();
+        // A weight has an extent that nothing of the function changes: the step before left nothing of it in a cache.
+        let is_cold = |buf: &Buf| {
+            let here = |s: Sym| dims.iter().find(|d| d.0 == s).map(|d| d.1.clone());
+            let size = buf.shape.iter().fold(Expr::int(buf.dtype.size() as i64), |n, d| n * d.subst(&here));
+            size.as_int().is_some_and(|bytes| bytes >= SMALL)
+        };
+        let cold: Vec<&str> = inputs.filter(|b| is_cold(b)).map(|b| b.name.name()).collect();
+        Identity {
+            kernel: format!("{name}#{:016x}", stable_hash(text)),
+            cold: if cold.is_empty() { "-".to_owned() } else { cold.join(",") },
+            dims,
+            own,
+        }
+    }
+
+    /// The dims at a point; none if they are not known there.
+    fn values(&self, at: &At<'_>) -> Option<Vec<i64>> {
+        self.dims.iter().map(|(_, e)| e.eval(at).ok()).collect()
+    }
+
+    /// What to measure at a point.
+    pub(crate) fn key(&self, at: &At<'_>) -> Option<Key> {
+        let names = self.dims.iter().map(|d| d.0.name().to_owned());
+        let dims = names.zip(self.values(at)?).collect();
+        Some(Key { kernel: self.kernel.clone(), cold: self.cold.clone(), dims })
+    }
+}
+
+/// The cost of an implementation where the dims are as `at` says: measured, if it was, or else modelled.
+pub(crate) fn cost(options: &Options, work: &Work, identity: Option<&Identity>, at: &At<'_>) -> Cost {
+    let modelled = work.modelled(&options.machine, at);
+    let measured = || {
+        let identity = identity?;
+        let model = |values: &[i64]| {
+            let of = |s: Sym| identity.dims.iter().position(|d| d.0 == s).map(|i| values[i]);
+            identity.own.modelled(&options.machine, &of).us
+        };
+        let kernel = (identity.kernel.as_str(), identity.cold.as_str());
+        options.measured.as_ref()?.us(&options.machine.name, kernel, &identity.values(at)?, &model)
+    };
+    match measured() {
+        Some((us, basis)) => Cost { us, basis, ..modelled },
+        None => modelled,
     }
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use ir::graph::Func;
 use rustc_hash::FxHashMap;
-use shape::{Facts, Pred, Sym};
+use shape::{Facts, Pred};
 
 use crate::Options;
-use crate::cost::Cost;
+use crate::cost::{At, Cost};
 use crate::emit::{Plan, Traced, Unit};
 use crate::extract::{Cand, Priced, costs, kind};
 use crate::lang::Action;
+use crate::measured::Key;
 use crate::regimes::{Arm, Point, Solved, arm_at, cost_at, env};
 use crate::report::{Alternative, RegimeReport, RuleReport, Step};
 use crate::saturate::Outcome;
@@ -69,25 +70,64 @@ pub(crate) fn regimes(
         .collect()
 }
 
-/// The steps of a plan. Each block is priced once, however many steps it has.
-fn steps(options: &Options, solved: &Solved, root: &Unit, at: &dyn Fn(Sym) -> Option<i64>) -> Vec<Step> {
+/// The steps of a plan.
+fn steps(options: &Options, solved: &Solved, root: &Unit, at: &At<'_>) -> Vec<Step> {
+    each_step(options, solved, root, at, &mut |block, traced| block.step(solved, traced))
+}
+
+/// What could be called at a point by a plan, and by those that differ from it in one step: the implementation, what
+/// measurements of it are kept under, and by how much the plan with it costs more.
+pub(crate) fn offers(
+    options: &Options,
+    solved: &Solved,
+    root: &Unit,
+    at: &At<'_>,
+) -> Vec<(Action, Key, f64)> {
+    let steps = each_step(options, solved, root, at, &mut |block, (_, class, _)| {
+        let chosen = block.plan.choice[*class]?;
+        let all = block.rest + block.priced.cost();
+        let desc = |c: usize, i: usize| {
+            let table = &block.unit.b.graph.analysis.table;
+            block.unit.pool.cands[c][i].imp.map(|id| table.desc(id))
+        };
+        let offer = |c: usize, i: usize, excess: f64| {
+            let desc = desc(c, i)?;
+            Some((desc.action.clone(), desc.identity.as_ref()?.key(at)?, excess))
+        };
+        let mut found: Vec<_> = offer(*class, chosen, 0.0).into_iter().collect();
+        for (c, i, plan_us) in block.alternatives(*class, chosen) {
+            found.extend(plan_us.and_then(|us| offer(c, i, us / all.max(1e-9) - 1.0)));
+        }
+        Some(found)
+    });
+    steps.into_iter().flatten().collect()
+}
+
+/// Does something for each step of a plan, in order. Each block is priced once, however many steps it has.
+fn each_step<T>(
+    options: &Options,
+    solved: &Solved,
+    root: &Unit,
+    at: &At<'_>,
+    f: &mut dyn FnMut(&mut Block<'_>, &Traced) -> Option<T>,
+) -> Vec<T> {
     let Some(all) = cost_at(root, &solved.plan, options, at) else { return Vec::new() };
     let mut blocks: BTreeMap<&[(usize, usize)], Vec<usize>> = BTreeMap::new();
     for (i, t) in solved.trace.iter().enumerate() {
         blocks.entry(&t.0).or_default().push(i);
     }
-    let mut steps: Vec<Option<Step>> = solved.trace.iter().map(|_| None).collect();
+    let mut steps: Vec<Option<T>> = solved.trace.iter().map(|_| None).collect();
     for (path, traced) in blocks {
         let (mut unit, mut plan): (&Unit, &Plan) = (root, &solved.plan);
         for &(i, j) in path {
             unit = &unit.nested[i][j];
             plan = &plan.nested[i][j];
         }
-        let us = costs(&unit.b, &unit.pool, &options.machine, at);
+        let us = costs(&unit.b, &unit.pool, options, at);
         let Some(priced) = Priced::new(&unit.pool, &us, plan.choice.clone()) else { continue };
         let mut block = Block { unit, plan, us: &us, rest: all - priced.cost(), priced, names: names(unit) };
         for i in traced {
-            steps[i] = block.step(solved, &solved.trace[i]);
+            steps[i] = f(&mut block, &solved.trace[i]);
         }
     }
     steps.into_iter().flatten().collect()
@@ -115,24 +155,23 @@ impl Block<'_> {
         let val = solved.func.val(*value);
         let mut alternatives = Vec::new();
         let mut refused = Vec::new();
-        let mut classes = vec![*class];
-        classes.extend(cand.covers.iter().copied().filter(|c| c != class));
-        classes.dedup();
-        for &c in &classes {
-            for (i, other) in unit.pool.cands[c].iter().enumerate() {
-                let Some(imp) = other.imp.filter(|_| c != *class || i != chosen) else { continue };
-                let desc = unit.b.graph.analysis.table.desc(imp);
-                alternatives.push(Alternative {
-                    value: self.names.get(&c).map_or("t", String::as_str).to_owned(),
-                    kind: kind(&desc.action).to_owned(),
-                    name: desc.name.clone(),
-                    covers: desc.covers.clone(),
-                    order: desc.num.name().to_owned(),
-                    us: self.us[c][i].us,
-                    plan_us: self.with(*class, c, i).map(|t| t + self.rest),
-                    why: other.why.clone(),
-                });
-            }
+        for (c, i, plan_us) in self.alternatives(*class, chosen) {
+            let other = &unit.pool.cands[c][i];
+            let Some(imp) = other.imp else { continue };
+            let desc = unit.b.graph.analysis.table.desc(imp);
+            alternatives.push(Alternative {
+                value: self.names.get(&c).map_or("t", String::as_str).to_owned(),
+                kind: kind(&desc.action).to_owned(),
+                name: desc.name.clone(),
+                covers: desc.covers.clone(),
+                order: desc.num.name().to_owned(),
+                us: self.us[c][i].us,
+                source: self.us[c][i].basis.name().to_owned(),
+                plan_us,
+                why: other.why.clone(),
+            });
+        }
+        for c in covered(cand, *class) {
             for why in &unit.pool.refused[c] {
                 if !refused.contains(why) {
                     refused.push(why.clone());
@@ -155,11 +194,25 @@ impl Block<'_> {
             flops: cost.flops,
             bytes: cost.bytes,
             us: cost.us,
-            source: if desc.work.guessed { "guessed" } else { "modelled" }.to_owned(),
+            source: cost.basis.name().to_owned(),
             why: cand.why.clone(),
             alternatives,
             refused,
         })
+    }
+
+    /// What could compute the class of a step, or one that it covers, in the place of the candidate chosen; and what the
+    /// whole plan would cost then.
+    fn alternatives(&mut self, class: usize, chosen: usize) -> Vec<(usize, usize, Option<f64>)> {
+        let cands = &self.unit.pool.cands;
+        let mut found = Vec::new();
+        for c in covered(&cands[class][chosen], class) {
+            let others = (0..cands[c].len()).filter(|&i| cands[c][i].imp.is_some());
+            for i in others.filter(|&i| c != class || i != chosen) {
+                found.push((c, i, self.with(class, c, i).map(|t| t + self.rest)));
+            }
+        }
+        found
     }
 
     /// What the cheapest plan of the block costs in which candidate `i` computes class `c`, other things staying as they
@@ -187,6 +240,14 @@ impl Block<'_> {
         }
         best
     }
+}
+
+/// The class of a step, and those it covers.
+fn covered(cand: &Cand, class: usize) -> Vec<usize> {
+    let mut classes = vec![class];
+    classes.extend(cand.covers.iter().copied().filter(|&c| c != class));
+    classes.dedup();
+    classes
 }
 
 /// The program's names for the classes of a block.

@@ -11,9 +11,9 @@ use shape::Sym;
 
 use crate::Options;
 use crate::block::{BlockGraph, Origin, Use, bound};
-use crate::cost::Cost;
+use crate::cost::{Cost, cost};
 use crate::lang::{Action, ImplId, Ir};
-use crate::machine::Machine;
+use crate::measured::Basis;
 
 /// One node extraction may choose.
 #[derive(Clone, Debug)]
@@ -224,16 +224,21 @@ fn force(b: &BlockGraph, pool: &mut Pool, names: &[String]) {
     }
 }
 
+/// The cost of an implementation at a point.
+fn priced(b: &BlockGraph, id: ImplId, options: &Options, point: &dyn Fn(Sym) -> Option<i64>) -> Cost {
+    let desc = b.graph.analysis.table.desc(id);
+    cost(options, &desc.work, desc.identity.as_ref(), point)
+}
+
 /// The cost of each candidate at a point.
 pub(crate) fn costs(
     b: &BlockGraph,
     pool: &Pool,
-    machine: &Machine,
+    options: &Options,
     point: &dyn Fn(Sym) -> Option<i64>,
 ) -> Vec<Vec<Cost>> {
-    let none = Cost { flops: 0.0, bytes: 0.0, us: 0.0 };
-    let table = &b.graph.analysis.table;
-    let cost = |c: &Cand| c.imp.map_or(none, |id| table.desc(id).work.at(machine, point));
+    let none = Cost { flops: 0.0, bytes: 0.0, us: 0.0, basis: Basis::Modelled };
+    let cost = |c: &Cand| c.imp.map_or(none, |id| priced(b, id, options, point));
     pool.cands.iter().map(|list| list.iter().map(cost).collect()).collect()
 }
 
@@ -525,13 +530,12 @@ pub(crate) fn total(
     b: &BlockGraph,
     pool: &Pool,
     choice: &Choice,
-    machine: &Machine,
+    options: &Options,
     point: &dyn Fn(Sym) -> Option<i64>,
 ) -> Option<f64> {
     let order = order(pool, choice, &pool.roots)?;
-    let table = &b.graph.analysis.table;
     let chosen = |c: usize| choice[c].and_then(|i| pool.cands[c][i].imp);
-    let us = |c: usize| chosen(c).map_or(0.0, |id| table.desc(id).work.at(machine, point).us);
+    let us = |c: usize| chosen(c).map_or(0.0, |id| priced(b, id, options, point).us);
     Some(order.into_iter().map(us).sum())
 }
 

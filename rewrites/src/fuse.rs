@@ -15,7 +15,7 @@ use shape::{Expr, Facts, Sym};
 
 use crate::block::{BlockGraph, Source};
 use crate::classify::{Class, NumClass, Profile, profile};
-use crate::cost::Work;
+use crate::cost::{Identity, Work};
 use crate::form::{each_load, map_form, pointwise_at, writes_once};
 use crate::inline;
 use crate::lang::{Action, ImplDesc, Ir, Kids, OpKey};
@@ -73,6 +73,7 @@ pub(crate) fn implement(source: &Source<'_>, available: &Available<'_>, b: &mut 
                         covers: vec![prim.name.clone()],
                         num: p.num(),
                         work: Work::generated(&p),
+                        identity: None,
                         action: Action::Kernel(id, dims),
                         results,
                     }
@@ -83,13 +84,13 @@ pub(crate) fn implement(source: &Source<'_>, available: &Available<'_>, b: &mut 
                         b.refused.push((class, format!("{name}: {why}")));
                         continue;
                     }
-                    let p = meaning(&|p| source.profile(p).clone(), source.module, id, &dims)
-                        .unwrap_or_else(|| unknown(source, id, &dims));
+                    let p = computed(source, id, &dims);
                     ImplDesc {
                         covers: vec![name.clone()],
                         name,
                         num: NumClass::Library,
                         work: Work::library(&p),
+                        identity: None,
                         action: Action::Library(id, dims),
                         results,
                     }
@@ -106,6 +107,7 @@ pub(crate) fn implement(source: &Source<'_>, available: &Available<'_>, b: &mut 
                         name,
                         num: NumClass::Pointwise,
                         work: Work::native(),
+                        identity: None,
                         action: Action::Native(native),
                         results,
                     }
@@ -118,6 +120,36 @@ pub(crate) fn implement(source: &Source<'_>, available: &Available<'_>, b: &mut 
         }
     }
     b.graph.rebuild();
+}
+
+/// Says under what measurements of each implementation are kept.
+pub(crate) fn identify(source: &Source<'_>, fused: &Fused, b: &mut BlockGraph) {
+    for desc in b.graph.analysis.table.descs_mut() {
+        desc.identity = match &desc.action {
+            Action::Native(_) => None,
+            Action::Kernel(id, dims) => {
+                let own = Work::generated(source.profile(*id));
+                Some(Identity::prim(source.module.prim(*id), dims.clone(), own))
+            }
+            Action::Fused(at) => {
+                let prim = fused.prim(*at);
+                let dims = prim.dims.iter().map(|s| Expr::sym(*s)).collect();
+                Some(Identity::prim(prim, dims, desc.work.clone()))
+            }
+            Action::Library(id, dims) => {
+                let ext = source.module.extern_(*id);
+                let own: Vec<Expr> = ext.dims.iter().map(|s| Expr::sym(*s)).collect();
+                let own = Work::library(&computed(source, *id, &own));
+                Some(Identity::library(ext, dims.clone(), own))
+            }
+        };
+    }
+}
+
+/// What a library function computes.
+fn computed(source: &Source<'_>, id: ExternId, dims: &[Expr]) -> Profile {
+    meaning(&|p| source.profile(p).clone(), source.module, id, dims)
+        .unwrap_or_else(|| unknown(source, id, dims))
 }
 
 /// A library function without a meaning: as many operations as elements move, which is a guess.
@@ -223,6 +255,7 @@ fn offer(source: &Source<'_>, fused: &mut Fused, class: Id, group: Group, b: &mu
         covers,
         num: p.num(),
         work: Work::generated(p),
+        identity: None,
         results,
     };
     let id = b.graph.analysis.table.implementation(desc);

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use tensor::{DType, Tensor};
 
 use crate::classify::NumClass;
-use crate::cost::Work;
+use crate::cost::{Identity, Work};
 
 /// The e-graph of one block.
 pub(crate) type Graph = EGraph<Ir, Ctx>;
@@ -91,6 +91,8 @@ pub(crate) struct ImplDesc {
     pub(crate) covers: Vec<String>,
     pub(crate) num: NumClass,
     pub(crate) work: Work,
+    /// What measurements are kept under, if anyone asks for them.
+    pub(crate) identity: Option<Identity>,
     pub(crate) results: Vec<Type>,
 }
 
@@ -122,6 +124,11 @@ impl Table {
             self.impls.push(desc);
         }
         ImplId(at as u32)
+    }
+
+    /// All implementations, to be told what measurements of them are kept under.
+    pub(crate) fn descs_mut(&mut self) -> &mut [ImplDesc] {
+        &mut self.impls
     }
 
     pub(crate) fn desc(&self, id: ImplId) -> &ImplDesc {

@@ -9,7 +9,7 @@
 //! 1. [`block`]: each block becomes an e-graph of semantic nodes; effects stay where they are;
 //! 2. [`pattern`], [`saturate`]: the module's rules add equal nodes, types and conditions proved first;
 //! 3. [`fuse`], [`inline`], [`classify`], [`rounds`]: implementations join the classes: kernels, fused groups, library calls;
-//! 4. [`cost`], [`machine`]: what each would take, as expressions of the dims;
+//! 4. [`cost`], [`machine`], [`measured`]: what each would take, as expressions of the dims or as it was measured;
 //! 5. [`extract`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between;
 //! 6. [`emit`], [`assemble`]: blocks again. A plan that cannot keep the order of effects is refused here.
 //!
@@ -30,12 +30,15 @@ mod fuse;
 mod inline;
 mod lang;
 mod machine;
+mod measured;
 mod pattern;
 mod regimes;
 mod report;
 mod rounds;
 mod saturate;
 mod work;
+
+use std::sync::Arc;
 
 use ir::graph::Func;
 use ir::{ExternId, Module};
@@ -44,14 +47,18 @@ use shape::{Facts, Pred, Sym};
 use crate::block::{BlockGraph, Source};
 use crate::emit::{Plan, Unit};
 use crate::fuse::Fused;
+use crate::lang::Action;
 use crate::pattern::Pattern;
 use crate::regimes::{Point, Solved};
 use crate::saturate::Outcome;
 
 pub use crate::classify::{Class, NumClass};
 pub use crate::flatten::flatten;
-pub use crate::machine::{Cache, Generated, Library, Machine};
-pub use crate::report::{Alternative, FuncReport, RegimeReport, Report, RuleReport, Step, render};
+pub use crate::machine::{Generated, Level, Library, Machine, Product, Speed};
+pub use crate::measured::{Basis, Database, Key};
+pub use crate::report::{
+    Alternative, Callee, FuncReport, Offer, RegimeReport, Report, RuleReport, Step, render,
+};
 pub use crate::work::{KernelWork, extern_work, prim_work};
 
 /// What can go wrong for the caller.
@@ -60,6 +67,14 @@ pub enum Error {
     /// A machine file that cannot be used.
     #[error("machine file: {0}")]
     Machine(String),
+    /// A database of measurements that cannot be used.
+    #[error("line {line}: {what}")]
+    Database {
+        /// The line.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
 }
 
 /// How to rewrite.
@@ -67,6 +82,8 @@ pub enum Error {
 pub struct Options {
     /// The machine to choose for.
     pub machine: Machine,
+    /// What kernels were measured to take there; it goes before what the model says.
+    pub measured: Option<Arc<Database>>,
     /// False: bodies stay as they are, one kernel an operator; the report says what that costs.
     pub use_rules: bool,
     /// Names that are chosen wherever they can be: an implementation (`sgemm`, `fused_matmul_add_relu`), its kind
@@ -78,6 +95,8 @@ pub struct Options {
     pub available: Vec<bool>,
     /// Dims for which the report shows the plan and its costs; empty: a typical point of each regime.
     pub at: Vec<(String, i64)>,
+    /// True: the report lists what could be called at sample points, for whoever measures.
+    pub offers: bool,
     /// Limits of the work.
     pub budget: Budget,
 }
@@ -93,6 +112,8 @@ pub struct Budget {
     pub matches: usize,
     /// Fused groups grown from one class.
     pub groups: usize,
+    /// Points asked besides those of the grid, between neighbours whose plans differ.
+    pub between: usize,
     /// Flips that extraction tries at one point.
     pub flips: usize,
     /// Plans of a function.
@@ -108,6 +129,7 @@ impl Default for Budget {
             nodes: 10_000,
             matches: 1_000,
             groups: 24,
+            between: 12,
             flips: 2_000,
             plans: 4,
             guards: 3,
@@ -120,11 +142,13 @@ impl Options {
     pub fn new(machine: Machine) -> Options {
         Options {
             machine,
+            measured: None,
             use_rules: true,
             force: Vec::new(),
             forbid: Vec::new(),
             available: Vec::new(),
             at: Vec::new(),
+            offers: false,
             budget: Budget::default(),
         }
     }
@@ -187,7 +211,7 @@ fn function(
     report: &mut FuncReport,
 ) -> Result<Option<Func>, String> {
     let facts = known(func);
-    let points = regimes::grid(func, &facts);
+    let mut points = regimes::grid(func, &facts);
     let mut base = block::build(source, func, &func.body, &facts);
     let mut outcome = Outcome { saturated: true, ..Outcome::default() };
     saturate_all(source, patterns, &options.budget, &func.dims, &mut base, &mut outcome);
@@ -228,16 +252,26 @@ fn function(
     collect_notes(&cells[0].1, &mut report.notes);
     report.rules = explain::rules(&outcome);
 
-    // A plan for each point, from the base and from the cell whose conditions hold there.
+    // A plan for each point, from the base and from the cell whose conditions hold there. Where the plans of neighbours
+    // differ a third may be best between them.
     let (mut found, mut refused): (Vec<Solved>, Vec<Plan>) = Default::default();
-    for point in &points {
-        let own = regimes::signature(&guards, point);
+    let mut asked: Vec<(Point, Plan)> = Vec::new();
+    let (mut next, mut more) = (points.clone(), options.budget.between);
+    while !next.is_empty() {
+        let point = next.remove(0);
+        let own = regimes::signature(&guards, &point);
         for (cell, (preds, unit)) in cells.iter().enumerate() {
             if cell != 0 && signatures[cell] != own {
                 continue;
             }
-            let env = regimes::env(&facts, point);
+            let env = regimes::env(&facts, &point);
             let plan = if options.use_rules { regimes::plan_at(unit, options, &env) } else { plain(unit) };
+            if cell == 0 {
+                if !points.contains(&point) && asked.iter().all(|(_, p)| *p != plan) {
+                    points.push(point.clone());
+                }
+                asked.push((point.clone(), plan.clone()));
+            }
             if found.iter().any(|s| s.cell == cell && s.plan == plan) || refused.contains(&plan) {
                 continue;
             }
@@ -256,6 +290,11 @@ fn function(
                 }
             }
         }
+        if next.is_empty() && more > 0 {
+            next = regimes::between(&asked, more);
+            next.retain(|p| func.requires.iter().chain(facts.iter()).all(|r| regimes::may_hold(r, p)));
+            more -= next.len();
+        }
     }
     let solved = regimes::distinct(found);
     let cost = |plan: usize, point: &Point| {
@@ -272,11 +311,31 @@ fn function(
     let kept = regimes::few(&costs, &anywhere, options.budget.plans);
     let arms = regimes::arms(&points, &costs, &kept, &solved, &cost);
     report.regimes = explain::regimes(options, func, &facts, &cells, &solved, &arms);
+    if options.offers {
+        for point in regimes::samples(&points) {
+            let at = regimes::env(&facts, point);
+            let price = |p: &usize| cost(*p, point);
+            let Some(best) = (0..solved.len()).min_by(|a, b| price(a).total_cmp(&price(b))) else { continue };
+            let found = explain::offers(options, &solved[best], &cells[solved[best].cell].1, &at);
+            report.offers.extend(found.into_iter().filter_map(|(action, key, excess)| {
+                Some(Offer { key, call: callee(source, fused, &action)?, excess })
+            }));
+        }
+    }
     if !options.use_rules {
         return Ok(None);
     }
     let bodies = arms.iter().map(|a| (a.preds.clone(), &solved[a.plan].func)).collect();
     Ok(Some(assemble::switch(func, bodies)))
+}
+
+fn callee(source: &Source<'_>, fused: &Fused, action: &Action) -> Option<Callee> {
+    match action {
+        Action::Native(_) => None,
+        Action::Kernel(id, _) => Some(Callee::Prim(Box::new(source.module.prim(*id).clone()))),
+        Action::Fused(at) => Some(Callee::Prim(Box::new(fused.prim(*at).clone()))),
+        Action::Library(id, _) => Some(Callee::Extern(*id)),
+    }
 }
 
 fn solve(
@@ -332,6 +391,9 @@ fn unit(source: &Source<'_>, options: &Options, fused: &mut Fused, mut b: BlockG
     fuse::implement(source, &available, &mut b);
     if options.use_rules {
         fuse::fuse(source, fused, options.budget.groups, &mut b);
+    }
+    if options.measured.is_some() || options.offers {
+        fuse::identify(source, fused, &mut b);
     }
     let pool = extract::pool(&b, options);
     let nested = b.pinned.iter_mut().map(|p| std::mem::take(&mut p.nested)).collect::<Vec<_>>();

@@ -1,6 +1,7 @@
 //! Regimes: which plan for which dims.
 //!
-//! A plan is extracted at each point of a grid over the function's dims. Equal plans are one; plans that are hardly
+//! A plan is extracted at each point of a grid over the function's dims, and between neighbours that were given
+//! different plans, by bisection as far as a budget goes. Equal plans are one; plans that are hardly
 //! better than another are dropped. A tree of comparisons of one dim with a number then says which plan runs
 //! where; each number is refined by bisection to the place where the costs of the two plans cross. The tree is
 //! written as a list of arms for `Op::Switch`.
@@ -92,13 +93,50 @@ pub(crate) fn grid(func: &Func, facts: &Facts) -> Vec<Point> {
             func.dims.iter().take(POINTS / 4).flat_map(|&d| alone(d)).collect()
         }
     };
-    let holds = |p: &Point| {
-        let env = |s: Sym| p.iter().find(|(d, _)| *d == s).map(|x| x.1);
-        func.requires.iter().chain(facts.iter()).all(|r| r.eval(&env) != Ok(false))
-    };
     let all = points.clone();
-    points.retain(holds);
+    points.retain(|p| func.requires.iter().chain(facts.iter()).all(|r| may_hold(r, p)));
     if points.is_empty() { all.into_iter().take(1).collect() } else { points }
+}
+
+/// False where a condition does not hold at a point.
+pub(crate) fn may_hold(pred: &Pred, point: &Point) -> bool {
+    pred.eval(&|s: Sym| point.iter().find(|(d, _)| *d == s).map(|x| x.1)) != Ok(false)
+}
+
+/// At most `most` points in the middle between neighbours along one dim that were given different plans.
+pub(crate) fn between(asked: &[(Point, Plan)], most: usize) -> Vec<Point> {
+    let apart = |a: &Point, b: &Point| -> Option<usize> {
+        let mut axes = (0..a.len()).filter(|&i| a[i].1 != b[i].1);
+        axes.next().filter(|_| axes.next().is_none())
+    };
+    let mut found: Vec<Point> = Vec::new();
+    for (a, plan) in asked {
+        for axis in 0..a.len() {
+            let after = |(b, _): &&(Point, Plan)| apart(a, b) == Some(axis) && b[axis].1 > a[axis].1;
+            let Some((b, other)) = asked.iter().filter(after).min_by_key(|(b, _)| b[axis].1) else {
+                continue;
+            };
+            let (lo, hi) = (a[axis].1, b[axis].1);
+            // In the middle of the logarithms: costs are nearly powers of the dims.
+            let middle = ((lo.max(1) as f64 * hi as f64).sqrt() as i64).clamp(lo + 1, hi.max(lo + 2) - 1);
+            if plan != other && hi - lo > 1 && found.len() < most {
+                let mut point = a.clone();
+                point[axis].1 = middle;
+                found.push(point);
+            }
+        }
+    }
+    found
+}
+
+/// Points that stand for the others: those that differ from a typical one in one dim, evenly spread if they are many.
+pub(crate) fn samples(points: &[Point]) -> impl Iterator<Item = &Point> {
+    const SAMPLES: usize = 16;
+    let middle = points.get(points.len() / 2);
+    let alone = |p: &&Point| middle.is_none_or(|m| p.iter().zip(m).filter(|(a, b)| a.1 != b.1).count() <= 1);
+    let alone: Vec<&Point> = points.iter().filter(alone).collect();
+    let step = alone.len().div_ceil(SAMPLES).max(1);
+    alone.into_iter().step_by(step)
 }
 
 /// A dim nothing is known of but its bounds.
@@ -122,7 +160,7 @@ fn times(op: &Op) -> f64 {
 
 /// The best plan of a unit at a point.
 pub(crate) fn plan_at(unit: &Unit, options: &Options, at: &dyn Fn(Sym) -> Option<i64>) -> Plan {
-    let us = costs(&unit.b, &unit.pool, &options.machine, at);
+    let us = costs(&unit.b, &unit.pool, options, at);
     let choice = extract(&unit.pool, &us, options.budget.flips);
     let nested =
         unit.nested.iter().map(|blocks| blocks.iter().map(|u| plan_at(u, options, at)).collect()).collect();
@@ -136,7 +174,7 @@ pub(crate) fn cost_at(
     options: &Options,
     at: &dyn Fn(Sym) -> Option<i64>,
 ) -> Option<f64> {
-    let mut sum = total(&unit.b, &unit.pool, &plan.choice, &options.machine, at)?;
+    let mut sum = total(&unit.b, &unit.pool, &plan.choice, options, at)?;
     for (i, blocks) in unit.nested.iter().enumerate() {
         for (u, p) in blocks.iter().zip(&plan.nested[i]) {
             sum += times(&unit.b.pinned[i].node.op) * cost_at(u, p, options, at)?;
@@ -247,7 +285,11 @@ impl Tree<'_> {
         let (a, b) = (self.best(&edge).0, self.best(&near(&right, hi)).0);
         let t = self.cross(dim, lo, hi, a, b, &edge);
         let pred = Pred::Le(Expr::sym(dim), Expr::int(t));
-        self.grow(&left, &[path, &[pred]].concat(), depth - 1);
+        // What bounds the dim on the path so far says less.
+        let looser = |p: &&Pred| matches!(p, Pred::Le(e, _) if *e == Expr::sym(dim));
+        let mut tight: Vec<Pred> = path.iter().filter(|p| !looser(p)).cloned().collect();
+        tight.push(pred);
+        self.grow(&left, &tight, depth - 1);
         self.grow(&right, path, depth - 1);
     }
 

@@ -2,7 +2,11 @@
 
 use std::fmt::Write as _;
 
+use ir::ExternId;
+use ir::loops::Prim;
 use serde::Serialize;
+
+use crate::measured::Key;
 
 /// The whole answer.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -34,6 +38,29 @@ pub struct FuncReport {
     pub rules: Vec<RuleReport>,
     /// What else there is to say.
     pub notes: Vec<String>,
+    /// What it may call, if that was asked for ([`crate::Options::offers`]).
+    #[serde(skip)]
+    pub offers: Vec<Offer>,
+}
+
+/// A kernel or library function that some plan may call, at some dims.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// What measurements of it are kept under.
+    pub key: Key,
+    /// What it is.
+    pub call: Callee,
+    /// By how much the best plan with it costs more than the best plan of all, as a part of that; 0: it is chosen.
+    pub excess: f64,
+}
+
+/// What can be called.
+#[derive(Clone, Debug)]
+pub enum Callee {
+    /// A primitive, of the module or fused.
+    Prim(Box<Prim>),
+    /// A library function of the module.
+    Extern(ExternId),
 }
 
 /// What a rule did in a function.
@@ -86,7 +113,8 @@ pub struct Step {
     pub bytes: f64,
     /// Predicted microseconds.
     pub us: f64,
-    /// Where the prediction comes from: `modelled`, or `guessed` where a loop's bounds depend on data.
+    /// Where that comes from: `measured`, `interpolated` between measured dims, `extrapolated` beyond them, `modelled`, or
+    /// `guessed` where a loop's bounds depend on data.
     pub source: String,
     /// The rules that led to it; empty: the program says so.
     pub why: Vec<String>,
@@ -111,6 +139,8 @@ pub struct Alternative {
     pub order: String,
     /// What it costs by itself.
     pub us: f64,
+    /// Where that comes from, as for a step.
+    pub source: String,
     /// What the whole plan would cost with it; none if no plan has it.
     pub plan_us: Option<f64>,
     /// The rules that led to it.
@@ -149,17 +179,17 @@ pub fn render(report: &Report) -> String {
                     continue;
                 }
                 let why = if s.why.is_empty() { String::new() } else { format!(", by {}", s.why.join(", ")) };
-                let guess = if s.source == "modelled" { "" } else { ", guessed" };
                 line(
                     2,
                     format!(
-                        "{}: {} = {} {} [{}] {} us, {} flops, {} bytes, {}{guess}{why}",
+                        "{}: {} = {} {} [{}] {} us {}, {} flops, {} bytes, {}{why}",
                         s.value,
                         s.ty,
                         s.kind,
                         s.name,
                         s.covers.join(" "),
                         short(s.us),
+                        s.source,
                         short(s.flops),
                         short(s.bytes),
                         s.order,
@@ -174,12 +204,13 @@ pub fn render(report: &Report) -> String {
                     line(
                         3,
                         format!(
-                            "or {}: {} {} [{}] {} us, {whole}, {}{why}",
+                            "or {}: {} {} [{}] {} us {}, {whole}, {}{why}",
                             a.value,
                             a.kind,
                             a.name,
                             a.covers.join(" "),
                             short(a.us),
+                            a.source,
                             a.order
                         ),
                     );

@@ -1,0 +1,57 @@
+//! `calibrate` and `tune`, and what uses their files.
+
+#![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
+
+mod program;
+
+use program::run;
+use serde_json::{Value, json};
+
+const PROGRAM: &str = "fn f<m>(x: f32[m, 8]) -> f32[m, 8] { relu(x + x) }\n";
+
+fn files(more: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
+    let more = more.iter().map(|(name, text)| (*name, (*text).to_owned()));
+    [("f.tn", PROGRAM.to_owned())].into_iter().chain(more).collect()
+}
+
+#[test]
+fn a_machine_is_measured_in_seconds_and_then_chosen_for() {
+    let said = run(&files(&[]), &["calibrate", "--threads", "1"]);
+    assert_eq!(said.exit, Some(0), "{}", said.stderr);
+    let name = said.stdout.lines().find_map(|l| l.strip_prefix("name = ")).expect("a name").trim_matches('"');
+    let opt = run(&files(&[("here.toml", &said.stdout)]), &["opt", "f.tn", "--machine", "here.toml"]);
+    assert!(opt.stdout.starts_with(&format!("machine {name}\n")), "{}{}", opt.stdout, opt.stderr);
+}
+
+#[test]
+fn tuning_says_what_it_did() {
+    let said = run(&files(&[]), &["tune", "f.tn", "--db", "f.tune", "--threads", "2", "--json"]);
+    assert_eq!(said.exit, Some(0), "{}", said.stderr);
+    let answer: Value = serde_json::from_str(&said.stdout).expect("an object");
+    assert_eq!((&answer["machine"], &answer["left"]), (&json!("reference"), &json!(0)));
+    assert!(answer["measured"].as_u64() > Some(0), "{answer}");
+}
+
+#[test]
+fn a_database_goes_before_the_model_and_says_so() {
+    let db = "reference fused_add_relu cold * m=4 123.0\n";
+    let said =
+        run(&files(&[("f.tune", db)]), &["opt", "f.tn", "--db", "f.tune", "--force", "fused", "--at", "m=4"]);
+    assert!(said.stdout.contains("fused fused_add_relu [add relu] 123 us measured"), "{}", said.stdout);
+    let far =
+        run(&files(&[("f.tune", db)]), &["opt", "f.tn", "--db", "f.tune", "--force", "fused", "--at", "m=9"]);
+    assert!(far.stdout.contains("us extrapolated"), "{}", far.stdout);
+}
+
+#[test]
+fn files_that_cannot_be_meant_are_refused() {
+    for (text, args, says) in [
+        ("reference f cold m=4 1.0\n", ["--db", "x"], "x: line 1: a line is MACHINE KERNEL"),
+        ("", ["--db", "y"], "y: "),
+        ("name = \"a\"\n", ["--machine", "x"], "x: machine file: missing field"),
+    ] {
+        let said = run(&files(&[("x", text)]), &[&["opt", "f.tn"], &args[..]].concat());
+        assert_eq!(said.exit, Some(1));
+        assert!(said.stderr.contains(says), "{}", said.stderr);
+    }
+}

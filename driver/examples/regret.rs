@@ -1,0 +1,170 @@
+//! How far what is chosen is from the best that was measured: `cargo run --release -p driver --example regret [SECONDS]`.
+//!
+//! A layer, `relu(x @ w + b)`, in 40 shapes: 1 to 2048 rows, weights square, wide and tall. For each shape every plan that
+//! can be forced (one kernel, the product and the rest, a library) is run, in turns, and timed, with weights that come from
+//! main memory; beside the best stands what is chosen by the calibrated model alone, and what is chosen by a database tuned
+//! for so many seconds a program.
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use driver::{Failure, Front, Options, calibrate, engine, pipeline, tune};
+use ir::FuncId;
+use tensor::{DType, Tensor};
+use vm::threads::Pool;
+use vm::{Context, Limits};
+
+const ROWS: [i64; 10] = [1, 2, 4, 16, 37, 64, 128, 256, 512, 2048];
+const WEIGHTS: [(i64, i64); 4] = [(256, 256), (1024, 1024), (128, 2048), (2048, 128)];
+/// An alternative that takes so many times the best at its first run is not run again.
+const HOPELESS: f64 = 8.0;
+const TURNS: usize = 15;
+
+type Fault = Box<dyn std::error::Error>;
+
+fn program(k: i64, n: i64) -> String {
+    format!(
+        "fn layer<m>(x: f32[m, {k}], w: f32[{k}, {n}], b: f32[{n}]) -> f32[m, {n}] {{ relu(x @ w + b) }}\n\
+         extern \"libopenblas.so.0\" sgemm<m, k, n>(a: f32[m, k], b: f32[k, n]) -> c: f32[m, n]\n    \
+         = cblas_sgemm(c_int(101), c_int(111), c_int(111), c_int(m), c_int(n), c_int(k), f32(1), a, c_int(k), b, c_int(n), f32(0), c, c_int(n))\n\
+         rule use_blas<m, k, n>(a: f32[m, k], b: f32[k, n]) when k >= 1, n >= 1 {{ a @ b => sgemm(a, b) }}\n"
+    )
+}
+
+/// The steps of the plan that runs for so many rows.
+fn steps(front: &Front, options: &Options, m: i64) -> String {
+    let options = Options { at: vec![("m".into(), m)], ..options.clone() };
+    let (_, report) = pipeline::plan(&front.module, &options);
+    let layer = report.functions.iter().find(|f| f.name == "layer");
+    let steps = layer.into_iter().flat_map(|f| &f.regimes).flat_map(|r| &r.steps);
+    steps.map(|s| s.name.as_str()).collect::<Vec<_>>().join(" + ")
+}
+
+/// A plan that runs whatever the number of rows, and its times.
+struct Way {
+    steps: String,
+    context: Context,
+    times: Vec<f64>,
+}
+
+fn ways(front: &Front, entry: FuncId, options: &Options, pool: &Arc<Pool>) -> Result<Vec<Way>, Failure> {
+    let list = |names: &[&str]| names.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+    let forced: [(&[&str], &[&str]); 4] = [
+        (&["sgemm"], &[]),
+        (&["matmul"], &[]),
+        (&["fused_matmul_add_relu"], &[]),
+        (&["fused_matmul_add"], &["fused_matmul_add_relu"]),
+    ];
+    let mut found: Vec<Way> = Vec::new();
+    for (force, forbid) in forced {
+        let options = Options { force: list(force), forbid: list(forbid), ..options.clone() };
+        // A library that is not here forces nothing.
+        let Ok(compilation) = pipeline::compile(front, &[entry], &options) else { continue };
+        let steps = steps(front, &options, 64);
+        if found.iter().all(|w| w.steps != steps) {
+            let context = Context::new(engine::load(&compilation, pool.clone())?);
+            found.push(Way { steps, context, times: Vec::new() });
+        }
+    }
+    Ok(found)
+}
+
+/// Sets of arguments that take turns, each with weights of its own: more than the caches hold.
+fn sets(m: i64, k: i64, n: i64, cache: f64) -> Result<Vec<[Tensor; 3]>, tensor::Error> {
+    let count = (2.0 * cache / (4 * k * n) as f64).ceil().clamp(1.0, 64.0) as usize;
+    let data = |shape: &[i64]| tensor::generate::random(DType::F32, shape, 1);
+    let (x, w, b) = (data(&[m, k])?, data(&[k, n])?, data(&[n])?);
+    let own = |_| Ok([x.clone(), Tensor::from_bytes(DType::F32, &[k, n], w.bytes())?, b.clone()]);
+    (0..count).map(own).collect()
+}
+
+fn run(way: &mut Way, args: &[Tensor]) -> Result<f64, vm::Error> {
+    let args: Vec<&Tensor> = args.iter().collect();
+    let begun = Instant::now();
+    way.context.run("layer", &args, &Limits::default())?;
+    Ok(begun.elapsed().as_secs_f64() * 1e6)
+}
+
+fn main() -> Result<(), Fault> {
+    let seconds: f64 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(30.0);
+    let said = |f: Failure| f.render(&pipeline::sources(), false);
+    let pool = Pool::new(std::thread::available_parallelism().map_or(1, usize::from));
+    let store = Options { store: driver::cache::user(), ..Options::default() };
+    let machine = calibrate::calibrate(&store, pool.workers()).map_err(said)?;
+    print!("{}", machine.to_text());
+    let model = Options { machine, ..store };
+    println!(
+        "{:>18} {:>10}  {:40} {:>6}  {:40} {:>6}  best",
+        "m x k x n", "best us", "by the model", "ratio", "tuned", "ratio"
+    );
+    let (mut by_model, mut by_tuning) = (Vec::new(), Vec::new());
+    for (k, n) in WEIGHTS {
+        let mut sources = pipeline::sources();
+        let id = sources.add("layer.tn", program(k, n));
+        let mut front = pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false))?;
+        let entry = pipeline::entry(&mut front, Some("layer")).map_err(said)?;
+        let mut db = None;
+        let mut keep = |found: &rewrites::Database| {
+            db = Some(Arc::new(found.clone()));
+            Ok(())
+        };
+        tune::tune(&front, &[entry], &model, &pool, seconds, &mut keep).map_err(said)?;
+        let tuned = Options { measured: db, ..model.clone() };
+        let mut ways = ways(&front, entry, &model, &pool).map_err(said)?;
+        for m in ROWS {
+            let sets = sets(m, k, n, model.machine.cache_bytes())?;
+            let mut turns = sets.iter().cycle();
+            let mut next = || turns.next().map_or(&[][..], |s| &s[..]);
+            let mut first = Vec::new();
+            for way in &mut ways {
+                way.times.clear();
+                first.push(run(way, next())?.min(run(way, next())?));
+            }
+            let least = first.iter().copied().fold(f64::INFINITY, f64::min);
+            let begun = Instant::now();
+            for turn in 0.. {
+                if turn >= TURNS && begun.elapsed() > Duration::from_millis(60) {
+                    break;
+                }
+                for (way, first) in ways.iter_mut().zip(&first) {
+                    if *first < least * HOPELESS {
+                        let us = run(way, next())?;
+                        way.times.push(us);
+                    }
+                }
+            }
+            let median = |w: &Way| {
+                let mut t = w.times.clone();
+                t.sort_by(f64::total_cmp);
+                t.get(t.len() / 2).copied().unwrap_or(f64::INFINITY)
+            };
+            let best = ways.iter().min_by(|a, b| median(a).total_cmp(&median(b))).ok_or("no plan")?;
+            let of = |options: &Options| {
+                let steps = steps(&front, options, m);
+                let us = ways.iter().find(|w| w.steps == steps).map_or(f64::NAN, median);
+                (steps, us / median(best))
+            };
+            let ((a, x), (b, y)) = (of(&model), of(&tuned));
+            println!(
+                "{:>18} {:>10.1}  {a:40} {x:>6.2}  {b:40} {y:>6.2}  {}",
+                format!("{m} x {k} x {n}"),
+                median(best),
+                best.steps
+            );
+            by_model.push(x);
+            by_tuning.push(y);
+        }
+    }
+    for (name, mut ratios) in [("by the model", by_model), ("tuned", by_tuning)] {
+        ratios.sort_by(f64::total_cmp);
+        let within = ratios.iter().filter(|r| **r <= 1.05).count();
+        println!(
+            "{name}: {within} of {} within 5%, the middle {:.2}, the worst {:.2}",
+            ratios.len(),
+            ratios[ratios.len() / 2],
+            ratios[ratios.len() - 1]
+        );
+    }
+    Ok(())
+}
