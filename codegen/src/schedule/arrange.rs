@@ -99,25 +99,6 @@ impl Arrange<'_> {
         vec![s]
     }
 
-    /// The same statements with variables of their own in the place of those that they set.
-    fn of_its_own(&mut self, body: &[Stmt]) -> Vec<Stmt> {
-        let mut renames = BTreeMap::new();
-        for v in ir::depend::set_in(body) {
-            let (name, dtype) = (self.prim.var(v).name, self.prim.var(v).dtype);
-            renames.insert(v, self.variable(name.name(), dtype));
-        }
-        let mut body = body.to_vec();
-        body.iter_mut().for_each(|s| {
-            s.walk_mut(&mut |s| {
-                if let Stmt::Set(v, _) = s {
-                    *v = renames[v];
-                }
-                s.scalars_mut().into_iter().for_each(|e| *e = self.renamed(e, &renames));
-            });
-        });
-        body
-    }
-
     /// Lanes of the reductions that stand in a statement itself and are the same in all lanes around it.
     fn mark(&self, s: &mut Stmt, around: Option<&Along<'_>>) {
         for e in s.scalars_mut() {
@@ -150,8 +131,7 @@ impl Arrange<'_> {
             kind: ScalarKind::Op(Intrinsic::Lt, vec![Scalar::dim(extent), Scalar::int(*least)]),
             dtype: DType::Bool,
         };
-        let copy = self.of_its_own(&body);
-        let less = self.form(few, loops.clone(), copy, whole);
+        let less = self.form(few, loops.clone(), body.clone(), whole);
         let many = self.form(nest, loops, body, whole);
         vec![Stmt::If(is_few, less, many)]
     }
