@@ -151,6 +151,7 @@ impl<'a> Checker<'a> {
         let mut to = None;
         let (callee, args): (Option<Def<'a>>, Vec<(Option<Sym>, &'a Expr)>) = match &e.kind {
             ExprKind::Paren(inner) => return self.called(def, inner, out),
+            ExprKind::Tuple(parts) => return parts.iter().for_each(|p| self.called(def, p, out)),
             ExprKind::Field(inner, name) => {
                 let callee = if name.name.name() == "T" { operator("transpose") } else { None };
                 (callee, vec![(None, &**inner)])

@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 
 use ir::ast::{ExprKind, ExternDef, GenericKind, Mode, RuleDef, TypeKind};
 use ir::diag::Diagnostic;
-use ir::graph::{Block, Func, Op};
+use ir::graph::{Block, Func, Op, Type};
 use ir::loops::{Scalar, ScalarKind};
 use ir::{CArg, CType, Extern, ExternId, Literal, Rule, RuleId};
 use shape::{Expr as Dim, Pred, Sym};
@@ -203,13 +203,16 @@ impl<'a> Checker<'a> {
         }
         let Pattern { env, dims, when, head, lhs } = pattern?;
         let rhs = self.side(&head, &env, &def.rhs)?;
-        if !lhs
-            .body
-            .nodes
-            .iter()
-            .any(|n| matches!(n.op, Op::Prim(..) | Op::Extern(..) | Op::Call(..) | Op::Scalar(_) | Op::Cast))
-        {
-            return self.fail(Diagnostic::error("E0504", def.lhs.span, "the left side of a rule is a call"));
+        let call = |n: &ir::graph::Node| {
+            matches!(n.op, Op::Prim(..) | Op::Extern(..) | Op::Call(..) | Op::Scalar(_) | Op::Cast)
+        };
+        let called = |v| lhs.body.nodes.iter().any(|n| call(n) && n.results.contains(v));
+        if !lhs.body.results.iter().all(called) {
+            let text = match lhs.body.results.len() {
+                1 => "the left side of a rule is a call",
+                _ => "each value of the left side of a rule is a call",
+            };
+            return self.fail(Diagnostic::error("E0504", def.lhs.span, text));
         }
         let missing = |from: &Func, to: &Func| {
             let used =
@@ -317,20 +320,27 @@ impl<'a> Checker<'a> {
     fn side(&mut self, head: &Func, env: &Env, e: &ir::ast::Expr) -> Maybe<Func> {
         let names = head.params.iter().zip(&head.body.params).map(|(p, v)| (p.name, Value::Val(*v)));
         let mut body = Body::new(head.clone(), env.clone(), names.collect());
-        let value = self.expr(&mut body, e)?;
-        let val = self.materialize(&mut body, &value, DType::F32, e.span)?;
-        let ty = body.func.ty(val).clone();
-        let mut func = body.finish(vec![val]);
-        func.result_types = vec![ty];
-        Some(func)
+        let parts = match self.expr(&mut body, e)? {
+            Value::Tuple(parts) => parts,
+            one => vec![one],
+        };
+        let mut vals = Vec::new();
+        for part in &parts {
+            vals.push(self.materialize(&mut body, part, DType::F32, e.span)?);
+        }
+        let types = vals.iter().map(|v| body.func.ty(*v).clone()).collect();
+        let results = vec![None; vals.len()];
+        Some(Func { result_types: types, results, ..body.finish(vals) })
     }
 
     fn same_sides(&mut self, def: &RuleDef, env: &Env, lhs: &Func, rhs: &Func) -> Maybe<()> {
-        let (l, r) = (&lhs.result_types[0], &rhs.result_types[0]);
-        let same = l.dtype == r.dtype
-            && l.shape.len() == r.shape.len()
-            && l.shape.iter().zip(&r.shape).all(|(a, b)| env.facts.prove_eq(a, b).is_proved());
-        if same {
+        let same = |(l, r): (&Type, &Type)| {
+            l.dtype == r.dtype
+                && l.shape.len() == r.shape.len()
+                && l.shape.iter().zip(&r.shape).all(|(a, b)| env.facts.prove_eq(a, b).is_proved())
+        };
+        let (left, right) = (&lhs.result_types, &rhs.result_types);
+        if left.len() == right.len() && left.iter().zip(right).all(same) {
             let Some(pred) = checks(rhs).into_iter().next() else { return Some(()) };
             let text = format!(
                 "the right side of `{}` needs `{pred}`, and the left side does not",
@@ -339,9 +349,13 @@ impl<'a> Checker<'a> {
             let d = Diagnostic::error("E0503", def.rhs.span, text);
             return self.fail(d.help(format!("let it stand for these alone: `when {pred}`")));
         }
+        let [l, r] = [left, right].map(|types| match &types[..] {
+            [one] => one.to_string(),
+            many => format!("({})", many.iter().map(Type::to_string).collect::<Vec<_>>().join(", ")),
+        });
         let text = format!("the sides of `{}` differ: `{l}` and `{r}`", def.sig.name.name);
         let d = Diagnostic::error("E0503", def.sig.name.span, text);
-        self.fail(d.label(def.lhs.span, l.to_string()).label(def.rhs.span, r.to_string()))
+        self.fail(d.label(def.lhs.span, l).label(def.rhs.span, r))
     }
 }
 

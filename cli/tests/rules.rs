@@ -38,6 +38,20 @@ fn right_rules_pass() {
 }
 
 #[test]
+fn every_value_of_a_rule_is_compared() {
+    let (exit, list) = verdicts(concat!(
+        "rule both<n>(x: f32[n]) { (relu(x), relu(-x)) => { let a = abs(x); ((a + x) / 2.0, (a - x) / 2.0) } }\n",
+        "rule turned<n>(x: f32[n]) { (relu(x), relu(-x)) => { let a = abs(x); ((a - x) / 2.0, (a + x) / 2.0) } }\n",
+        "rule last<n>(x: f32[n]) { (relu(x), sum(x)) => (relu(x), sum(abs(x))) }\n",
+    ));
+    assert_eq!(exit, Some(1));
+    let said: Vec<&str> = list.iter().filter_map(|r| r["status"].as_str()).collect();
+    assert_eq!(said, ["tested", "refused", "refused"], "{list:?}");
+    let text = list[2]["counter_example"]["text"].as_str().expect("a case");
+    assert!(text.contains("result 1: "), "{text}");
+}
+
+#[test]
 fn a_wrong_rule_is_refused_with_a_case_that_shows_it() {
     // Wrong for negative numbers, but for two elements, for the ends of types, for halves, beyond 2^53.
     let (exit, list) = verdicts(concat!(

@@ -19,7 +19,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Facts, Sym, Verdict};
 
 use crate::classify::{Profile, profile};
-use crate::lang::{Ctx, Graph, Ir, Kids, OpKey, Table};
+use crate::lang::{Ctx, Graph, Ir, Kids, OpKey, Stage, Table};
+use crate::pattern::Head;
 
 /// What comes of using a value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -79,6 +80,18 @@ pub(crate) struct BlockGraph {
     pub(crate) groups: Vec<(Ir, Vec<(Id, Ir)>)>,
     /// Implementations that could not be offered, and why, by class.
     pub(crate) refused: Vec<(Id, String)>,
+    /// Values that a rule makes together.
+    pub(crate) merged: Vec<Merged>,
+}
+
+/// Values that stand beside one another and that a rule makes together.
+#[derive(Clone, Debug)]
+pub(crate) struct Merged {
+    /// The operations of the pattern: of rules that look for the same, one has them.
+    pub(crate) family: Vec<Head>,
+    pub(crate) values: Vec<Id>,
+    /// What several of them need and only the rule brought, operands first.
+    pub(crate) shared: Vec<Id>,
 }
 
 /// What building needs to know of the module.
@@ -185,10 +198,24 @@ pub(crate) fn substitution<'a>(names: &'a [Sym], args: &'a [Expr]) -> impl Fn(Sy
     move |s| names.iter().position(|&n| n == s).and_then(|i| args.get(i).cloned())
 }
 
-/// Builds the graph of a block and of the blocks inside it. `facts` is what is known when it begins.
-pub(crate) fn build(source: &Source<'_>, func: &Func, block: &Block, facts: &Facts) -> BlockGraph {
+/// Builds the graph of a function's body and of the blocks inside it. `facts` is what is known when it begins.
+pub(crate) fn build(source: &Source<'_>, func: &Func, facts: &Facts) -> BlockGraph {
+    let weights = func.body.params.iter().zip(&func.params).filter(|(_, p)| p.from.is_some() && !p.own);
+    let loaded: FxHashMap<ValId, Stage> = weights.map(|(&v, _)| (v, Stage::Load)).collect();
+    let extents = loaded.keys().flat_map(|&v| &func.ty(v).shape);
+    let told = extents.filter_map(Expr::as_sym).collect();
+    inside(source, func, &func.body, facts, (loaded, told))
+}
+
+fn inside(
+    source: &Source<'_>,
+    func: &Func,
+    block: &Block,
+    facts: &Facts,
+    (loaded, told): (FxHashMap<ValId, Stage>, FxHashSet<Sym>),
+) -> BlockGraph {
     let order = raise_checks(block);
-    let mut graph = Graph::new(Ctx { levels: vec![facts.clone()], ..Ctx::default() });
+    let mut graph = Graph::new(Ctx { levels: vec![facts.clone()], loaded, told, ..Ctx::default() });
     learn(source.module, &mut graph.analysis, &order);
     let mut b = BlockGraph {
         graph,
@@ -202,6 +229,7 @@ pub(crate) fn build(source: &Source<'_>, func: &Func, block: &Block, facts: &Fac
         spans: FxHashMap::default(),
         groups: Vec::new(),
         refused: Vec::new(),
+        merged: Vec::new(),
     };
     for &p in &block.params {
         b.leaf(func, p);
@@ -221,8 +249,10 @@ pub(crate) fn build(source: &Source<'_>, func: &Func, block: &Block, facts: &Fac
             }
             level = level.max(b.graph.analysis.level(node.opens.iter().copied().chain(bound(node))));
             let known = b.graph.analysis.levels[level].clone();
-            let nested =
-                node.op.blocks().into_iter().map(|inner| build(source, func, inner, &known)).collect();
+            let mut nested = Vec::new();
+            for inner in node.op.blocks() {
+                nested.push(inside(source, func, inner, &known, b.known_before()));
+            }
             for &r in &node.results {
                 b.leaf(func, r);
             }
@@ -354,6 +384,15 @@ fn note(uses: &mut IndexMap<ValId, Use>, v: ValId, u: Use) {
 }
 
 impl BlockGraph {
+    /// The values that are known before the run, and the dims that tell so.
+    fn known_before(&self) -> (FxHashMap<ValId, Stage>, FxHashSet<Sym>) {
+        let ctx = &self.graph.analysis;
+        let mut loaded = ctx.loaded.clone();
+        let own = self.vals.iter().map(|(&v, &c)| (v, self.graph[c].data.stage));
+        loaded.extend(own.filter(|(_, stage)| *stage != Stage::Step));
+        (loaded, ctx.told.clone())
+    }
+
     /// The class of a value; a leaf if nothing in this block defines it by a pure node.
     fn leaf(&mut self, func: &Func, v: ValId) -> Id {
         if let Some(&id) = self.vals.get(&v) {

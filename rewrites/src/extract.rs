@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shape::Sym;
 
 use crate::Options;
-use crate::block::{BlockGraph, Origin, Use, bound};
+use crate::block::{BlockGraph, Merged, Origin, Use, bound};
 use crate::cost::{Cost, cost};
 use crate::lang::{Action, ImplId, Ir};
 use crate::measured::Basis;
@@ -38,9 +38,19 @@ pub(crate) struct Pool {
     /// Steps that make a class anew from its own value, where a rule found it equal to an operand.
     pub(crate) copies: Vec<Vec<Cand>>,
     pub(crate) roots: Vec<usize>,
+    pub(crate) bundles: Vec<Bundle>,
     /// What was refused, and why, by class.
     pub(crate) refused: Vec<Vec<String>>,
     pub(crate) notes: Vec<String>,
+}
+
+/// Values that a rule makes together: none of them pays for what all of them need.
+#[derive(Clone, Debug)]
+pub(crate) struct Bundle {
+    /// How many they are.
+    pub(crate) values: usize,
+    /// The classes that several of them need, operands first.
+    pub(crate) shared: Vec<usize>,
 }
 
 /// For each class of a pool the candidate chosen; none where the class cannot be computed.
@@ -111,7 +121,11 @@ pub(crate) fn pool(b: &BlockGraph, options: &Options) -> Pool {
         copies.push(again);
     }
     let roots = b.roots().iter().map(|r| at[r]).collect();
-    let mut pool = Pool { classes, at, cands, copies, roots, refused, notes };
+    let place = |&c: &Id| at.get(&b.graph.find(c)).copied();
+    let bundle =
+        |m: &Merged| Bundle { values: m.values.len(), shared: m.shared.iter().filter_map(place).collect() };
+    let bundles = b.merged.iter().map(bundle).collect();
+    let mut pool = Pool { classes, at, cands, copies, roots, bundles, refused, notes };
     in_time(b, &mut pool);
     force(b, &mut pool, &options.force);
     pool
@@ -247,22 +261,67 @@ pub(crate) fn extract(pool: &Pool, us: &[Vec<Cost>], flips: usize) -> Choice {
     let choice = greedy(pool, us);
     let Some(mut plan) = Priced::new(pool, us, choice.clone()) else { return choice };
     let mut left = flips;
+    search(&mut plan, &mut left);
+    if together(&mut plan) {
+        search(&mut plan, &mut left);
+    }
+    plan.choice
+}
+
+/// Flips one class at a time as long as the plan gets cheaper.
+fn search(plan: &mut Priced<'_>, left: &mut usize) {
+    let pool = plan.pool;
     loop {
         let mut improved = false;
         for class in plan.order.clone() {
             for other in 0..pool.cands[class].len() {
-                if Some(other) == plan.choice[class] || plan.uses[class] == 0 || left == 0 {
+                if Some(other) == plan.choice[class] || plan.uses[class] == 0 || *left == 0 {
                     continue;
                 }
-                left -= 1;
+                *left -= 1;
                 improved |= plan.flip(class, other);
             }
         }
-        if !improved || left == 0 {
-            return plan.choice;
+        if !improved || *left == 0 {
+            return;
         }
         plan.settle();
     }
+}
+
+/// Takes bundles as wholes where that is cheaper; true if one was taken. No flip of one class finds them: each value
+/// alone would pay for all. What reads them is chosen as if each paid its part.
+fn together(plan: &mut Priced<'_>) -> bool {
+    let pool = plan.pool;
+    if pool.bundles.is_empty() {
+        return false;
+    }
+    let mut parts = plan.us.to_vec();
+    for bundle in &pool.bundles {
+        for &class in &bundle.shared {
+            parts[class].iter_mut().for_each(|c| c.us /= bundle.values as f64);
+        }
+    }
+    let other = greedy(pool, &parts);
+    let mut taken = false;
+    for bundle in &pool.bundles {
+        // Its readers, then itself from the last operation on: the first is needed once a reader of it is.
+        let reads = |class: &usize| {
+            let chosen = other[*class].map(|i| &pool.cands[*class][i]);
+            chosen.is_some_and(|cand| cand.kids.iter().any(|k| bundle.shared.contains(k)))
+        };
+        let readers = (0..pool.cands.len()).filter(|c| !bundle.shared.contains(c)).filter(reads);
+        let classes = bundle.shared.iter().rev().copied().chain(readers);
+        let changes: Vec<(usize, usize)> = classes.filter_map(|c| Some((c, other[c]?))).collect();
+        if plan.cost_with(&changes).is_some_and(|c| c + 1e-9 * c.abs() < plan.cost) {
+            for &(class, to) in &changes {
+                let _ = plan.change(class, Some(to));
+            }
+            plan.settle();
+            taken = true;
+        }
+    }
+    taken
 }
 
 /// A set of classes.

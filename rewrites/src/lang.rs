@@ -150,8 +150,20 @@ impl Table {
 pub(crate) struct Data {
     /// One type; for a tuple, one a component.
     pub(crate) types: Vec<Type>,
-    /// Known when compiling.
-    pub(crate) constant: bool,
+    pub(crate) stage: Stage,
+}
+
+/// When a value is known. What a later stage adds never makes it known later.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Stage {
+    /// When compiling.
+    Compile,
+    /// When weights are loaded: made of them and of constants.
+    Load,
+    /// A part of such a value, or copies of it; which one, or how many, only running tells.
+    Part,
+    /// When running.
+    Step,
 }
 
 /// The analysis: handles, what is known of the dims, and faults.
@@ -168,12 +180,23 @@ pub(crate) struct Ctx {
     pub(crate) level_of: rustc_hash::FxHashMap<Sym, usize>,
     /// The types of leaves.
     pub(crate) leaves: rustc_hash::FxHashMap<ValId, Type>,
+    /// The leaves that are known before the run, and the dims that they tell.
+    pub(crate) loaded: rustc_hash::FxHashMap<ValId, Stage>,
+    pub(crate) told: rustc_hash::FxHashSet<Sym>,
     pub(crate) faults: Vec<String>,
 }
 
 impl Ctx {
     pub(crate) fn level(&self, syms: impl IntoIterator<Item = Sym>) -> usize {
         syms.into_iter().filter_map(|s| self.level_of.get(&s).copied()).max().unwrap_or(0)
+    }
+
+    fn stage_of(&self, dim: &Expr) -> Stage {
+        match dim.syms() {
+            syms if syms.is_empty() => Stage::Compile,
+            syms if syms.iter().all(|s| self.told.contains(s)) => Stage::Load,
+            _ => Stage::Step,
+        }
     }
 
     pub(crate) fn prove(&self, pred: &Pred) -> Verdict {
@@ -196,21 +219,26 @@ impl Analysis<Ir> for Ctx {
 
     fn make(graph: &mut Graph, node: &Ir, _: Id) -> Data {
         match node {
-            Ir::Leaf(v) => Data { types: vec![graph.analysis.leaves[v].clone()], constant: false },
-            Ir::Op(op, kids) => Data {
-                types: graph.analysis.table.results(*op).to_vec(),
-                constant: kids.iter().all(|&k| graph[k].data.constant)
-                    && graph.analysis.table.key(*op).dims().iter().all(|d| d.as_int().is_some()),
+            Ir::Leaf(v) => Data {
+                types: vec![graph.analysis.leaves[v].clone()],
+                stage: graph.analysis.loaded.get(v).copied().unwrap_or(Stage::Step),
             },
+            Ir::Op(op, kids) => {
+                let ctx = &graph.analysis;
+                let dims = ctx.table.key(*op).dims().iter().map(|d| ctx.stage_of(d)).max();
+                let operands = kids.iter().map(|&k| graph[k].data.stage).max().unwrap_or(Stage::Compile);
+                let stage = match (operands, dims.unwrap_or(Stage::Compile)) {
+                    (Stage::Load | Stage::Part, Stage::Step) => Stage::Part,
+                    (operands, dims) => operands.max(dims),
+                };
+                Data { types: ctx.table.results(*op).to_vec(), stage }
+            }
             Ir::Proj(i, [tuple]) => {
                 let data = &graph[*tuple].data;
-                Data {
-                    types: data.types.get(*i as usize).cloned().into_iter().collect(),
-                    constant: data.constant,
-                }
+                Data { types: data.types.get(*i as usize).cloned().into_iter().collect(), stage: data.stage }
             }
             Ir::Impl(id, _) => {
-                Data { types: graph.analysis.table.desc(*id).results.clone(), constant: false }
+                Data { types: graph.analysis.table.desc(*id).results.clone(), stage: Stage::Step }
             }
         }
     }
@@ -229,7 +257,7 @@ impl Analysis<Ir> for Ctx {
         if key(&b) < key(a) {
             a.types.clone_from(&b.types);
         }
-        a.constant |= b.constant;
+        a.stage = a.stage.min(b.stage);
         DidMerge(*a != before, *a != b)
     }
 }

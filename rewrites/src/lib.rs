@@ -7,7 +7,7 @@
 //!
 //! The pass, top to bottom ([`rewrite`]):
 //! 1. [`block`]: each block becomes an e-graph of semantic nodes; effects stay where they are;
-//! 2. [`pattern`], [`saturate`]: the module's rules add equal nodes, types and conditions proved first;
+//! 2. [`pattern`], [`saturate`], [`merge`]: the module's rules add equal nodes, types and conditions proved first;
 //! 3. [`fuse`], [`inline`], [`classify`], [`rounds`]: implementations join the classes: kernels, fused groups, library calls;
 //! 4. [`cost`], [`machine`], [`measured`]: what each would take, as expressions of the dims or as it was measured;
 //! 5. [`extract`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between;
@@ -31,6 +31,7 @@ mod inline;
 mod lang;
 mod machine;
 mod measured;
+mod merge;
 mod pattern;
 mod regimes;
 mod report;
@@ -212,7 +213,7 @@ fn function(
 ) -> Result<Option<Func>, String> {
     let facts = known(func);
     let mut points = regimes::grid(func, &facts);
-    let mut base = block::build(source, func, &func.body, &facts);
+    let mut base = block::build(source, func, &facts);
     let mut outcome = Outcome { saturated: true, ..Outcome::default() };
     saturate_all(source, patterns, &options.budget, &func.dims, &mut base, &mut outcome);
 
@@ -366,6 +367,9 @@ fn saturate_all(
     out: &mut Outcome,
 ) {
     out.absorb(saturate::saturate(source, patterns, budget, dims, b));
+    if merge::merge(source, patterns, budget, dims, b, out) {
+        out.absorb(saturate::saturate(source, patterns, budget, dims, b));
+    }
     for nested in b.pinned.iter_mut().flat_map(|p| &mut p.nested) {
         saturate_all(source, patterns, budget, dims, nested, out);
     }

@@ -81,10 +81,10 @@ impl Heads {
         Heads { classes, by_head }
     }
 
-    /// The classes at which a pattern may match.
-    pub(crate) fn classes(&self, pattern: &Pattern) -> &[Id] {
+    /// The classes at which a value of a pattern's left side may stand.
+    pub(crate) fn classes(&self, pattern: &Pattern, root: PVal) -> &[Id] {
         let side = &pattern.lhs;
-        match side.root {
+        match root {
             _ if !side.nodes.iter().all(|n| self.by_head.contains_key(&n.head)) => &[],
             PVal::Node(node, _) if side.nodes[node].types.len() == 1 => &self.by_head[&side.nodes[node].head],
             // Of several results, each is a class of its own.
@@ -97,7 +97,8 @@ impl Heads {
 #[derive(Clone, Debug)]
 pub(crate) struct Side {
     pub(crate) nodes: Vec<PNode>,
-    pub(crate) root: PVal,
+    /// What it gives: one value, or several that stand beside one another.
+    pub(crate) roots: Vec<PVal>,
 }
 
 /// A rule in one direction.
@@ -156,7 +157,7 @@ fn direction(source: &Source<'_>, rule: usize, reverse: bool) -> Result<Pattern,
     let (from, to) = if reverse { (&rule.rhs, &rule.lhs) } else { (&rule.lhs, &rule.rhs) };
     let lhs = side(source, from, &apart)?;
     let rhs = side(source, to, &apart)?;
-    if matches!(lhs.root, PVal::Param(_)) {
+    if lhs.roots.iter().any(|r| matches!(r, PVal::Param(_))) {
         return Err("its pattern is a parameter, which would match everything".into());
     }
     let map = substitution(&rule.lhs.dims, &apart);
@@ -169,10 +170,10 @@ fn direction(source: &Source<'_>, rule: usize, reverse: bool) -> Result<Pattern,
     }
     let params: Vec<Type> = rule.lhs.body.params.iter().map(|&p| rule.lhs.ty(p).subst(&map)).collect();
     let mut bound = FxHashSet::default();
-    let mut seen = vec![lhs.root];
+    let mut seen = lhs.roots.clone();
     lhs.nodes.iter().for_each(|n| seen.extend(&n.args));
     bound.extend(seen.iter().filter_map(|v| if let PVal::Param(i) = v { Some(*i) } else { None }));
-    let mut needed = vec![rhs.root];
+    let mut needed = rhs.roots.clone();
     rhs.nodes.iter().for_each(|n| needed.extend(&n.args));
     if needed.iter().any(|v| matches!(v, PVal::Param(i) if !bound.contains(i))) {
         return Err("the other side uses a parameter that its pattern does not bind".into());
@@ -190,9 +191,6 @@ fn direction(source: &Source<'_>, rule: usize, reverse: bool) -> Result<Pattern,
 }
 
 fn side(source: &Source<'_>, func: &Func, dims: &[Expr]) -> Result<Side, String> {
-    let [result] = func.body.results[..] else {
-        return Err("a side with several results is not matched yet".into());
-    };
     let map = substitution(&func.dims, dims);
     let mut vals: FxHashMap<ValId, PVal> = FxHashMap::default();
     vals.extend(func.body.params.iter().enumerate().map(|(i, &p)| (p, PVal::Param(i))));
@@ -241,17 +239,27 @@ fn side(source: &Source<'_>, func: &Func, dims: &[Expr]) -> Result<Side, String>
         };
         nodes.push(PNode { op, args, types, commutes, head });
     }
-    Ok(Side { nodes, root: vals[&result] })
+    Ok(Side { nodes, roots: func.body.results.iter().map(|r| vals[r]).collect() })
 }
 
-/// Every structural match of the pattern at a class, at most `limit`.
+impl Match {
+    pub(crate) fn empty(pattern: &Pattern) -> Match {
+        Match {
+            params: vec![None; pattern.params.len()],
+            nodes: vec![None; pattern.lhs.nodes.len()],
+            equations: Vec::new(),
+        }
+    }
+}
+
+/// Every structural match of a pattern of one value at a class, at most `limit`.
 pub(crate) fn search(graph: &Graph, pattern: &Pattern, class: Id, limit: usize) -> Vec<Match> {
-    let empty = Match {
-        params: vec![None; pattern.params.len()],
-        nodes: vec![None; pattern.lhs.nodes.len()],
-        equations: Vec::new(),
-    };
-    let mut found = at(graph, &pattern.lhs, pattern.lhs.root, class, empty, limit);
+    let [root] = pattern.lhs.roots[..] else { return Vec::new() };
+    typed(graph, pattern, at(graph, &pattern.lhs, root, class, Match::empty(pattern), limit))
+}
+
+/// Those of some whole matches whose parameters have the element types and ranks that the pattern says.
+pub(crate) fn typed(graph: &Graph, pattern: &Pattern, mut found: Vec<Match>) -> Vec<Match> {
     for m in &mut found {
         for (p, class) in pattern.params.iter().zip(&m.params) {
             if let Some(class) = class
@@ -272,7 +280,8 @@ pub(crate) fn search(graph: &Graph, pattern: &Pattern, class: Id, limit: usize) 
     found
 }
 
-fn at(graph: &Graph, side: &Side, val: PVal, class: Id, mut m: Match, limit: usize) -> Vec<Match> {
+/// Every way to go on with a match so that a value of a side stands for a class.
+pub(crate) fn at(graph: &Graph, side: &Side, val: PVal, class: Id, mut m: Match, limit: usize) -> Vec<Match> {
     let class = graph.find(class);
     let (node, result) = match val {
         PVal::Param(i) => {

@@ -12,8 +12,8 @@ use shape::{Expr, Pred, Sym, Verdict};
 
 use crate::Budget;
 use crate::block::{BlockGraph, Origin, Source};
-use crate::lang::{Kids, OpKey};
-use crate::pattern::{Heads, Match, PVal, Pattern, search, solve_dims};
+use crate::lang::{Kids, OpKey, Stage};
+use crate::pattern::{Heads, Match, PVal, Pattern, Side, search, solve_dims};
 
 /// How saturation went.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ type Applied = (usize, Id, Vec<Option<Id>>, Vec<Option<Expr>>);
 const REASONS: usize = 6;
 
 impl Outcome {
-    fn refuse(&mut self, pattern: &Pattern, why: String) {
+    pub(crate) fn refuse(&mut self, pattern: &Pattern, why: String) {
         let list = self.refused.entry(title(pattern)).or_default();
         if list.len() < REASONS && !list.contains(&why) {
             list.push(why);
@@ -94,8 +94,9 @@ pub(crate) fn saturate(
         let mut cut = false;
         let heads = Heads::of(&b.graph, b.class_ids());
         for (i, pattern) in patterns.iter().enumerate() {
+            let [root] = pattern.lhs.roots[..] else { continue };
             let start = found.len();
-            for &class in heads.classes(pattern) {
+            for &class in heads.classes(pattern, root) {
                 let left = budget.matches.saturating_sub(found.len() - start);
                 if left == 0 {
                     cut = true;
@@ -113,11 +114,11 @@ pub(crate) fn saturate(
                 continue;
             }
             let m = &key.2;
-            match ready(source, pattern, m, class, dims, b, &mut out) {
+            match ready(source, pattern, m, &[class], dims, b, &mut out) {
                 Ok(bound) => {
                     let values = pattern.dims.iter().map(|d| bound.get(d).cloned()).collect();
                     if done.insert((i, class, m.params.clone(), values))
-                        && apply(source, pattern, m, class, &bound, b)
+                        && apply(source, pattern, m, &[class], &bound, b).is_some_and(|made| made.news)
                     {
                         *out.fired.entry(title(pattern)).or_default() += 1;
                         changed = true;
@@ -160,11 +161,11 @@ pub(crate) fn saturate(
 }
 
 /// Everything that must be proved before a match is applied; gives the values of the pattern's dims.
-fn ready(
+pub(crate) fn ready(
     source: &Source<'_>,
     pattern: &Pattern,
     m: &Match,
-    class: Id,
+    classes: &[Id],
     dims: &[Sym],
     b: &BlockGraph,
     out: &mut Outcome,
@@ -173,7 +174,7 @@ fn ready(
     let bound = solve_dims(ctx, &pattern.dims, m)?;
     let map = |s: Sym| bound.get(&s).cloned();
     for (i, wanted) in pattern.constant.iter().enumerate() {
-        if *wanted && m.params[i].is_some_and(|c| !b.graph[c].data.constant) {
+        if *wanted && m.params[i].is_some_and(|c| b.graph[c].data.stage == Stage::Step) {
             return Err(format!("parameter {} must be constant and is known only while running", i + 1));
         }
     }
@@ -210,23 +211,33 @@ fn ready(
             return Err("the operands of the other side are not proved to fit".into());
         }
     }
-    let (have, want) = (&b.graph[class].data.types, ty(pattern.rhs.root));
-    match (&have[..], want) {
-        ([have], Some(want)) if ctx.same_type(have, &want) => Ok(bound),
-        ([have], Some(want)) => Err(format!("its sides have the types {have} and {want}")),
-        _ => Err("a tuple has no one type".into()),
+    for (&class, &root) in classes.iter().zip(&pattern.rhs.roots) {
+        match (&b.graph[class].data.types[..], ty(root)) {
+            ([have], Some(want)) if ctx.same_type(have, &want) => {}
+            ([have], Some(want)) => return Err(format!("its sides have the types {have} and {want}")),
+            _ => return Err("a tuple has no one type".into()),
+        }
     }
+    Ok(bound)
 }
 
-/// Adds the other side and unites; true if that was news.
-fn apply(
+/// What the other side of a rule became.
+pub(crate) struct Made {
+    /// Whether a class got something new.
+    pub(crate) news: bool,
+    /// The classes that more than one of its values need.
+    pub(crate) shared: Vec<Id>,
+}
+
+/// Adds the other side and unites.
+pub(crate) fn apply(
     source: &Source<'_>,
     pattern: &Pattern,
     m: &Match,
-    class: Id,
+    classes: &[Id],
     bound: &FxHashMap<Sym, Expr>,
     b: &mut BlockGraph,
-) -> bool {
+) -> Option<Made> {
     let map = |s: Sym| bound.get(&s).cloned();
     let origin = Origin::Rule { name: pattern.name, reverse: pattern.reverse };
     let mut made: Vec<Vec<Id>> = Vec::new();
@@ -235,12 +246,10 @@ fn apply(
         PVal::Node(n, r) => made.get(n).and_then(|ids| ids.get(r)).copied(),
     };
     for node in &pattern.rhs.nodes {
-        let Some(kids) = node.args.iter().map(|&a| value(&made, a)).collect::<Option<Kids>>() else {
-            return false;
-        };
+        let kids = node.args.iter().map(|&a| value(&made, a)).collect::<Option<Kids>>()?;
         let types: Vec<Type> = node.types.iter().map(|t| t.subst(&map)).collect();
         let table = &mut b.graph.analysis.table;
-        let Some(key) = source.key(&node.op, table, &types, &|e| e.subst(&map)) else { return false };
+        let key = source.key(&node.op, table, &types, &|e| e.subst(&map))?;
         // The callee's own signature says the types as its other callers do.
         let types = match &key {
             OpKey::Prim(..) | OpKey::Extern(..) => source.signature(&key).map_or(types, |s| s.1),
@@ -254,6 +263,29 @@ fn apply(
             (0..n).map(|i| b.graph.add(crate::lang::Ir::Proj(i as u32, [id]))).collect()
         });
     }
-    let Some(root) = value(&made, pattern.rhs.root) else { return false };
-    b.graph.union(class, root)
+    let roots = pattern.rhs.roots.iter().map(|&r| value(&made, r)).collect::<Option<Vec<Id>>>()?;
+    let shared = shared(&pattern.rhs, &made);
+    let unite = |news, (&class, root)| b.graph.union(class, root) | news;
+    Some(Made { news: classes.iter().zip(roots).fold(false, unite), shared })
+}
+
+/// The classes of a side's operations that more than one of its values need, operands first.
+fn shared(side: &Side, made: &[Vec<Id>]) -> Vec<Id> {
+    let mut readers: Vec<FxHashSet<usize>> = vec![FxHashSet::default(); side.nodes.len()];
+    for (i, &root) in side.roots.iter().enumerate() {
+        let mut stack = vec![root];
+        while let Some(val) = stack.pop() {
+            if let PVal::Node(n, _) = val
+                && readers[n].insert(i)
+            {
+                stack.extend(&side.nodes[n].args);
+            }
+        }
+    }
+    // Text may say twice what the graph has once.
+    let mut by_class: IndexMap<Id, FxHashSet<usize>> = IndexMap::new();
+    for (ids, readers) in made.iter().zip(readers) {
+        ids.iter().for_each(|&id| by_class.entry(id).or_default().extend(&readers));
+    }
+    by_class.into_iter().filter(|(_, readers)| readers.len() > 1).map(|(id, _)| id).collect()
 }
