@@ -13,6 +13,17 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// What is asked of a plan, instead of all of it.
+#[derive(Args)]
+pub(crate) struct Question {
+    /// Say only why a value's step, or a kernel, was chosen
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["json", "output"])]
+    pub(crate) why: Option<String>,
+    /// Say only what became of a rule
+    #[arg(long, value_name = "RULE", conflicts_with_all = ["json", "output", "why"])]
+    pub(crate) why_not: Option<String>,
+}
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Parse, infer shapes, verify; print every diagnostic
@@ -128,6 +139,8 @@ pub(crate) enum Command {
         /// Write the rewritten module as text
         #[arg(short, value_name = "PLAN.tn")]
         output: Option<PathBuf>,
+        #[command(flatten)]
+        question: Question,
         #[command(flatten)]
         compile: Compile,
     },

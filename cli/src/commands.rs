@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driver::engine::{self, Engine, Named};
-use driver::{Failure, Options, compare, data, kernels, names, pipeline, stage};
+use driver::{Failure, Options, ask, compare, data, kernels, names, pipeline, stage};
 use ir::source::SourceMap;
 use serde_json::json;
 use vm::Limits;
 use vm::threads::Pool;
 
-use crate::args::{Call, Cli, Command, Compile, EngineArg, Stage};
+use crate::args::{Call, Cli, Command, Compile, EngineArg, Question, Stage};
 use crate::output;
 
 /// A command's end: done, or a failure with the texts its places speak of.
@@ -50,8 +50,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Profile { file, call, compile, runs, trace, trust_native } => {
             crate::profile::profile(&file, &call, &compile, runs, trace.as_deref(), trust_native)
         }
-        Command::Opt { file, entry, at, json, output, compile } => {
-            opt(&file, entry.as_deref(), &at, json, output.as_deref(), &compile)
+        Command::Opt { file, entry, at, json, output, question, compile } => {
+            opt(&file, entry.as_deref(), &at, json, output.as_deref(), &question, &compile)
         }
         Command::Calibrate { output, threads } => crate::measure::calibrate(output.as_deref(), threads),
         Command::Tune { file, entry, seconds, json, compile } => {
@@ -331,15 +331,21 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
         let options = options(compile)?;
         let compilation = pipeline::compile(&front, &[entry], &options)?;
         let exe = engine::load(&compilation, pool(compile.threads)?)?;
+        let mut context = vm::Context::new(Arc::clone(&exe));
+        // What weights make by themselves is made before: a run is one of many.
+        let loaded = engine::load_weights(&mut context, &name, &args, &limits(call), &front.sources)?;
+        let (entry, args) = match loaded {
+            Some(loaded) => (loaded.step, args.into_iter().chain(loaded.kept).collect()),
+            None => (name.clone(), args),
+        };
         let takes: Vec<bool> = exe
             .program()
             .entries
             .iter()
-            .filter(|e| e.name == name)
+            .filter(|e| e.name == entry)
             .flat_map(|e| &e.params)
             .map(|p| p.own)
             .collect();
-        let mut context = vm::Context::new(exe);
         let mut times = Vec::new();
         for i in 0..runs + 3 {
             // What the entry takes is given away; making it is none of the run's time.
@@ -349,7 +355,7 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
                 .collect();
             let start = Instant::now();
             context
-                .run_with(&name, given, &limits(call))
+                .run_with(&entry, given, &limits(call))
                 .map_err(|e| engine::vm_failure(&e, &front.sources))?;
             if i >= 3 {
                 times.push(start.elapsed().as_secs_f64() * 1e6);
@@ -360,7 +366,7 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
         // The work of one run as it happens, by the counts of the profiler.
         let (work, ..) = driver::profile::measure(
             context.executable(),
-            &name,
+            &entry,
             &args,
             &limits(call),
             1,
@@ -399,6 +405,7 @@ fn opt(
     at: &[String],
     json: bool,
     out: Option<&Path>,
+    question: &Question,
     compile: &Compile,
 ) -> Done {
     let mut front = driver::open(file)?;
@@ -416,6 +423,15 @@ fn opt(
         let (plan, mut report) = pipeline::plan(&front.module, &options);
         let names: Vec<&str> = entries.iter().map(|id| front.module.func(*id).name.as_str()).collect();
         report.functions.retain(|f| names.contains(&f.name.as_str()));
+        let answer = match (&question.why, &question.why_not) {
+            (Some(name), _) => Some(ask::why(&report, name)?),
+            (None, Some(rule)) => Some(ask::why_not(&front, &report, rule)?),
+            (None, None) => None,
+        };
+        if let Some(answer) = answer {
+            output::print(&answer);
+            return Ok(ExitCode::SUCCESS);
+        }
         if let Some(path) = out {
             let text = stage::plan_text(&plan, &front.files);
             std::fs::write(path, text).map_err(|e| Failure::data(format!("{}: {e}", path.display())))?;

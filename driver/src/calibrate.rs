@@ -77,6 +77,8 @@ pub fn calibrate(options: &Options, threads: usize) -> Result<Machine, Failure> 
         library_us,
         native_us: bench.native_us()?,
         slow_flops,
+        // What memory is worth is nothing that can be measured.
+        keep_us_per_mb: known.keep_us_per_mb,
         level,
         generated,
         library,

@@ -124,6 +124,18 @@ pub fn execute(
     Ok(named(names, results))
 }
 
+/// What the weights among an entry's arguments make by themselves, for who runs it often.
+pub fn load_weights(
+    context: &mut vm::Context,
+    entry: &str,
+    args: &[Tensor],
+    limits: &Limits,
+    sources: &SourceMap,
+) -> Result<Option<vm::Loaded>, Failure> {
+    let args: Vec<Option<&Tensor>> = args.iter().map(Some).collect();
+    context.load(entry, &args, limits).map_err(|e| vm_failure(&e, sources))
+}
+
 /// An error of the machine, with its place in the source where that is at hand.
 pub fn vm_failure(e: &vm::Error, sources: &SourceMap) -> Failure {
     if matches!(e, vm::Error::BadArgument(_)) {

@@ -105,7 +105,7 @@ pub(crate) fn own(front: &Front) -> Own {
 
 /// The dims of a function that the extents of its arguments tell: those that stand alone, then what is linear in one
 /// that is not known yet. A dim of a config stands alone or is not told.
-fn told(module: &Module, func: &Func) -> BTreeSet<Sym> {
+pub(crate) fn told(module: &Module, func: &Func) -> BTreeSet<Sym> {
     let extents = || func.body.params.iter().flat_map(|v| &func.ty(*v).shape);
     let is_setting = |s: Sym| module.settings.iter().any(|x| x.dtype.is_none() && x.name == s);
     let mut known: BTreeSet<Sym> = extents().filter_map(Dim::as_sym).collect();

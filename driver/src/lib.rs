@@ -18,6 +18,7 @@
 #![expect(clippy::disallowed_methods, reason = "the driver reads programs and data, and writes results")]
 
 pub mod admit;
+pub mod ask;
 pub mod assemble;
 pub mod cache;
 pub mod calibrate;
@@ -30,6 +31,7 @@ pub mod dynamic;
 pub mod engine;
 mod entry;
 mod failure;
+mod kept;
 pub mod kernels;
 mod library;
 pub mod modules;

@@ -15,7 +15,7 @@ use vm::verify::Verified;
 
 use crate::library::Library;
 use crate::modules::{self, Reader};
-use crate::{Failure, chosen, kernels};
+use crate::{Failure, chosen, kept, kernels};
 
 /// How to compile.
 #[derive(Clone, Debug)]
@@ -156,9 +156,12 @@ pub(crate) fn compile_part(
     entries: &[FuncId],
     options: &Options,
 ) -> Result<Compilation, Failure> {
-    let (plan, report) = plan(&front.module, options);
+    let (mut plan, report) = plan(&front.module, options);
+    let mut entries = entries.to_vec();
+    let splits = kept::split(&mut plan, &mut entries);
     let compiler = Compiler::new(options.target.clone()).storing(options.store.clone());
-    let (lowered, kernels) = kernels::lower(&plan, entries, &front.sources, &compiler)?;
+    let (mut lowered, kernels) = kernels::lower(&plan, &entries, &front.sources, &compiler)?;
+    kept::tell(&mut lowered.program, &splits, &entries);
     let program = Verified::new(lowered.program)
         .map_err(|e| kernels::ours("the verifier refuses what lowering made", &e))?;
     let loops = kernels::text(&plan, &lowered.kernels, &front.files);

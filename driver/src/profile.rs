@@ -94,8 +94,11 @@ pub fn measure(
     sources: &SourceMap,
 ) -> Result<(Report, Profile), Failure> {
     const WARM: usize = 2;
-    let args: Vec<&Tensor> = args.iter().collect();
     let mut context = Context::new(Arc::clone(exe));
+    let loaded = engine::load_weights(&mut context, entry, args, limits, sources)?;
+    let kept = loaded.iter().flat_map(|l| &l.kept);
+    let args: Vec<&Tensor> = args.iter().chain(kept).collect();
+    let entry = loaded.as_ref().map_or(entry, |l| l.step.as_str());
     for _ in 0..WARM {
         context.run(entry, &args, limits).map_err(|e| engine::vm_failure(&e, sources))?;
     }

@@ -14,9 +14,9 @@ use indexmap::IndexMap;
 use ir::graph::{Block, Func, Node, Op, Type, ValId};
 use ir::loops::{Buf, BufId};
 use ir::source::Span;
-use ir::{Module, PrimId};
+use ir::{Intrinsic, Module, PrimId};
 use rustc_hash::{FxHashMap, FxHashSet};
-use shape::{Expr, Facts, Sym, Verdict};
+use shape::{Expr, Facts, Pred, Sym, Verdict};
 
 use crate::classify::{Profile, profile};
 use crate::lang::{Ctx, Graph, Ir, Kids, OpKey, Stage, Table};
@@ -82,6 +82,8 @@ pub(crate) struct BlockGraph {
     pub(crate) refused: Vec<(Id, String)>,
     /// Values that a rule makes together.
     pub(crate) merged: Vec<Merged>,
+    /// Classes that may be kept from when weights are loaded, and what then stands for them.
+    pub(crate) kept: Vec<(Id, ValId)>,
 }
 
 /// Values that stand beside one another and that a rule makes together.
@@ -204,7 +206,17 @@ pub(crate) fn build(source: &Source<'_>, func: &Func, facts: &Facts) -> BlockGra
     let loaded: FxHashMap<ValId, Stage> = weights.map(|(&v, _)| (v, Stage::Load)).collect();
     let extents = loaded.keys().flat_map(|&v| &func.ty(v).shape);
     let told = extents.filter_map(Expr::as_sym).collect();
-    inside(source, func, &func.body, facts, (loaded, told))
+    inside(source, func, &func.body, facts, &FxHashMap::default(), (loaded, told))
+}
+
+/// What a loop counts up: values of its body, and what they are below wherever it runs.
+fn counted(func: &Func, op: &Op) -> FxHashMap<ValId, Expr> {
+    let Op::While { cond, body } = op else { return FxHashMap::default() };
+    let test = cond.nodes.iter().find(|n| n.results == cond.results);
+    let Some(Node { op: Op::Scalar(Intrinsic::Lt), args, .. }) = test else { return FxHashMap::default() };
+    let place = cond.params.iter().position(|p| *p == args[0]);
+    let end = func.val(args[1]).dim.clone();
+    place.and_then(|i| Some((*body.params.get(i)?, end?))).into_iter().collect()
 }
 
 fn inside(
@@ -212,11 +224,12 @@ fn inside(
     func: &Func,
     block: &Block,
     facts: &Facts,
+    below: &FxHashMap<ValId, Expr>,
     (loaded, told): (FxHashMap<ValId, Stage>, FxHashSet<Sym>),
 ) -> BlockGraph {
     let order = raise_checks(block);
     let mut graph = Graph::new(Ctx { levels: vec![facts.clone()], loaded, told, ..Ctx::default() });
-    learn(source.module, &mut graph.analysis, &order);
+    learn(source.module, &mut graph.analysis, &order, below);
     let mut b = BlockGraph {
         graph,
         vals: IndexMap::new(),
@@ -230,6 +243,7 @@ fn inside(
         groups: Vec::new(),
         refused: Vec::new(),
         merged: Vec::new(),
+        kept: Vec::new(),
     };
     for &p in &block.params {
         b.leaf(func, p);
@@ -250,8 +264,9 @@ fn inside(
             level = level.max(b.graph.analysis.level(node.opens.iter().copied().chain(bound(node))));
             let known = b.graph.analysis.levels[level].clone();
             let mut nested = Vec::new();
+            let below = counted(func, &node.op);
             for inner in node.op.blocks() {
-                nested.push(inside(source, func, inner, &known, b.known_before()));
+                nested.push(inside(source, func, inner, &known, &below, b.known_before()));
             }
             for &r in &node.results {
                 b.leaf(func, r);
@@ -292,7 +307,7 @@ fn raise_checks(block: &Block) -> Vec<&Node> {
 }
 
 /// Notes what each node makes known, level by level.
-fn learn(module: &Module, ctx: &mut Ctx, order: &[&Node]) {
+fn learn(module: &Module, ctx: &mut Ctx, order: &[&Node], below: &FxHashMap<ValId, Expr>) {
     for node in order {
         let opened: Vec<Sym> = node.opens.iter().copied().chain(bound(node)).collect();
         let mut facts = ctx.levels.last().cloned().unwrap_or_default();
@@ -301,8 +316,11 @@ fn learn(module: &Module, ctx: &mut Ctx, order: &[&Node]) {
                 facts.assume_dim(s);
                 ctx.level_of.insert(s, ctx.levels.len());
             }
-            if let Op::BindDim(_, preds) = &node.op {
+            if let Op::BindDim(sym, preds) = &node.op {
                 preds.iter().for_each(|p| facts.assume(p.clone()));
+                if let Some(end) = node.args.first().and_then(|v| below.get(v)) {
+                    facts.assume(Pred::Lt(Expr::sym(*sym), end.clone()));
+                }
             }
             if let Op::Call(f, args) = &node.op {
                 let callee = module.func(*f);

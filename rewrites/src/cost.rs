@@ -46,7 +46,7 @@ pub(crate) struct Cost {
 }
 
 /// What an implementation costs whose work overflows 64 bits: more than anything that does not.
-const BEYOND: f64 = 1e15;
+pub(crate) const BEYOND: f64 = 1e15;
 
 impl Work {
     pub(crate) fn native() -> Work {

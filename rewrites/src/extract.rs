@@ -7,11 +7,12 @@
 
 use egg::Id;
 use rustc_hash::{FxHashMap, FxHashSet};
-use shape::Sym;
+use shape::{Expr, Sym};
 
 use crate::Options;
 use crate::block::{BlockGraph, Merged, Origin, Use, bound};
-use crate::cost::{Cost, cost};
+use crate::classify::bytes_of;
+use crate::cost::{BEYOND, Cost, cost};
 use crate::lang::{Action, ImplId, Ir};
 use crate::measured::Basis;
 
@@ -27,6 +28,8 @@ pub(crate) struct Cand {
     pub(crate) covers: Vec<usize>,
     /// Which rules led to what it covers.
     pub(crate) why: Vec<String>,
+    /// Of a value that is kept from when weights are loaded, its bytes.
+    pub(crate) kept: Option<Expr>,
 }
 
 /// The choices of one block.
@@ -103,7 +106,7 @@ pub(crate) fn pool(b: &BlockGraph, options: &Options) -> Pool {
             }
             let covers = members.iter().map(|m| m.0).collect();
             let loops = kids.contains(&i);
-            let cand = Cand { node: node.clone(), kids, imp, covers, why };
+            let cand = Cand { node: node.clone(), kids, imp, covers, why, kept: None };
             if loops { again.push(cand) } else { list.push(cand) }
         }
         let forbidden = |c: &Cand| named(b, c, &options.forbid);
@@ -119,6 +122,12 @@ pub(crate) fn pool(b: &BlockGraph, options: &Options) -> Pool {
         }
         cands.push(list);
         copies.push(again);
+    }
+    for &(class, val) in &b.kept {
+        let class = b.graph.find(class);
+        let kept = b.graph[class].data.types.first().map(bytes_of);
+        let node = Ir::Leaf(val);
+        cands[at[&class]].push(Cand { node, kids: vec![], imp: None, covers: vec![], why: vec![], kept });
     }
     let roots = b.roots().iter().map(|r| at[r]).collect();
     let place = |&c: &Id| at.get(&b.graph.find(c)).copied();
@@ -252,7 +261,14 @@ pub(crate) fn costs(
     point: &dyn Fn(Sym) -> Option<i64>,
 ) -> Vec<Vec<Cost>> {
     let none = Cost { flops: 0.0, bytes: 0.0, us: 0.0, basis: Basis::Modelled };
-    let cost = |c: &Cand| c.imp.map_or(none, |id| priced(b, id, options, point));
+    let held = |bytes: &Expr| {
+        let bytes = bytes.eval(point).map_or(BEYOND, |x| x as f64);
+        Cost { us: bytes / 1e6 * options.machine.keep_us_per_mb, ..none }
+    };
+    let cost = |c: &Cand| match (&c.kept, c.imp) {
+        (Some(bytes), _) => held(bytes),
+        (None, imp) => imp.map_or(none, |id| priced(b, id, options, point)),
+    };
     pool.cands.iter().map(|list| list.iter().map(cost).collect()).collect()
 }
 
@@ -601,6 +617,7 @@ pub(crate) fn total(
 /// The plain choice: each operation of the program by itself, in the program's own terms.
 pub(crate) fn baseline(b: &BlockGraph, pool: &Pool) -> Choice {
     let plain = |c: &Cand| match c.imp {
+        None if c.kept.is_some() => usize::MAX,
         None => 0,
         Some(id) => match (&b.graph.analysis.table.desc(id).action, c.why.is_empty()) {
             (Action::Native(_) | Action::Kernel(..) | Action::Library(..), true) => 1,

@@ -12,11 +12,13 @@
 //! 4. [`cost`], [`machine`], [`measured`]: what each would take, as expressions of the dims or as it was measured;
 //! 5. [`extract`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between;
 //! 6. [`emit`], [`assemble`]: blocks again. A plan that cannot keep the order of effects is refused here.
+//!    What weights make by themselves becomes a function of theirs ([`keep`]).
 //!
 //! Invariants: pure (no OS, no clock; budgets are counts); the same input gives the same bytes; a function that
 //! anything goes wrong with is left as it was, with a note.
 #![forbid(unsafe_code)]
 
+mod ask;
 mod assemble;
 mod block;
 mod classify;
@@ -28,6 +30,7 @@ mod flatten;
 mod form;
 mod fuse;
 mod inline;
+mod keep;
 mod lang;
 mod machine;
 mod measured;
@@ -39,20 +42,24 @@ mod rounds;
 mod saturate;
 mod work;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ir::graph::Func;
-use ir::{ExternId, Module};
+use ir::graph::{Func, ValId};
+use ir::{ExternId, FuncId, Module};
+use rustc_hash::FxHashSet;
 use shape::{Facts, Pred, Sym};
 
 use crate::block::{BlockGraph, Source};
 use crate::emit::{Plan, Unit};
 use crate::fuse::Fused;
+use crate::keep::{Kept, Load};
 use crate::lang::Action;
 use crate::pattern::Pattern;
 use crate::regimes::{Point, Solved};
 use crate::saturate::Outcome;
 
+pub use crate::ask::{why, why_not};
 pub use crate::classify::{Class, NumClass};
 pub use crate::flatten::flatten;
 pub use crate::machine::{Generated, Level, Library, Machine, Product, Speed};
@@ -169,13 +176,42 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
     report.notes = notes;
     let mut fused = Fused::default();
     let mut out = module.clone();
+    let mut called = BTreeSet::new();
+    for func in &flat.funcs {
+        func.body.walk(&mut |n| {
+            if let ir::graph::Op::Call(FuncId(f), _) = n.op {
+                called.insert(f);
+            }
+        });
+    }
     for (i, func) in flat.funcs.iter().enumerate() {
         if func.plan {
             continue;
         }
         let mut found = FuncReport { name: func.name.clone(), saturated: true, ..FuncReport::default() };
-        match function(&source, options, &patterns, &mut fused, func, &mut found) {
-            Ok(Some(new)) => out.funcs[i] = new,
+        // What a called function keeps would be made at each call.
+        let alone = options.use_rules && !called.contains(&(i as u32));
+        let mut solve = |found: &mut FuncReport, keep| {
+            function(&source, options, &patterns, &mut fused, func, found, keep)
+        };
+        let mut solved = solve(&mut found, alone);
+        if let (Err(why), true) = (&solved, alone) {
+            let note = format!("nothing is kept: {why}");
+            found = FuncReport { name: func.name.clone(), saturated: true, ..FuncReport::default() };
+            solved = solve(&mut found, false);
+            found.notes.push(note);
+        }
+        match solved {
+            Ok(Some((mut new, loads))) => {
+                let mut calls = Vec::new();
+                for mut load in loads {
+                    load.func.name = unused(&out, &load.func.name);
+                    out.funcs.push(load.func.clone());
+                    calls.push((FuncId(out.funcs.len() as u32 - 1), load));
+                }
+                keep::call(&mut new, calls);
+                out.funcs[i] = new;
+            }
             Ok(None) => {}
             Err(why) => found.notes.push(format!("left as it was: {why}")),
         }
@@ -210,12 +246,17 @@ fn function(
     fused: &mut Fused,
     func: &Func,
     report: &mut FuncReport,
-) -> Result<Option<Func>, String> {
+    keep: bool,
+) -> Result<Option<(Func, Vec<Load>)>, String> {
     let facts = known(func);
     let mut points = regimes::grid(func, &facts);
     let mut base = block::build(source, func, &facts);
     let mut outcome = Outcome { saturated: true, ..Outcome::default() };
     saturate_all(source, patterns, &options.budget, &func.dims, &mut base, &mut outcome);
+    // From here on what may be kept stands among the values, as parameters of the body.
+    let mut func = func.clone();
+    let keepable = if keep { keep::offer(&mut func, &mut base) } else { Vec::new() };
+    let func = &func;
 
     // One cell for each combination of undecided conditions that some point fulfils; the first has none.
     let mut guards = std::mem::take(&mut outcome.guards);
@@ -253,6 +294,7 @@ fn function(
     collect_notes(&cells[0].1, &mut report.notes);
     report.rules = explain::rules(&outcome);
 
+    let barred = barred(options, &facts, &points, &guards, &signatures, &cells, &keepable);
     // A plan for each point, from the base and from the cell whose conditions hold there. Where the plans of neighbours
     // differ a third may be best between them.
     let (mut found, mut refused): (Vec<Solved>, Vec<Plan>) = Default::default();
@@ -266,7 +308,8 @@ fn function(
                 continue;
             }
             let env = regimes::env(&facts, &point);
-            let plan = if options.use_rules { regimes::plan_at(unit, options, &env) } else { plain(unit) };
+            let plan =
+                if options.use_rules { regimes::plan_at(unit, options, &env, &barred) } else { plain(unit) };
             if cell == 0 {
                 if !points.contains(&point) && asked.iter().all(|(_, p)| *p != plan) {
                     points.push(point.clone());
@@ -327,7 +370,55 @@ fn function(
         return Ok(None);
     }
     let bodies = arms.iter().map(|a| (a.preds.clone(), &solved[a.plan].func)).collect();
-    Ok(Some(assemble::switch(func, bodies)))
+    let mut out = assemble::switch(func, bodies);
+    let loads = keep::loads(source, options, fused, func, &cells[0].1, &keepable, &mut out)?;
+    for (load, ty) in loads.iter().flat_map(|l| l.func.result_types.iter().map(move |t| (l, t))) {
+        let from: Vec<&str> = load.func.params.iter().map(|p| p.name.name()).collect();
+        report.notes.push(format!("kept from when weights are loaded: {ty} of {}", from.join(", ")));
+    }
+    Ok(Some((out, loads)))
+}
+
+/// The values that are not worth keeping, all points considered together.
+fn barred(
+    options: &Options,
+    facts: &Facts,
+    points: &[Point],
+    guards: &[Pred],
+    signatures: &[Vec<usize>],
+    cells: &[(Vec<Pred>, Unit)],
+    kept: &[Kept],
+) -> FxHashSet<ValId> {
+    if kept.len() < 2 || !options.use_rules {
+        return FxHashSet::default();
+    }
+    let vals = |barred: &BTreeSet<usize>| barred.iter().map(|&k| kept[k].val).collect::<FxHashSet<_>>();
+    // What is kept does not depend on the dims that only running tells.
+    let price = |k: usize| {
+        let typical: Point = Vec::new();
+        let bytes = kept[k].bytes().eval(&regimes::env(facts, &typical)).unwrap_or(i64::MAX);
+        bytes as f64 / 1e6 * options.machine.keep_us_per_mb
+    };
+    let barred = keep::bar(&price, &mut |barred| {
+        let barred = vals(barred);
+        let at = |point: &Point| {
+            let (own, env) = (regimes::signature(guards, point), regimes::env(facts, point));
+            let here = cells.iter().enumerate().filter(|(c, _)| *c == 0 || signatures[*c] == own);
+            let plans = here.filter_map(|(_, (_, unit))| {
+                let plan = regimes::plan_at(unit, options, &env, &barred);
+                Some((regimes::cost_at(unit, &plan, options, &env)?, keep::used(unit, &plan, kept)))
+            });
+            plans.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
+        };
+        points.iter().map(at).collect()
+    });
+    vals(&barred)
+}
+
+/// A name that no function of the module has.
+fn unused(module: &Module, name: &str) -> String {
+    let names = std::iter::once(name.to_owned()).chain((2..).map(|i| format!("{name}_{i}")));
+    names.into_iter().find(|n| module.find(n).is_none()).unwrap_or_default()
 }
 
 fn callee(source: &Source<'_>, fused: &Fused, action: &Action) -> Option<Callee> {

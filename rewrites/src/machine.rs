@@ -47,6 +47,9 @@ pub struct Machine {
     pub native_us: f64,
     /// Flops that one unit of slow work costs: a division is one unit, an `exp` four.
     pub slow_flops: f64,
+    /// Microseconds of a run that a megabyte is worth which is kept from when weights are loaded.
+    #[serde(default)]
+    pub keep_us_per_mb: f64,
     /// Caches, the smallest first, and main memory.
     pub level: Vec<Level>,
     /// Shares of peak of generated code.
@@ -160,7 +163,14 @@ impl Machine {
             return Err("cores, speeds and shares must be positive numbers");
         }
         let halves = |p: &Product| [p.m_half, p.n_half, p.k_half];
-        let times = [self.parallel_us, self.kernel_us, self.library_us, self.native_us, self.slow_flops];
+        let times = [
+            self.parallel_us,
+            self.kernel_us,
+            self.library_us,
+            self.native_us,
+            self.slow_flops,
+            self.keep_us_per_mb,
+        ];
         let mut rest = halves(&g.product).into_iter().chain(halves(&l.product)).chain(times);
         if !rest.all(|x| x.is_finite() && x >= 0.0) {
             return Err("times and halves must be numbers from 0 on");

@@ -115,7 +115,7 @@ impl Search<'_> {
             return match ready(self.source, pattern, &m, &values, self.dims, b, self.out) {
                 Ok(bound) => Some((values, m, bound)),
                 Err(why) => {
-                    self.out.refuse(pattern, why);
+                    self.out.refuse(pattern, why, values[0], b);
                     None
                 }
             };

@@ -11,13 +11,15 @@
 //! arm whose plan comes from a cell says the cell's conditions.
 
 use indexmap::IndexMap;
-use ir::graph::{Func, Op};
-use rustc_hash::FxHashMap;
+use ir::graph::{Func, Op, ValId};
+use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Facts, Pred, Sym};
 
 use crate::Options;
+use crate::cost::BEYOND;
 use crate::emit::{Plan, Traced, Unit};
 use crate::extract::{costs, extract, total};
+use crate::lang::Ir;
 use crate::rounds::GUESS;
 
 /// Values of dims.
@@ -158,13 +160,27 @@ fn times(op: &Op) -> f64 {
     if matches!(op, Op::If(..) | Op::Switch(_)) { 0.5 } else { 1.0 }
 }
 
-/// The best plan of a unit at a point.
-pub(crate) fn plan_at(unit: &Unit, options: &Options, at: &dyn Fn(Sym) -> Option<i64>) -> Plan {
-    let us = costs(&unit.b, &unit.pool, options, at);
+/// The best plan of a unit at a point, which keeps no value that is barred.
+pub(crate) fn plan_at(
+    unit: &Unit,
+    options: &Options,
+    at: &dyn Fn(Sym) -> Option<i64>,
+    barred: &FxHashSet<ValId>,
+) -> Plan {
+    let mut us = costs(&unit.b, &unit.pool, options, at);
+    for (cands, us) in unit.pool.cands.iter().zip(&mut us) {
+        for (cand, us) in cands.iter().zip(us) {
+            if let Ir::Leaf(v) = cand.node
+                && barred.contains(&v)
+            {
+                us.us = BEYOND;
+            }
+        }
+    }
     let choice = extract(&unit.pool, &us, options.budget.flips);
-    let nested =
-        unit.nested.iter().map(|blocks| blocks.iter().map(|u| plan_at(u, options, at)).collect()).collect();
-    Plan { choice, nested }
+    let nested = unit.nested.iter();
+    let nested = nested.map(|blocks| blocks.iter().map(|u| plan_at(u, options, at, barred)).collect());
+    Plan { choice, nested: nested.collect() }
 }
 
 /// What a plan costs at a point; none if it is no plan.

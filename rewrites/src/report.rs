@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use ir::ExternId;
 use ir::loops::Prim;
+use ir::source::Span;
 use serde::Serialize;
 
 use crate::measured::Key;
@@ -72,6 +73,9 @@ pub struct RuleReport {
     pub fired: usize,
     /// Why it did not where it matched.
     pub refused: Vec<String>,
+    /// Where the first such match stands, for each of those.
+    #[serde(skip)]
+    pub places: Vec<Option<Span>>,
 }
 
 /// A plan.
@@ -239,7 +243,7 @@ pub fn render(report: &Report) -> String {
 }
 
 /// Three significant digits, whole numbers in full up to a million.
-fn short(x: f64) -> String {
+pub(crate) fn short(x: f64) -> String {
     if x >= 1e6 {
         let e = x.log10().floor();
         return format!("{:.2}e{e}", x / 10f64.powf(e));

@@ -7,6 +7,7 @@
 use egg::Id;
 use indexmap::IndexMap;
 use ir::graph::Type;
+use ir::source::Span;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Pred, Sym, Verdict};
 
@@ -24,8 +25,8 @@ pub(crate) struct Outcome {
     pub(crate) notes: Vec<String>,
     /// By rule and direction: how often it united something.
     pub(crate) fired: IndexMap<String, usize>,
-    /// By rule: why a structural match was refused.
-    pub(crate) refused: IndexMap<String, Vec<String>>,
+    /// By rule: why a structural match was refused, and where the first one stands.
+    pub(crate) refused: IndexMap<String, Vec<(String, Option<Span>)>>,
     /// Conditions nothing decides that a regime may decide.
     pub(crate) guards: Vec<Pred>,
 }
@@ -37,10 +38,11 @@ type Applied = (usize, Id, Vec<Option<Id>>, Vec<Option<Expr>>);
 const REASONS: usize = 6;
 
 impl Outcome {
-    pub(crate) fn refuse(&mut self, pattern: &Pattern, why: String) {
+    pub(crate) fn refuse(&mut self, pattern: &Pattern, why: String, class: Id, b: &BlockGraph) {
         let list = self.refused.entry(title(pattern)).or_default();
-        if list.len() < REASONS && !list.contains(&why) {
-            list.push(why);
+        if list.len() < REASONS && list.iter().all(|known| known.0 != why) {
+            let own = b.vals.iter().find(|(v, c)| b.graph.find(**c) == class && b.spans.contains_key(*v));
+            list.push((why, own.map(|(v, _)| b.spans[v])));
         }
     }
 
@@ -59,7 +61,7 @@ impl Outcome {
         for (rule, whys) in other.refused {
             let list = self.refused.entry(rule).or_default();
             for why in whys {
-                if list.len() < REASONS && !list.contains(&why) {
+                if list.len() < REASONS && list.iter().all(|known| known.0 != why.0) {
                     list.push(why);
                 }
             }
@@ -126,7 +128,7 @@ pub(crate) fn saturate(
                     seen.insert(key);
                 }
                 Err(why) => {
-                    out.refuse(pattern, why);
+                    out.refuse(pattern, why, class, b);
                     // A class may turn out to be constant.
                     if !pattern.constant.contains(&true) {
                         seen.insert(key);

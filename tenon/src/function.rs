@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use driver::data::{self, Wanted};
 use driver::engine;
 use ir::source::SourceMap;
-use vm::{Arg, Context, Executable, Limits};
+use vm::{Arg, Context, Executable, Limits, Loaded};
 
 use crate::{Error, Tensor};
 
@@ -16,6 +16,8 @@ pub struct Function {
     name: String,
     wanted: Arc<[Wanted]>,
     bound: Vec<Option<Arc<Tensor>>>,
+    /// What bound weights make by themselves, once that is known.
+    loaded: Arc<Mutex<Option<Arc<Loaded>>>>,
     /// For texts in errors.
     sources: Arc<SourceMap>,
     /// Registers and memory of calls that have ended, for calls to come.
@@ -42,7 +44,8 @@ impl Function {
     ) -> Function {
         let bound = vec![None; wanted.len()];
         let idle = Arc::new(Mutex::new(Vec::new()));
-        Function { exe, name, wanted: wanted.into(), bound, sources: Arc::new(sources), idle }
+        let loaded = Arc::default();
+        Function { exe, name, wanted: wanted.into(), bound, loaded, sources: Arc::new(sources), idle }
     }
 
     /// Its name.
@@ -70,6 +73,7 @@ impl Function {
             return Err(Error::message("E0601", text));
         }
         self.bound[at] = Some(value);
+        self.loaded = Arc::default();
         Ok(self)
     }
 
@@ -95,6 +99,7 @@ impl Function {
         for (i, t) in read.map_err(|f| Error::new(&f, &self.sources))? {
             self.bound[open[i]] = Some(Arc::new(t));
         }
+        self.loaded = Arc::default();
         Ok(self)
     }
 
@@ -154,9 +159,29 @@ impl Function {
         // Not held while the call runs.
         let kept = idle().pop();
         let mut context = kept.unwrap_or_else(|| Context::new(Arc::clone(&self.exe)));
-        let results = context.run_with(&self.name, args, limits);
+        let loaded = self.load(&mut context, limits);
+        let results = match &loaded {
+            Ok(Some(loaded)) => {
+                let kept = loaded.kept.iter().map(Arg::Lent);
+                context.run_with(&loaded.step, args.into_iter().chain(kept).collect(), limits)
+            }
+            Ok(None) => context.run_with(&self.name, args, limits),
+            Err(e) => Err(e.clone()),
+        };
         idle().push(context);
         results.map_err(|e| Error::new(&engine::vm_failure(&e, &self.sources), &self.sources))
+    }
+}
+
+impl Function {
+    /// What the bound weights make by themselves, made by the first call.
+    fn load(&self, context: &mut Context, limits: &Limits) -> Result<Option<Arc<Loaded>>, vm::Error> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if loaded.is_none() {
+            let bound: Vec<Option<&Tensor>> = self.bound.iter().map(Option::as_deref).collect();
+            *loaded = context.load(&self.name, &bound, limits)?.map(Arc::new);
+        }
+        Ok(loaded.clone())
     }
 }
 

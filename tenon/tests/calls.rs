@@ -38,6 +38,27 @@ fn threads_share_a_function_at_shapes_of_their_own() {
 }
 
 #[test]
+fn what_bound_weights_make_by_themselves_is_made_anew_for_others() {
+    // Two products side by side: sixteen rows are cheaper by both weights in one.
+    let text = "record W { a: f32[256, 64] from \"a\", b: f32[256, 64] from \"b\" }\n\
+        fn f<n>(x: f32[n, 64], w: W) -> f32[n, 256] { relu(x @ w.a.T) * (x @ w.b.T) }\n";
+    let filled = |rows: i64, x: f32| floats(&[rows, 64], &vec![x; 64 * rows as usize]);
+    let f = Module::from_text("f.tn", text).and_then(|m| m.function("f")).expect("it is right");
+    let f = f.bind("w.a", filled(256, 1.0)).and_then(|f| f.bind("w.b", filled(256, 2.0))).expect("they fit");
+    let other = f.clone().bind("w.b", filled(256, 3.0)).expect("it fits");
+    for _ in 0..2 {
+        for (f, want) in [(&f, 64.0 * 128.0), (&other, 64.0 * 192.0)] {
+            let y = f.call(&[&filled(16, 1.0)]).expect("it runs").remove(0);
+            assert!(y.as_f32().is_some_and(|y| y.iter().all(|v| *v == want)), "{want}");
+        }
+    }
+    // Weights that are given at each call are those of that call.
+    let open = Module::from_text("f.tn", text).and_then(|m| m.function("f")).expect("it is right");
+    let y = open.call(&[&filled(16, 1.0), &filled(256, 1.0), &filled(256, 0.5)]).expect("it runs").remove(0);
+    assert!(y.as_f32().is_some_and(|y| y.iter().all(|v| *v == 64.0 * 32.0)));
+}
+
+#[test]
 fn weights_come_from_a_file_by_the_paths_of_a_record() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("l.safetensors");

@@ -36,6 +36,7 @@ fn program(body: &str, rounds: i64) -> Program {
                 from: None,
             }],
             results: vec![EntryResult { name: None, dtype: DType::I64, shape: Vec::new() }],
+            kept: None,
         }],
         functions: vec![
             Function {

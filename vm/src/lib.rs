@@ -23,8 +23,10 @@ pub mod threads;
 pub mod tnx;
 pub mod verify;
 
-pub use machine::{Arg, Condition, Context, Error, Executable, KernelCode, Limits, Profile, Site, profile};
+pub use machine::{
+    Arg, Condition, Context, Error, Executable, KernelCode, Limits, Loaded, Profile, Site, profile,
+};
 pub use program::{
-    Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kernel,
-    MAX_RANK, Param, Place, Program, Region, Setting, TensorType, Type, Work,
+    Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kept, KeptLoad,
+    Kernel, MAX_RANK, Param, Place, Program, Region, Setting, TensorType, Type, Work,
 };

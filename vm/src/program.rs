@@ -209,6 +209,27 @@ pub struct Entry {
     pub params: Vec<EntryParam>,
     /// The results.
     pub results: Vec<EntryResult>,
+    /// What may be kept for further runs with the same weights. In a file it is a section of its own.
+    #[serde(skip)]
+    pub kept: Option<Kept>,
+}
+
+/// What of an entry may be done once for many runs.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Kept {
+    /// The entries that make it.
+    pub loads: Vec<KeptLoad>,
+    /// The entry that runs instead: it takes the same arguments, and after them the results of all loads.
+    pub step: u32,
+}
+
+/// An entry that loads for another.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct KeptLoad {
+    /// Its number.
+    pub entry: u32,
+    /// Its arguments: their places among those of the other.
+    pub args: Vec<u32>,
 }
 
 /// A dim of an entry and how it is found from the arguments' extents.

@@ -21,6 +21,7 @@
 //! - *work* (5): what a call of each kernel does, for the profiler. A file without it runs as well, and its profile
 //!   says less.
 //! - *sums* (6): the crc32 of each MiB of the section *constants*, u32.
+//! - *kept* (7): what of each entry may be done once for many runs. A file without it runs as well, and does it in each.
 //!
 //! Reading believes nothing: sizes are compared with the file before anything is allocated.
 
@@ -34,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blob::Blob;
 use crate::chunks::{self, Chunks, Part};
-use crate::program::{Bytes, Program, Work};
+use crate::program::{Bytes, Kept, Program, Work};
 
 /// What the file of a compiled program begins with.
 pub const MAGIC: &[u8; 8] = b"TENONX\r\n";
@@ -52,6 +53,7 @@ const LOOPS: u32 = 3;
 const NATIVE: u32 = 4;
 const WORK: u32 = 5;
 const SUMS: u32 = 6;
+const KEPT: u32 = 7;
 /// Of the kind of a section without which the others do not mean what they meant.
 const REQUIRED: u32 = 1 << 31;
 
@@ -155,6 +157,10 @@ pub fn encode(package: &Package) -> Result<Vec<u8>, Error> {
     if work.iter().any(|w| w.is_some()) {
         sections.push((WORK, postcard::to_stdvec(&work).map_err(fail)?));
     }
+    let kept: Vec<&Option<Kept>> = package.program.entries.iter().map(|e| &e.kept).collect();
+    if kept.iter().any(|k| k.is_some()) {
+        sections.push((KEPT, postcard::to_stdvec(&kept).map_err(fail)?));
+    }
 
     let mut out = Vec::new();
     out.extend_from_slice(MAGIC);
@@ -209,6 +215,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
     let mut head = None;
     let mut constants = None;
     let mut work: Option<Vec<Option<Work>>> = None;
+    let mut kept: Option<Vec<Option<Kept>>> = None;
     let mut sums = Vec::new();
     let mut used: Vec<Range<usize>> = Vec::new();
     used.push(0..table + 4);
@@ -229,6 +236,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
             NATIVE => "native",
             WORK => "work",
             SUMS => "sums",
+            KEPT => "kept",
             _ if kind & REQUIRED != 0 => return Err(Error::Unknown(kind & !REQUIRED)),
             _ => continue,
         };
@@ -249,6 +257,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
             }
             SUMS => sums = content.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b)).collect(),
             WORK => work = Some(postcard::from_bytes(content).map_err(fail)?),
+            KEPT => kept = Some(postcard::from_bytes(content).map_err(fail)?),
             _ => package.natives.push(postcard::from_bytes(content).map_err(fail)?),
         }
     }
@@ -259,6 +268,12 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
     package.program = program;
     if places.len() != package.program.constants.len() {
         return Err(damaged("not every constant has a place"));
+    }
+    if let Some(kept) = kept {
+        if kept.len() != package.program.entries.len() {
+            return Err(damaged("not every entry says what it keeps"));
+        }
+        package.program.entries.iter_mut().zip(kept).for_each(|(e, k)| e.kept = k);
     }
     if let Some(work) = work {
         if work.len() != package.program.kernels.len() {

@@ -38,7 +38,10 @@ use tensor::abi::{Access, Step};
 
 use crate::isa::{FuncId, Instr, KernelId, Label, List, Operand, Reg, T};
 use crate::machine::signature;
-use crate::program::{Entry, Extent, Function, Kernel, MAX_RANK, Place, Program, TensorType, Type};
+use crate::program::{
+    Entry, EntryParam, EntryResult, Extent, Function, Kept, Kernel, MAX_RANK, Place, Program, TensorType,
+    Type,
+};
 
 /// Why a program is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -242,7 +245,27 @@ fn entry(program: &Program, e: &Entry) -> Result {
         steps(&x.steps, e.dims.len())?;
         ensure(!x.steps.is_empty(), || format!("extent {} is not computed", x.text))?;
     }
-    Ok(())
+    e.kept.as_ref().map_or(Ok(()), |k| kept(program, e, k))
+}
+
+/// What an entry keeps fits those that make it and the one that takes it.
+fn kept(program: &Program, e: &Entry, kept: &Kept) -> Result {
+    let entry = |at: u32| program.entries.get(at as usize).ok_or_else(|| format!("there is no entry {at}"));
+    let param = |p: &EntryParam| (p.dtype, p.shape.len(), p.own);
+    let step = entry(kept.step)?;
+    let mut takes: Vec<_> = e.params.iter().map(param).collect();
+    for load in &kept.loads {
+        let made = entry(load.entry)?;
+        let given = load.args.iter().map(|&a| e.params.get(a as usize).map(param));
+        let same = given.eq(made.params.iter().map(|p| Some((p.dtype, p.shape.len(), false))));
+        ensure(same, || format!("{} is given other parameters than it takes", made.name))?;
+        takes.extend(made.results.iter().map(|r| (r.dtype, r.shape.len(), false)));
+    }
+    let same = takes.iter().copied().eq(step.params.iter().map(param));
+    ensure(same, || format!("{} takes other parameters than {} and what is kept", step.name, e.name))?;
+    let result = |r: &EntryResult| (r.dtype, r.shape.len());
+    let same = e.results.iter().map(result).eq(step.results.iter().map(result));
+    ensure(same, || format!("{} gives other results than {}", step.name, e.name))
 }
 
 /// One instruction and where it stands.

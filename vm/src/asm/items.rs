@@ -6,7 +6,9 @@ use super::parts::{buffer, count, extents, from, registers, ty, types};
 use super::read::Reader;
 use super::token::{Result, Token};
 use super::{code, steps};
-use crate::program::{Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Function, Kernel, Param, Work};
+use crate::program::{
+    Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Function, KeptLoad, Kernel, Param, Work,
+};
 
 impl Reader<'_, '_> {
     pub(super) fn entry(&mut self, start: usize) -> Result {
@@ -15,7 +17,7 @@ impl Reader<'_, '_> {
         let function = self.c.numbered("fn", "a function (`fn0`)")?;
         let place = start..self.c.before().end;
         let mut entry = Entry { name, function, ..Entry::default() };
-        self.block(&["dim", "param", "result"], |c, word| {
+        self.block(&["dim", "param", "result", "load", "step"], |c, word| {
             match word {
                 "dim" => {
                     let name = c.name("the name of a dim")?;
@@ -36,6 +38,16 @@ impl Reader<'_, '_> {
                         Ok(EntryExtent { text, steps: steps::read(c, "#")? })
                     })?;
                     entry.params.push(EntryParam { name, dtype, shape, own, from: from(c)? });
+                }
+                "load" => {
+                    let number = c.numbered("entry", "an entry (`entry1`)")?;
+                    let args = types(c, |c| c.numbered("", "the place of a parameter"))?;
+                    let kept = entry.kept.get_or_insert_default();
+                    kept.loads.push(KeptLoad { entry: number, args });
+                }
+                "step" => {
+                    let number = c.numbered("entry", "an entry (`entry1`)")?;
+                    entry.kept.get_or_insert_default().step = number;
                 }
                 _ => {
                     let named = c.ahead(1).is_some_and(|t| t.text == ":");

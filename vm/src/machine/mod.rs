@@ -104,6 +104,15 @@ fn lent<'a>(args: &[&'a Tensor]) -> Vec<Arg<'a>> {
     args.iter().map(|t| Arg::Lent(t)).collect()
 }
 
+/// What the weights of an entry made, for as many runs as there are with the same.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The entry to run: it takes the arguments of the other, and after them what was made.
+    pub step: String,
+    /// What was made.
+    pub kept: Vec<Tensor>,
+}
+
 /// Registers and memory of one thread, for one program.
 #[derive(Debug)]
 pub struct Context {
@@ -161,6 +170,26 @@ impl Context {
         let results = self.observed(entry, lent(args), limits, profile);
         profile.end(&self.exe.program);
         results
+    }
+
+    /// Makes what an entry's weights make by themselves. None if the entry keeps nothing, or needs arguments for it that are
+    /// not given.
+    pub fn load(
+        &mut self,
+        entry: &str,
+        args: &[Option<&Tensor>],
+        limits: &Limits,
+    ) -> Result<Option<Loaded>, Error> {
+        let exe = Arc::clone(&self.exe);
+        let entries = &exe.program.entries;
+        let Some(kept) = &entries[self.find(entry)?].kept else { return Ok(None) };
+        let mut loaded = Loaded { step: entries[kept.step as usize].name.clone(), kept: Vec::new() };
+        for load in &kept.loads {
+            let given = load.args.iter().map(|&a| args.get(a as usize).copied().flatten());
+            let Some(given) = given.collect::<Option<Vec<&Tensor>>>() else { return Ok(None) };
+            loaded.kept.extend(self.run(&entries[load.entry as usize].name, &given, limits)?);
+        }
+        Ok(Some(loaded))
     }
 
     fn observed<O: Observe>(

@@ -199,7 +199,10 @@ fn a_wrong_item_is_told_what_is_wrong() {
         ),
         ("const c0 f32[2] { 0x123 }\n", "a byte is two digits; there is an odd number of them"),
         ("const c0 f32[2] {\n", "expected bytes (`0x0000803f`) or `}`, found the end of the line"),
-        ("entry f = fn0 {\n    dims n = #0\n}\n", "expected `dim`, `param`, `result` or `}`, found `dims`"),
+        (
+            "entry f = fn0 {\n    dims n = #0\n}\n",
+            "expected `dim`, `param`, `result`, `load`, `step` or `}`, found `dims`",
+        ),
         ("entry f = fn0 {\n    dim n = (#0 ^ 1)\n}\n", "`^` is no word"),
         ("entry f = fn0 {\n    dim n = $0\n}\n", "no step 0 before this"),
         ("kernel k0 f(1 ints, f32[#0]) {\n}\n", "expected `in`, `out` or `inout`, found `f32`"),

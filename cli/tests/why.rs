@@ -1,0 +1,56 @@
+//! `tenon opt --why` and `--why-not`: which rules led to a step, and where a rule was refused or lost.
+
+#![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
+
+mod program;
+
+use program::run;
+
+const GATED: &str = "record W {
+    gate: f32[256, 64] from \"gate\"
+    up: f32[256, 64] from \"up\"
+}
+fn gated<n>(x: f32[n, 64], w: W) -> f32[n, 256] { silu(x @ w.gate.T) * (x @ w.up.T) }
+fn free<n>(x: f32[n, 64], a: f32[64, 8], b: f32[64, 8]) -> f32[n, 8] { relu(x @ a) - x @ b }
+";
+
+fn asked(args: &[&str]) -> String {
+    let said = run(&[("f.tn", GATED.to_owned())], &[&["opt", "f.tn"], args].concat());
+    assert_eq!(said.exit, Some(0), "{}", said.stderr);
+    said.stdout
+}
+
+#[test]
+fn a_step_names_the_rules_that_led_to_it_and_what_came_next() {
+    let text = asked(&["-e", "gated", "--at", "n=16", "--why", "matmul"]);
+    assert!(text.starts_with("fn gated, n <= "), "{text}");
+    assert!(text.contains("at n = 16\n"), "{text}");
+    assert!(text.contains("= kernel matmul, "), "{text}");
+    assert!(text.contains("    rule merge_two_products_f32_1 led there\n"), "{text}");
+    assert!(text.contains("    the next best: ") && text.contains(" more\n"), "{text}");
+}
+
+#[test]
+fn a_rule_that_was_refused_says_where_and_why_and_one_that_lost_by_how_much() {
+    let text = asked(&["-e", "free", "--why-not", "merge_two_products"]);
+    assert_eq!(
+        text,
+        "fn free: rule merge_two_products_f32_1 matched and was refused (f.tn:6): parameter 2 must be constant and is known \
+         only while running\n"
+    );
+    let text = asked(&["-e", "gated", "--at", "n=4096", "--why-not", "merge_two_products"]);
+    assert!(text.contains("  it lost: ") && text.contains("the plan would take "), "{text}");
+    let text = asked(&["-e", "gated", "--at", "n=16", "--why-not", "merge_two_products"]);
+    assert!(text.contains("  it led to t: kernel matmul, "), "{text}");
+    let text = asked(&["-e", "free", "--why-not", "concat_of_transposed"]);
+    assert_eq!(text, "fn free: its left side stands nowhere\n");
+}
+
+#[test]
+fn a_name_that_nothing_has_is_a_wrong_usage() {
+    for args in [["--why", "matmull"], ["--why-not", "merge_two_product"]] {
+        let said = run(&[("f.tn", GATED.to_owned())], &[&["opt", "f.tn"], &args[..]].concat());
+        assert_eq!(said.exit, Some(2), "{}", said.stderr);
+        assert!(said.stderr.contains("did you mean"), "{}", said.stderr);
+    }
+}

@@ -1,0 +1,44 @@
+//! Questions about the plans of a program: `tenon opt --why`, `--why-not`.
+
+use ir::source::Span;
+use rewrites::Report;
+
+use crate::{Failure, Front};
+
+/// Why the steps that make a value, or are of a kernel of that name, were chosen.
+pub fn why(report: &Report, name: &str) -> Result<String, Failure> {
+    rewrites::why(report, name).ok_or_else(|| {
+        let steps = || report.functions.iter().flat_map(|f| &f.regimes).flat_map(|r| &r.steps);
+        let known = steps().flat_map(|s| [s.name.as_str(), s.value.as_str()]);
+        Failure::Usage(format!(
+            "--why: no step makes `{name}` or is of a kernel of that name{}",
+            near(name, known)
+        ))
+    })
+}
+
+/// What became of a rule, all its instances taken together, in each function.
+pub fn why_not(front: &Front, report: &Report, rule: &str) -> Result<String, Failure> {
+    let rules = &front.module.rules;
+    let text = |span: Span| front.sources.snippet(span);
+    let named = rules.iter().filter(|r| r.name.name() == rule || text(r.span) == rule);
+    let instances: Vec<String> = named.map(|r| format!("rule {}", r.name)).collect();
+    if instances.is_empty() {
+        let known = rules.iter().map(|r| text(r.span));
+        let text =
+            format!("--why-not: the program has not the operators of a rule `{rule}`, or there is none");
+        return Err(Failure::Usage(text + &near(rule, known)));
+    }
+    let is = |said: &str| {
+        instances.iter().any(|i| said == i || said.strip_prefix(i).is_some_and(|s| s.starts_with(',')))
+    };
+    let place = |span: Span| {
+        let (line, _) = front.sources.line_col(span);
+        format!("{}:{line}", front.sources.get(span.file).name)
+    };
+    Ok(rewrites::why_not(report, &is, &place))
+}
+
+fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    ir::diag::nearest(name, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+}

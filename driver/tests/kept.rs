@@ -1,0 +1,75 @@
+//! What weights make by themselves is made once: by who runs an entry often, from text and from a compiled file.
+
+use std::sync::Arc;
+
+use driver::{Front, Options, engine, kernels, pipeline};
+use ir::source::SourceMap;
+use tensor::{DType, Tensor, generate};
+use vm::{Context, Executable, Limits};
+
+/// Where 16 rows come, one product by both weights beside one another is cheaper than two.
+const GATED: &str = "record W {
+    gate: f32[256, 64] from \"gate\"
+    up: f32[256, 64] from \"up\"
+}
+fn gated<n>(x: f32[n, 64], w: W) -> f32[n, 256] { silu(x @ w.gate.T) * (x @ w.up.T) }
+fn plain<n>(x: f32[n, 64], w: W) -> f32[n, 256] { relu(x @ w.gate.T) }
+";
+
+fn front() -> Front {
+    let mut sources = pipeline::sources();
+    let id = sources.add("kept.tn", GATED);
+    pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false)).expect("it checks")
+}
+
+fn compiled(front: &mut Front, entry: &str) -> pipeline::Compilation {
+    let id = pipeline::entry(front, Some(entry)).expect("it is there");
+    pipeline::compile(front, &[id], &Options::default()).expect("it compiles")
+}
+
+fn args() -> Vec<Tensor> {
+    let random = |shape: &[i64], seed| generate::random(DType::F32, shape, seed).expect("there is memory");
+    vec![random(&[16, 64], 1), random(&[256, 64], 2), random(&[256, 64], 3)]
+}
+
+/// An entry's results, those of what is kept and the step, and how much is kept.
+fn both(exe: &Arc<Executable>) -> (Vec<Tensor>, Vec<Tensor>, Vec<Vec<i64>>) {
+    let (args, limits) = (args(), Limits::default());
+    let mut context = Context::new(Arc::clone(exe));
+    let whole = context.run("gated", &args.iter().collect::<Vec<_>>(), &limits).expect("it runs");
+    let loaded = engine::load_weights(&mut context, "gated", &args, &limits, &SourceMap::default());
+    let loaded = loaded.expect("it loads").expect("something is kept");
+    let given: Vec<&Tensor> = args.iter().chain(&loaded.kept).collect();
+    let step = context.run(&loaded.step, &given, &limits).expect("the step runs");
+    (whole, step, loaded.kept.iter().map(|t| t.shape().to_vec()).collect())
+}
+
+#[test]
+fn a_step_with_what_is_kept_gives_what_the_entry_gives() {
+    let compilation = compiled(&mut front(), "gated");
+    let threads = kernels::threads().expect("there are threads");
+    let exe = engine::load(&compilation, threads.clone()).expect("it links");
+    let (whole, step, kept) = both(&exe);
+    assert_eq!(whole, step);
+    assert_eq!(kept, [[64, 512]], "both weights beside one another, turned, for all regimes");
+
+    let target = compilation.target.clone();
+    let bytes = vm::tnx::encode(&pipeline::package(compilation, &target)).expect("it is written");
+    let package = vm::tnx::decode(&Arc::new(vm::blob::Blob::copy(&bytes))).expect("it is read");
+    let exe = kernels::load(package, false, threads, None).expect("it loads");
+    assert_eq!(both(&exe), (whole, step, kept));
+}
+
+#[test]
+fn nothing_is_kept_without_weights_or_where_nothing_is_gained() {
+    let limits = Limits::default();
+    let threads = kernels::threads().expect("there are threads");
+    let exe = engine::load(&compiled(&mut front(), "gated"), threads.clone()).expect("it links");
+    let args = args();
+    let unbound = [Some(&args[0]), Some(&args[1]), None];
+    assert!(Context::new(exe).load("gated", &unbound, &limits).expect("no fault").is_none());
+
+    let exe = engine::load(&compiled(&mut front(), "plain"), threads).expect("it links");
+    let loaded = engine::load_weights(&mut Context::new(exe), "plain", &args, &limits, &SourceMap::default());
+    assert!(loaded.expect("no fault").is_none());
+}
