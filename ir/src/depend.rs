@@ -196,6 +196,9 @@ impl Bands<'_> {
     }
 }
 
+/// A loop's variable, and from where to where it goes.
+type Range = (VarId, Dim, Dim);
+
 /// Two loops in one: `for v in m * n { let q = v / n, let r = v % n, .. }`, where numbers may be added to both.
 struct Fused<'a> {
     quotient: VarId,
@@ -208,7 +211,7 @@ struct Fused<'a> {
 
 impl Fused<'_> {
     /// The ranges of the two, where `v` goes over `count`.
-    fn ranges(&self, facts: &Facts, count: &Dim) -> Option<[(VarId, Dim, Dim); 2]> {
+    fn ranges(&self, facts: &Facts, count: &Dim) -> Option<[Range; 2]> {
         // Where `n` is 0 there is no round either way.
         let mut some = facts.clone();
         some.assume(Pred::Le(Dim::int(1), self.by.clone()));
@@ -252,7 +255,7 @@ fn loops_in_one<'a>(
     v: VarId,
     count: &Dim,
     body: &'a [Stmt],
-) -> Option<(Vec<(VarId, Dim, Dim)>, &'a [Stmt])> {
+) -> Option<(Vec<Range>, &'a [Stmt])> {
     let f = fused(prim, v, body)?;
     let [outer, inner] = f.ranges(facts, count)?;
     let more = Some(&outer).filter(|o| o.1 == Dim::int(0));
