@@ -19,14 +19,10 @@ fn arguments(prim: &Prim, dims: &[i64], r: &mut Numbers) -> Vec<Tensor> {
         let mut t = Tensor::zeros(buf.dtype, &shape).expect("a small tensor");
         for i in 0..t.len() {
             let whole = r.below(256) as i64;
-            t.set_i64(
-                i,
-                match buf.dtype {
-                    DType::I8 => [whole - 128, -128, 127][r.below(3) as usize],
-                    DType::U8 => [whole, 255, 0][r.below(3) as usize],
-                    _ => whole % 7 - 3,
-                },
-            );
+            let [least, most] = [[-128, 127], [0, 255]][usize::from(buf.dtype == DType::U8)];
+            let byte = [least + whole, least, most][r.below(3)];
+            let narrow = matches!(buf.dtype, DType::I8 | DType::U8);
+            t.set_i64(i, if narrow { byte } else { whole % 7 - 3 });
         }
         t
     };

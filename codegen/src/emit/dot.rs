@@ -4,6 +4,8 @@
 //! a short loop. Parts are read by an access that goes along that loop, and computed from such by arithmetic that needs no more
 //! than a byte's digits. What cannot be had so is not emitted here, and runs as a plain loop.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "a question is about a few kinds of expressions")]
+
 use ir::Intrinsic;
 use ir::Literal;
 use ir::loops::{BufId, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
