@@ -222,6 +222,11 @@ impl Machine {
             ("library_us", self.library_us, "entering a library function"),
             ("native_us", self.native_us, "one instruction on scalars"),
             ("slow_flops", self.slow_flops, "a quarter of an exp, or one division, in flops"),
+            (
+                "keep_us_per_mb",
+                self.keep_us_per_mb,
+                "of a run, for a MB that is kept from when weights are loaded",
+            ),
         ] {
             let _ = writeln!(out, "{:25} # {what}", format!("{name} = {}", digits(value)));
         }
