@@ -77,6 +77,14 @@ fn bytes_less_their_zeros() {
         );
         check(&text, &SHAPES, Near::Exact);
     }
+    let named = "prim p<m, k, n>(a: u8[m, k], b: i8[n, k], x: i32[m], z: i32[n]) -> y: i32[m, n] {
+        for i in m, j in n {
+            let less = z[j]
+            let more = x[i] + 1
+            y[i, j] = sum(q in k) (i32(a[i, q]) + more) * (i32(b[j, q]) - less)
+        }
+    }";
+    check(named, &SHAPES, Near::Exact);
 }
 
 #[test]

@@ -286,34 +286,31 @@ impl Arrange<'_> {
             let column = self.column(&value, around, outer_shape, lane, before, span);
             total = op(Intrinsic::Add, vec![total, op(Intrinsic::Mul, vec![plus, column])]);
         }
-        if let Some(plus) = p.b_plus {
-            let ScalarKind::Op(_, factors) = &term.kind else { return None };
-            let along = Along::new(&prim, lane.lane.var, &[]);
-            let a = factors.iter().find(|f| !along.changes(f))?;
-            let v = self.variable("q", DType::I64);
-            let a = self.renamed(a, &BTreeMap::from([(last.var, v)]));
+        let ScalarKind::Op(_, factors) = &term.kind else { return None };
+        let along = Along::new(&prim, lane.lane.var, &[]);
+        let factor = factors.iter().find(|f| !along.changes(f))?;
+        let v = self.variable("q", DType::I64);
+        let renames = BTreeMap::from([(last.var, v)]);
+        let a = self.renamed(factor, &renames);
+        if let Some(plus) = &p.b_plus {
             let by_lanes = Run::Lanes { lanes: lane.wide.lanes, vectors: 2 };
-            let row = sum(by_lanes, v, (last.lo.clone(), end.clone()), a);
-            total = op(Intrinsic::Add, vec![total, op(Intrinsic::Mul, vec![plus, row])]);
+            let row = sum(by_lanes, v, (last.lo.clone(), end.clone()), a.clone());
+            total = op(Intrinsic::Add, vec![total, op(Intrinsic::Mul, vec![plus.clone(), row])]);
         }
 
         // What is left over.
         if (&last.extent() - &(&groups * size)).as_int() == Some(0) {
             return Some(total);
         }
-        let v = self.variable("q", DType::I64);
-        let term = self.renamed(term, &BTreeMap::from([(last.var, v)]));
         let rest = Over { var: v, lo: end.clone(), hi: last.hi.clone() };
-        let ScalarKind::Op(mul, factors) = &term.kind else { return None };
-        let along = Along::new(&prim, lane.lane.var, &[]);
-        let mut over: Vec<Over> =
-            around.iter().map(|o| Over { var: o.var, lo: o.lo.clone(), hi: o.hi.clone() }).collect();
-        over.push(rest);
-        let factors = factors
-            .iter()
-            .map(|f| if along.changes(f) { self.kept(f, &over, lane, before) } else { f.clone() })
-            .collect();
-        let term = Scalar { kind: ScalarKind::Op(*mul, factors), dtype: term.dtype };
+        let copy = |o: &Over| Over { var: o.var, lo: o.lo.clone(), hi: o.hi.clone() };
+        let over: Vec<Over> = around.iter().map(copy).chain([rest]).collect();
+        let b = self.renamed(p.b, &renames);
+        let mut b = cast(wide, self.kept(&b, &over, lane, before));
+        if let Some(plus) = p.b_plus {
+            b = op(Intrinsic::Add, vec![b, plus]);
+        }
+        let term = op(Intrinsic::Mul, vec![a, b]);
         let rest = sum(Run::Plain, v, (end, last.hi.clone()), term);
         Some(op(Intrinsic::Add, vec![total, rest]))
     }
