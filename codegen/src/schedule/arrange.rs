@@ -444,18 +444,28 @@ impl Arrange<'_> {
         id
     }
 
+    pub(super) fn name(&self, v: VarId) -> Dim {
+        Dim::sym(self.prim.var(v).name)
+    }
+
     pub(super) fn renamed(&self, s: &Scalar, renames: &BTreeMap<VarId, VarId>) -> Scalar {
+        self.substituted(s, &renames.iter().map(|(v, to)| (*v, self.name(*to))).collect())
+    }
+
+    /// An expression with dims in the place of variables.
+    pub(super) fn substituted(&self, s: &Scalar, values: &BTreeMap<VarId, Dim>) -> Scalar {
         let mut s = s.clone();
-        let name = |v: VarId| self.prim.var(v).name;
+        let of = |sym: Sym| {
+            let (_, value) = values.iter().find(|v| self.prim.var(*v.0).name == sym)?;
+            Some(value.clone())
+        };
         s.walk_mut(&mut |s| match &mut s.kind {
-            ScalarKind::Var(v) => *v = renames.get(v).copied().unwrap_or(*v),
-            ScalarKind::Dim(d) => {
-                let to = |sym: Sym| {
-                    let (_, to) = renames.iter().find(|r| name(*r.0) == sym)?;
-                    Some(Dim::sym(name(*to)))
-                };
-                *d = d.subst(&to);
+            ScalarKind::Var(v) => {
+                if let Some(value) = values.get(v) {
+                    *s = Scalar::dim(value.clone());
+                }
             }
+            ScalarKind::Dim(d) => *d = d.subst(&of),
             ScalarKind::Const(_)
             | ScalarKind::Load { .. }
             | ScalarKind::Op(..)

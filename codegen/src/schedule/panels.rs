@@ -117,21 +117,16 @@ impl Arrange<'_> {
         id
     }
 
-    pub(super) fn name(&self, v: VarId) -> Dim {
-        Dim::sym(self.prim.var(v).name)
-    }
-
     /// A value in a panel, which `before` fills; gives the access that reads it.
     fn kept(&mut self, value: &Scalar, over: &[Over], lane: &Lane<'_>, before: &mut Vec<Stmt>) -> Scalar {
         let Some((from, span)) = first_load(value) else { return value.clone() };
-        let (last, around) = over.split_last().expect("a panel goes along a reduction");
         let name = format!("{}.panel", self.prim.buf(from).name);
         let width = Dim::int(i64::from(lane.wide.lanes * lane.wide.vectors));
         let shape = over.iter().map(Over::extent).chain([width]).collect();
         let to = self.local(&name, value.dtype, shape);
-        let (outer, mut renames) = self.copies(around);
-        let [k, l] = ["q", "l"].map(|n| self.variable(n, DType::I64));
-        renames.extend([(last.var, k), (lane.lane.var, l)]);
+        let (mut outer, mut renames) = self.copies(over);
+        let l = self.variable("l", DType::I64);
+        renames.insert(lane.lane.var, l);
         let place = |this: &Self, to: &dyn Fn(VarId) -> VarId| {
             let along = over.iter().map(|o| &this.name(to(o.var)) - &o.lo);
             let index = along.chain([&this.name(to(lane.lane.var)) - lane.begin]);
@@ -142,17 +137,21 @@ impl Arrange<'_> {
         let store =
             Stmt::Store { buf: to, index: index_of_copy, checked: false, combine: None, value: copied, span };
         let over_lanes = Loop { var: l, ..lane.lane.clone() };
-        let rounds = Loop { var: k, lo: Scalar::dim(last.lo.clone()), hi: Scalar::dim(last.hi.clone()) };
+        let across = over.last().is_some_and(|last| self.is_across(value, lane.lane.var, last.var));
         before.push(Stmt::Alloc(to));
-        before.push(if self.is_across(value, lane.lane.var, last.var) {
-            let side = lane.wide.lanes.min(SQUARE);
-            let square = Run::Rows(vec![side, 1]);
-            let by_lanes = Run::Lanes { lanes: side, vectors: 1 };
-            let copy = within(outer, for_(&rounds, square, vec![store]));
-            for_(&over_lanes, by_lanes, vec![copy])
-        } else {
-            let copy = for_(&over_lanes, lanes(lane.wide), vec![store]);
-            within(outer, for_(&rounds, Run::Ahead(COPY_AHEAD), vec![copy]))
+        before.push(match outer.pop() {
+            Some(rounds) if across => {
+                let side = lane.wide.lanes.min(SQUARE);
+                let square = Run::Rows(vec![side, 1]);
+                let by_lanes = Run::Lanes { lanes: side, vectors: 1 };
+                let copy = within(outer, for_(&rounds, square, vec![store]));
+                for_(&over_lanes, by_lanes, vec![copy])
+            }
+            Some(rounds) => {
+                let copy = for_(&over_lanes, lanes(lane.wide), vec![store]);
+                within(outer, for_(&rounds, Run::Ahead(COPY_AHEAD), vec![copy]))
+            }
+            None => for_(&over_lanes, lanes(lane.wide), vec![store]),
         });
         let kind = ScalarKind::Load { buf: to, index: place(self, &|v| v), checked: false, span };
         Scalar { kind, dtype: value.dtype }
@@ -175,7 +174,7 @@ impl Arrange<'_> {
     fn copies(&mut self, over: &[Over]) -> (Vec<Loop>, BTreeMap<VarId, VarId>) {
         let mut renames = BTreeMap::new();
         let copy = |o: &Over| {
-            let var = self.variable("b", DType::I64);
+            let var = self.variable("q", DType::I64);
             renames.insert(o.var, var);
             Loop { var, lo: Scalar::dim(o.lo.clone()), hi: Scalar::dim(o.hi.clone()) }
         };
@@ -207,7 +206,7 @@ impl Arrange<'_> {
         let width = Dim::int(i64::from(lane.wide.lanes * lane.wide.vectors));
         let outer_shape: Vec<Dim> = around.iter().map(Over::extent).collect();
         let name = format!("{}.dots", self.prim.buf(from).name);
-        let shape = [outer_shape.clone(), vec![groups.clone(), width.clone(), Dim::int(size)]].concat();
+        let shape = [outer_shape, vec![groups.clone(), width.clone(), Dim::int(size)]].concat();
         let to = self.local(&name, p.narrow, shape);
 
         // The copy: the lanes' rounds side by side.
@@ -283,7 +282,7 @@ impl Arrange<'_> {
             let term = op(Intrinsic::Mul, vec![one, cast(DType::I32, b)]);
             let inner = sum(Run::Dot, t, (Dim::int(0), Dim::int(size)), term);
             let value = sum(Run::Plain, q, (Dim::int(0), groups.clone()), inner);
-            let column = self.column(&value, around, outer_shape, lane, before, span);
+            let column = self.kept(&value, around, lane, before);
             total = op(Intrinsic::Add, vec![total, op(Intrinsic::Mul, vec![plus, column])]);
         }
         let ScalarKind::Op(_, factors) = &term.kind else { return None };
@@ -313,60 +312,6 @@ impl Arrange<'_> {
         let term = op(Intrinsic::Mul, vec![a, b]);
         let rest = sum(Run::Plain, v, (end, last.hi.clone()), term);
         Some(op(Intrinsic::Add, vec![total, rest]))
-    }
-
-    /// A value that each lane of a panel has once.
-    fn column(
-        &mut self,
-        value: &Scalar,
-        around: &[Over],
-        mut shape: Vec<Dim>,
-        lane: &Lane<'_>,
-        before: &mut Vec<Stmt>,
-        span: Span,
-    ) -> Scalar {
-        shape.push(Dim::int(i64::from(lane.wide.lanes * lane.wide.vectors)));
-        let to = self.local("columns", value.dtype, shape);
-        let (outer, mut renames) = self.copies(around);
-        let l = self.variable("l", DType::I64);
-        renames.insert(lane.lane.var, l);
-        let place = |this: &Self, to: &dyn Fn(VarId) -> VarId| {
-            let along = around.iter().map(|o| &this.name(to(o.var)) - &o.lo);
-            let index = along.chain([&this.name(to(lane.lane.var)) - lane.begin]);
-            index.map(Scalar::dim).collect::<Vec<_>>()
-        };
-        let index = place(self, &|v| renames[&v]);
-        let copied = self.renamed(value, &renames);
-        let store = Stmt::Store { buf: to, index, checked: false, combine: None, value: copied, span };
-        let over_lanes = Loop { var: l, ..lane.lane.clone() };
-        before.push(Stmt::Alloc(to));
-        before.push(within(outer, for_(&over_lanes, lanes(lane.wide), vec![store])));
-        let kind = ScalarKind::Load { buf: to, index: place(self, &|v| v), checked: false, span };
-        Scalar { kind, dtype: value.dtype }
-    }
-
-    /// An expression with dims in the place of variables.
-    pub(super) fn substituted(&self, s: &Scalar, values: &BTreeMap<VarId, Dim>) -> Scalar {
-        let mut s = s.clone();
-        let of = |sym: Sym| {
-            let (_, value) = values.iter().find(|v| self.prim.var(*v.0).name == sym)?;
-            Some(value.clone())
-        };
-        s.walk_mut(&mut |s| match &mut s.kind {
-            ScalarKind::Var(v) => {
-                if let Some(value) = values.get(v) {
-                    *s = Scalar::dim(value.clone());
-                }
-            }
-            ScalarKind::Dim(d) => *d = d.subst(&of),
-            ScalarKind::Const(_)
-            | ScalarKind::Load { .. }
-            | ScalarKind::Op(..)
-            | ScalarKind::Choose(_)
-            | ScalarKind::Cast(_)
-            | ScalarKind::Reduce { .. } => {}
-        });
-        s
     }
 }
 
