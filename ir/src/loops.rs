@@ -221,6 +221,11 @@ impl Scalar {
         Scalar { kind: ScalarKind::Dim(e), dtype: DType::I64 }
     }
 
+    /// Whether it is a reduction that combines so, as a loop.
+    pub fn is_reduction_by(&self, way: Combine) -> bool {
+        matches!(&self.kind, ScalarKind::Reduce { combine, run, .. } if *combine == way && *run != Run::Dot)
+    }
+
     /// Calls `f` on this expression and every one inside it, from the outside in.
     pub fn walk<'a>(&'a self, f: &mut dyn FnMut(&'a Scalar)) {
         f(self);

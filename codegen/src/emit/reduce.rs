@@ -25,11 +25,6 @@ fn holds_reduction(s: &Scalar) -> bool {
     found
 }
 
-/// Whether what is combined is itself combined so, of further rounds.
-fn is_more(combine: Combine, body: &Scalar) -> bool {
-    matches!(&body.kind, ScalarKind::Reduce { combine: inside, run, .. } if *inside == combine && *run != Run::Dot)
-}
-
 /// What is done for each vector of a reduction.
 type Round<'f, 'e, 'c> = &'f mut dyn FnMut(&mut Emit<'e, 'c>) -> Result<(), Error>;
 
@@ -71,7 +66,7 @@ impl<'e, 'c> Emit<'e, 'c> {
         let ScalarKind::Reduce { combine, run, var, body, .. } = &s.kind else { return None };
         match run {
             Run::Lanes { .. } => fits_term(self.prim, &self.ll.target, *var, body).then(|| vec![s]),
-            Run::Plain | Run::Unrolled if is_more(*combine, body) => {
+            Run::Plain | Run::Unrolled if body.is_reduction_by(*combine) => {
                 let mut chain = self.lanes_inside(body)?;
                 chain.insert(0, s);
                 Some(chain)
@@ -164,7 +159,7 @@ impl<'e, 'c> Emit<'e, 'c> {
             Slot::Cells { varies, .. } if varies.rows => self.tile.rows,
             Slot::Cells { .. } | Slot::Unset | Slot::Fixed(_) | Slot::Rows { .. } | Slot::Lanes(_) => 1,
         };
-        if is_more(combine, body) {
+        if body.is_reduction_by(combine) {
             return self.add_up(slot, body);
         }
         if holds_reduction(body) {

@@ -414,7 +414,8 @@ impl Planner<'_> {
             body.iter().for_each(|s| {
                 s.walk(&mut |s| {
                     for e in s.scalars() {
-                        e.walk(&mut |e| sums += usize::from(matches!(e.kind, ScalarKind::Reduce { .. })));
+                        // A sum of sums is one, and has one set of accumulators.
+                        e.walk(&mut |e| sums += usize::from(matches!(&e.kind, ScalarKind::Reduce { combine, body, .. } if !body.is_reduction_by(*combine))));
                     }
                 });
             });
