@@ -212,11 +212,7 @@ pub(crate) fn callable(module: &mut Module, id: FuncId) -> FuncId {
             func.exists.push((own, vec![Pred::Le(Dim::int(0), Dim::sym(own))]));
         }
     }
-    let mut name = format!("{}_configured", inner.name);
-    while module.find(&name).is_some() {
-        name.push('_');
-    }
-    module.funcs[id.0 as usize].name = name;
+    module.funcs[id.0 as usize].name = module.unused(&format!("{}_configured", inner.name));
     module.funcs.push(func);
     FuncId(module.funcs.len() as u32 - 1)
 }

@@ -38,7 +38,7 @@ pub(crate) fn split(module: &mut Module, entries: &mut Vec<FuncId>) -> Vec<Split
             continue;
         }
         let mut step = func.clone();
-        step.name = unused(module, &format!("{}_step", func.name));
+        step.name = module.unused(&format!("{}_step", func.name));
         for (at, ..) in loads.iter().rev() {
             let node = step.body.nodes.remove(*at);
             step.body.params.splice(func.body.params.len()..func.body.params.len(), node.results);
@@ -77,14 +77,6 @@ fn load(module: &Module, func: &Func, node: &Node) -> Option<(FuncId, Vec<u32>)>
     };
     let args = node.args.iter().map(weight).collect::<Option<Vec<u32>>>()?;
     (whole && !args.is_empty()).then_some((id, args))
-}
-
-fn unused(module: &Module, name: &str) -> String {
-    let mut name = name.to_owned();
-    while module.find(&name).is_some() {
-        name.push('_');
-    }
-    name
 }
 
 /// Tells a program which of its entries load for which.

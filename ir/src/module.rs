@@ -190,6 +190,15 @@ impl Module {
         self.funcs.iter().position(|f| f.name == name).map(|i| FuncId(i as u32))
     }
 
+    /// A name that no function has: this one, or one like it.
+    pub fn unused(&self, name: &str) -> String {
+        let mut name = name.to_owned();
+        while self.find(&name).is_some() {
+            name.push('_');
+        }
+        name
+    }
+
     /// Adds a primitive; `name` is made unique.
     pub fn add_prim(&mut self, mut prim: Prim) -> PrimId {
         let base = prim.name.clone();

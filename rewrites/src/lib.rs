@@ -205,7 +205,7 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
             Ok(Some((mut new, loads))) => {
                 let mut calls = Vec::new();
                 for mut load in loads {
-                    load.func.name = unused(&out, &load.func.name);
+                    load.func.name = out.unused(&load.func.name);
                     out.funcs.push(load.func.clone());
                     calls.push((FuncId(out.funcs.len() as u32 - 1), load));
                 }
@@ -413,12 +413,6 @@ fn barred(
         points.iter().map(at).collect()
     });
     vals(&barred)
-}
-
-/// A name that no function of the module has.
-fn unused(module: &Module, name: &str) -> String {
-    let names = std::iter::once(name.to_owned()).chain((2..).map(|i| format!("{name}_{i}")));
-    names.into_iter().find(|n| module.find(n).is_none()).unwrap_or_default()
 }
 
 fn callee(source: &Source<'_>, fused: &Fused, action: &Action) -> Option<Callee> {

@@ -1,6 +1,6 @@
 //! A compiled function with the arguments bound so far.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use driver::data::{self, Wanted};
 use driver::engine;
@@ -16,8 +16,8 @@ pub struct Function {
     name: String,
     wanted: Arc<[Wanted]>,
     bound: Vec<Option<Arc<Tensor>>>,
-    /// What bound weights make by themselves, once that is known.
-    loaded: Arc<Mutex<Option<Arc<Loaded>>>>,
+    /// What bound weights make by themselves, if anything, once that is known.
+    loaded: Arc<OnceLock<Option<Loaded>>>,
     /// For texts in errors.
     sources: Arc<SourceMap>,
     /// Registers and memory of calls that have ended, for calls to come.
@@ -175,13 +175,13 @@ impl Function {
 
 impl Function {
     /// What the bound weights make by themselves, made by the first call.
-    fn load(&self, context: &mut Context, limits: &Limits) -> Result<Option<Arc<Loaded>>, vm::Error> {
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if loaded.is_none() {
-            let bound: Vec<Option<&Tensor>> = self.bound.iter().map(Option::as_deref).collect();
-            *loaded = context.load(&self.name, &bound, limits)?.map(Arc::new);
+    fn load(&self, context: &mut Context, limits: &Limits) -> Result<Option<&Loaded>, vm::Error> {
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(loaded.as_ref());
         }
-        Ok(loaded.clone())
+        let bound: Vec<Option<&Tensor>> = self.bound.iter().map(Option::as_deref).collect();
+        let loaded = context.load(&self.name, &bound, limits)?;
+        Ok(self.loaded.get_or_init(|| loaded).as_ref())
     }
 }
 

@@ -31,7 +31,7 @@ pub use profile::Profile;
 pub use value::Arg;
 
 use crate::alarm::Alarm;
-use crate::program::Program;
+use crate::program::{KeptLoad, Program};
 use crate::threads::Pool;
 use crate::verify::Verified;
 use arena::{Layout, Placements};
@@ -184,9 +184,12 @@ impl Context {
         let entries = &exe.program.entries;
         let Some(kept) = &entries[self.find(entry)?].kept else { return Ok(None) };
         let mut loaded = Loaded { step: entries[kept.step as usize].name.clone(), kept: Vec::new() };
-        for load in &kept.loads {
-            let given = load.args.iter().map(|&a| args.get(a as usize).copied().flatten());
-            let Some(given) = given.collect::<Option<Vec<&Tensor>>>() else { return Ok(None) };
+        let given =
+            |load: &KeptLoad| load.args.iter().map(|&a| args.get(a as usize).copied().flatten()).collect();
+        let Some(given) = kept.loads.iter().map(given).collect::<Option<Vec<Vec<&Tensor>>>>() else {
+            return Ok(None);
+        };
+        for (load, given) in kept.loads.iter().zip(given) {
             loaded.kept.extend(self.run(&entries[load.entry as usize].name, &given, limits)?);
         }
         Ok(Some(loaded))
