@@ -1,7 +1,8 @@
 //! Schedules: which loop becomes lanes of a vector, and which iterations are done together.
 //!
 //! In: a prepared primitive and a target. Out: a primitive of the same meaning whose loops stand as they are to run and say
-//! how ([`ir::loops::Run`]), obeyed by `emit`. What is decided here is carried out by `arrange`.
+//! how ([`ir::loops::Run`]), obeyed by `emit`. What is decided here is carried out
+//! by `arrange`, `panels` and `spread`.
 //!
 //! A nest of independent loops with nothing between them may be done in any order. For each of its loops
 //! that could be the lanes, and for leaving the loops alone while the reductions inside use lanes of their
