@@ -2,7 +2,8 @@
 //!
 //! A [`Block`] begins with a line of cache, so that a view as any element type is aligned and no vector of a kernel
 //! lies on two lines. It is initialised when it comes from the system, and so always readable. One that a pool has
-//! lent goes back to it when it is dropped, wherever that is; without its pool it goes to the system.
+//! lent goes back to it when it is dropped, wherever that is; without its pool it goes to the system. A large block lies
+//! in huge pages where the system has them: rows of a cache that lie far apart then need few translations of addresses.
 #![expect(unsafe_code, reason = "memory is raw before it is typed")]
 
 use std::alloc::Layout;
@@ -11,6 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A line of cache, and the widest vector: what every block is aligned to.
 pub const LINE: usize = 64;
+
+/// From so many bytes on a block is mapped by itself, in huge pages.
+const LARGE: usize = if cfg!(target_os = "linux") { 4 << 20 } else { usize::MAX };
 
 /// Initialised bytes, owned.
 #[derive(Debug)]
@@ -43,6 +47,8 @@ impl Block {
         let start = if size == 0 {
             // A place of a line's alignment at which nothing is.
             NonNull::without_provenance(std::num::NonZero::new(LINE)?)
+        } else if size >= LARGE {
+            mapped(size)?
         } else {
             // SAFETY: the size is not 0.
             NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?
@@ -85,11 +91,30 @@ impl Block {
     }
 }
 
+/// Bytes of the system, zero, in huge pages where it has them.
+fn mapped(size: usize) -> Option<NonNull<u8>> {
+    let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: the system chooses a place at which nothing is.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), size, rights, kind, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return None;
+    }
+    #[cfg(target_os = "linux")]
+    // SAFETY: it was just mapped. It is a wish; whether it is granted changes nothing.
+    unsafe {
+        libc::madvise(start, size, libc::MADV_HUGEPAGE)
+    };
+    NonNull::new(start.cast())
+}
+
 impl Drop for Block {
     fn drop(&mut self) {
         if let Some(home) = self.home.upgrade() {
             let block = Block { start: self.start, size: self.size, home: Weak::new() };
             home.0.lock().unwrap_or_else(PoisonError::into_inner).push(block);
+        } else if self.size >= LARGE {
+            // SAFETY: mapped by `zeroed`, this many bytes.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.size) };
         } else if self.size > 0 {
             let layout = Layout::from_size_align(self.size, LINE).expect("it was allocated with it");
             // SAFETY: allocated by `zeroed` with this layout.
