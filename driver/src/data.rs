@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use ir::Setting;
-use ir::graph::{Func, Type};
-use shape::{Expr as Dim, Sym};
+use ir::graph::{Func, Op, Type};
+use shape::{Expr as Dim, Pred, Sym};
 use tensor::{DType, Tensor, generate, npy, safetensors};
 
 use crate::checkpoint::Checkpoint;
@@ -25,14 +25,23 @@ pub struct Wanted {
     pub ty: Type,
     /// The tensor of a checkpoint that it is read from, with a `{..}` for each axis that arrays put at its front.
     pub from: Option<String>,
+    /// Its extents as the program writes them: also over dims that are given as numbers.
+    pub extents: Vec<Dim>,
 }
 
 /// What a function asks.
 pub fn wanted(func: &Func) -> Vec<Wanted> {
-    let param = |(p, v): (&ir::graph::Param, &ir::graph::ValId)| Wanted {
-        name: p.name.name().to_owned(),
-        ty: func.ty(*v).clone(),
-        from: p.from.clone(),
+    // An extent that only numbers tell has a name of its own, and is compared.
+    let compared = |s: Sym| {
+        func.body.nodes.iter().find_map(|n| {
+            let Op::Check(Pred::Eq(own, e), _) = &n.op else { return None };
+            (own.as_sym() == Some(s)).then(|| e.clone())
+        })
+    };
+    let param = |(p, v): (&ir::graph::Param, &ir::graph::ValId)| {
+        let ty = func.ty(*v).clone();
+        let extents = ty.shape.iter().map(|d| d.subst(&compared)).collect();
+        Wanted { name: p.name.name().to_owned(), ty, from: p.from.clone(), extents }
     };
     func.params.iter().zip(&func.body.params).map(param).collect()
 }
@@ -113,6 +122,8 @@ pub fn arguments(
         }
     }
     derive(&mut dims, settings, &values);
+    let number = |s: Sym| values.get(s.name()).and_then(|v| v.parse::<i64>().ok());
+    let extent = |s: Sym| dims.get(&s).copied().or_else(|| number(s));
     let mut out = Vec::new();
     let mut lacking = Vec::new();
     for (k, (w, t)) in wanted.iter().zip(made).enumerate() {
@@ -120,9 +131,9 @@ pub fn arguments(
             (Some(t), _) => out.push(t),
             // The parts of a record differ, though one seed made them.
             (None, Some(Fill::Random(seed))) if !values.contains_key(&w.name) => {
-                out.push(filled(w, Fill::Random(seed.wrapping_add(k as u64)), &dims)?);
+                out.push(filled(w, Fill::Random(seed.wrapping_add(k as u64)), &extent)?);
             }
-            (None, Some(fill)) => out.push(filled(w, fill, &dims)?),
+            (None, Some(fill)) => out.push(filled(w, fill, &extent)?),
             (None, None) => lacking.push(format!("{}: {}", w.name, w.ty)),
         }
     }
@@ -260,15 +271,15 @@ pub fn dims(wanted: &[Wanted], args: &[Tensor]) -> Vec<(String, i64)> {
 }
 
 /// `random@SEED`, `zeros`, `ones`: integers are small, and of a type without sign not negative.
-fn filled(w: &Wanted, fill: Fill, dims: &BTreeMap<Sym, i64>) -> Result<Tensor, Failure> {
+fn filled(w: &Wanted, fill: Fill, value: &dyn Fn(Sym) -> Option<i64>) -> Result<Tensor, Failure> {
     let extent = |d: &Dim| {
-        d.eval(&|s| dims.get(&s).copied()).map_err(|e| {
+        d.eval(&value).map_err(|e| {
             let hint =
                 d.syms().into_iter().next().map_or(String::new(), |s| format!("; give it with -i {s}=.."));
             Failure::data(format!("argument {}: extent {d}: {e}{hint}", w.name))
         })
     };
-    let shape = w.ty.shape.iter().map(extent).collect::<Result<Vec<i64>, _>>()?;
+    let shape = w.extents.iter().map(extent).collect::<Result<Vec<i64>, _>>()?;
     let made = match fill {
         Fill::Random(seed) => generate::random(w.ty.dtype, &shape, seed),
         Fill::Zeros => Tensor::zeros(w.ty.dtype, &shape),

@@ -236,8 +236,9 @@ pub fn settings(program: &Program) -> Result<Vec<Setting>, Failure> {
 pub fn wanted(entry: &Entry) -> Result<Vec<Wanted>, Failure> {
     let mut out = Vec::new();
     for p in &entry.params {
-        let shape = p.shape.iter().map(|e| dim(&e.text)).collect::<Result<_, _>>()?;
-        out.push(Wanted { name: p.name.clone(), ty: Type { dtype: p.dtype, shape }, from: p.from.clone() });
+        let extents = p.shape.iter().map(|e| dim(&e.text)).collect::<Result<Vec<_>, _>>()?;
+        let ty = Type { dtype: p.dtype, shape: extents.clone() };
+        out.push(Wanted { name: p.name.clone(), ty, from: p.from.clone(), extents });
     }
     Ok(out)
 }

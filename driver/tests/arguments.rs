@@ -15,8 +15,9 @@ fn dim(text: &str) -> Dim {
 }
 
 fn wanted(name: &str, dtype: DType, shape: &[&str], from: Option<&str>) -> Wanted {
-    let shape = shape.iter().map(|d| dim(d)).collect();
-    Wanted { name: name.to_owned(), ty: Type { dtype, shape }, from: from.map(str::to_owned) }
+    let shape: Vec<Dim> = shape.iter().map(|d| dim(d)).collect();
+    let (ty, extents) = (Type { dtype, shape: shape.clone() }, shape);
+    Wanted { name: name.to_owned(), ty, from: from.map(str::to_owned), extents }
 }
 
 /// A decoder's weights in small: an array of layers, a norm, and an index that no `from` names.
