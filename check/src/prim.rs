@@ -208,10 +208,10 @@ impl Body {
         self.prim.exact(s, &|v| self.sizes.get(&v).copied().unwrap_or(Size::POSITION), facts)
     }
 
-    /// Dims that an expression does not exceed.
-    fn least(&self, e: &Scalar) -> Vec<Dim> {
+    /// Dims that an expression does not exceed, or does not fall below: of what it is the least or the greatest.
+    fn ends(&self, e: &Scalar, of: Intrinsic) -> Vec<Dim> {
         match &e.kind {
-            ScalarKind::Op(Intrinsic::Min, args) => args.iter().flat_map(|a| self.least(a)).collect(),
+            ScalarKind::Op(op, args) if *op == of => args.iter().flat_map(|a| self.ends(a, of)).collect(),
             _ => self.steady(e).into_iter().collect(),
         }
     }
@@ -239,14 +239,12 @@ impl Body {
         let v = Dim::sym(self.prim.var(var).name);
         let first = self.steady(lo);
         if first.is_some_and(|lo| self.env.facts.prove(&Pred::Le(Dim::int(0), lo)).is_proved()) {
-            self.counts.insert(var, self.least(hi));
+            self.counts.insert(var, self.ends(hi, Intrinsic::Min));
         }
-        if let Some(lo) = self.steady(lo) {
-            self.env.facts.assume(Pred::Le(lo, v.clone()));
-        }
-        if let Some(hi) = self.steady(hi) {
-            self.env.facts.assume(Pred::Lt(v, hi));
-        }
+        let all = |e: &Scalar, of| self.steady(e).map_or_else(|| self.ends(e, of), |d| vec![d]);
+        let (from, until) = (all(lo, Intrinsic::Max), all(hi, Intrinsic::Min));
+        from.into_iter().for_each(|lo| self.env.facts.assume(Pred::Le(lo, v.clone())));
+        until.into_iter().for_each(|hi| self.env.facts.assume(Pred::Lt(v.clone(), hi)));
     }
 }
 
@@ -355,7 +353,10 @@ impl<'a> Checker<'a> {
                 let var = b.variable(name.name, value.dtype);
                 let sym = b.prim.var(var).name;
                 // What assignments add up to is not looked at.
-                let size = b.here(&value).filter(|_| !mutable).map_or(Size::ANY, |e| e.size);
+                let narrow =
+                    matches!(&value.kind, ScalarKind::Cast(e) if e.dtype.is_int() && e.dtype.size() <= 4);
+                let known = if narrow { Some(Size::POSITION) } else { b.here(&value).map(|e| e.size) };
+                let size = known.filter(|_| !mutable).unwrap_or(Size::ANY);
                 b.sizes.insert(var, size);
                 if mutable {
                     b.mutable.insert(sym);
@@ -365,6 +366,14 @@ impl<'a> Checker<'a> {
                     b.env.facts.assume(Pred::Lt(Dim::sym(sym), end));
                 } else if let Some(d) = b.steady(&value) {
                     b.defined.insert(sym, d);
+                } else if matches!(value.kind, ScalarKind::Op(Intrinsic::Min | Intrinsic::Max, _)) {
+                    let this = Dim::sym(sym);
+                    for end in b.ends(&value, Intrinsic::Min) {
+                        b.env.facts.assume(Pred::Le(this.clone(), end));
+                    }
+                    for end in b.ends(&value, Intrinsic::Max) {
+                        b.env.facts.assume(Pred::Le(end, this.clone()));
+                    }
                 }
                 b.define(name.name, Local::Var(var));
                 out.push(Stmt::Set(var, value));
