@@ -71,6 +71,13 @@ impl<'c> Ll<'c> {
     }
 
     fn f16_to_f32(&self, h: V<'c>) -> V<'c> {
+        if self.target.has_masks() && self.lanes(h) == 1 {
+            // In all lanes: LLVM puts a single one beside the lanes of some other register, and then waits for that.
+            let (zero, all) = (self.splat(self.float(Ty::F32, 0.0), 16), self.int(Ty::I16, -1));
+            let args = [self.splat(h, 16), zero, all, self.int(Ty::I32, 4)];
+            let wide = self.intrinsic("llvm.x86.avx512.mask.vcvtph2ps.512", &[], &args).expect("a value");
+            return self.extract(wide, 0);
+        }
         if self.target.has_f16c() {
             return self.fpext(self.bits(h, Ty::F16), Ty::F32);
         }
@@ -133,6 +140,34 @@ impl<'c> Ll<'c> {
         self.bits(self.select(inexact, self.or(bits_toward_zero, i(1)), bits), Ty::F32)
     }
 
+    /// Floats to integers, by what vectors have instructions for: NaN is 0, what is too large the largest.
+    fn saturated(&self, from: DType, to: DType, v: V<'c>) -> V<'c> {
+        let (float, wide) = (register(from), if to.size() < 4 { DType::I32 } else { to });
+        let (least, most) = match to {
+            DType::I8 => (i64::from(i8::MIN), i64::from(i8::MAX)),
+            DType::U8 => (0, i64::from(u8::MAX)),
+            DType::I16 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+            DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            _ => (i64::MIN, i64::MAX),
+        };
+        // The largest float that is no more than the largest integer: between them there is none.
+        let digits = if float == Ty::F64 { 53 } else { 24 };
+        let below = most >> (64 - most.leading_zeros()).saturating_sub(digits);
+        let last = (below << (64 - most.leading_zeros()).saturating_sub(digits)) as f64;
+        let bound = |x: f64| self.float(float, x);
+        let number = self.select(self.fcmp(F::ORD, v, v), v, self.splat(bound(0.0), self.lanes(v)));
+        let small = self.fcmp(F::OLT, number, bound(least as f64));
+        let large = self.fcmp(F::OGT, number, bound(last));
+        let inside = self.select(large, bound(last), self.select(small, bound(least as f64), number));
+        let whole = self.fptosi(inside, register(wide));
+        let whole = if last as i64 == most {
+            whole
+        } else {
+            self.select(large, self.int(register(wide), most), whole)
+        };
+        if wide == to { whole } else { self.trunc(whole, register(to)) }
+    }
+
     /// A conversion between any two types: floats round, floats to integers truncate and saturate, integers wrap.
     pub(crate) fn cast(&self, from: DType, to: DType, v: V<'c>) -> V<'c> {
         // A half is computed in f32, so a cast to its own type is a rounding.
@@ -147,10 +182,10 @@ impl<'c> Ll<'c> {
                 (_, _) => self.round_to(to, v),
             },
             (true, false) if to == DType::Bool => self.fcmp(F::UNE, v, self.float(register(from), 0.0)),
+            (true, false) if self.lanes(v) > 1 => self.saturated(from, to, v),
             (true, false) => {
                 let name = if to == DType::U8 { "llvm.fptoui.sat" } else { "llvm.fptosi.sat" };
-                let into = self.lanes_ty(register(to), self.lanes(v));
-                self.intrinsic(name, &[into, v.get_type()], &[v]).expect("a value")
+                self.intrinsic(name, &[self.ty(register(to)), v.get_type()], &[v]).expect("a value")
             }
             (false, true) => {
                 let wide = if to == DType::F64 { Ty::F64 } else { Ty::F32 };

@@ -12,7 +12,7 @@ use inkwell::context::Context;
 use inkwell::intrinsics::Intrinsic;
 use inkwell::module::Module;
 use inkwell::types::{BasicTypeEnum, VectorType};
-use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, FunctionValue, IntValue, VectorValue};
+use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, FunctionValue, IntValue};
 use inkwell::{AddressSpace, FloatPredicate, IntPredicate};
 
 use crate::Target;
@@ -205,6 +205,7 @@ impl<'c> Ll<'c> {
         zext into_int_value build_int_z_extend into_int_type;
         sitofp into_int_value build_signed_int_to_float into_float_type;
         uitofp into_int_value build_unsigned_int_to_float into_float_type;
+        fptosi into_float_value build_float_to_signed_int into_int_type;
         fpext into_float_value build_float_ext into_float_type;
         fptrunc into_float_value build_float_trunc into_float_type;
     }
@@ -417,20 +418,27 @@ impl<'c> Ll<'c> {
         self.b.build_shuffle_vector(a.into_vector_value(), b.into_vector_value(), mask, "").expect(OK).into()
     }
 
-    pub(crate) fn fold(&self, v: V<'c>, by: u32) -> V<'c> {
-        let v = v.into_vector_value();
-        let n = v.get_type().get_size();
-        let mask: Vec<IntValue<'c>> = (0..n)
-            .map(|i| {
-                if i < by {
-                    self.int(Ty::I32, i64::from(i + by)).into_int_value()
-                } else {
-                    self.ctx.i32_type().get_undef()
-                }
-            })
-            .collect();
-        let poison: VectorValue<'c> = v.get_type().get_poison();
-        self.b.build_shuffle_vector(v, poison, VectorType::const_vector(&mask), "").expect(OK).into()
+    /// The lanes of each vector combined, its upper half with its lower one until one is left. Several vectors go through
+    /// this side by side, in the order in which one alone would.
+    pub(crate) fn fold_all(&self, mut list: Vec<V<'c>>, f: impl Fn(V<'c>, V<'c>) -> V<'c>) -> Vec<V<'c>> {
+        let count = list.len() as u32;
+        // Of how many lanes of one vector a stretch of the list's vectors is.
+        let mut n = self.lanes(list[0]);
+        while n > 1 {
+            let halves = |from: u32, lanes: u32| -> Vec<u32> {
+                (0..lanes).filter(|i| i % n / (n / 2) == from).collect()
+            };
+            let of = if list.len() > 1 { 2 } else { 1 };
+            let both = |p: &[V<'c>]| {
+                let (a, b) = (p[0], p[p.len() - 1]);
+                let lanes = self.lanes(a) * of;
+                f(self.shuffle(a, b, &halves(0, lanes)), self.shuffle(a, b, &halves(1, lanes)))
+            };
+            list = list.chunks(2).map(both).collect();
+            n /= 2;
+        }
+        let each = self.lanes(list[0]);
+        (0..count).map(|i| self.extract(list[(i / each) as usize], i % each)).collect()
     }
 
     /// Whether a `bool` is true in any lane.
