@@ -201,7 +201,11 @@ fn grid(prim: &Prim, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid
     if !before.iter().all(|s| matches!(s, Stmt::Set(..))) {
         return None;
     }
-    if let Stmt::If(c, a, b) = last
+    grid_of(prim, last, init, is_checked)
+}
+
+fn grid_of(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid> {
+    if let Stmt::If(c, a, b) = s
         && let (ScalarKind::Op(Intrinsic::Lt, args), [a], [b]) = (&c.kind, a.as_slice(), b.as_slice())
         && let [x, y] = args.as_slice()
         && init.is_empty()
@@ -209,12 +213,12 @@ fn grid(prim: &Prim, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid
         // One where `x < y`, otherwise nothing, on expressions of dims.
         let less = &prim.as_dim(y)? - &prim.as_dim(x)?;
         let less = Dim::max(&Dim::min(&less, &Dim::int(1)), &Dim::int(0));
-        let (a, b) = (blocks(prim, a, init, is_checked)?, blocks(prim, b, init, is_checked)?);
+        let (a, b) = (grid_of(prim, a, init, is_checked)?, grid_of(prim, b, init, is_checked)?);
         let extent = &(&less * &a.extent) + &(&(Dim::int(1) - &less) * &b.extent);
         let fits = !extent.is_poison() && extent.syms().iter().all(|s| prim.dims.contains(s));
         return fits.then(|| Grid { loops: [a.loops, b.loops].concat(), extent });
     }
-    blocks(prim, last, init, is_checked)
+    blocks(prim, s, init, is_checked)
 }
 
 /// Whether an expression may end the run.

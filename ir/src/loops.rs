@@ -341,16 +341,16 @@ impl Prim {
         list
     }
 
-    /// True if a loop or reduction is told how to run: then the loops are as their author wants them.
+    /// True if a loop or reduction is told how to run: then the loops are as their author wants them. Asking ahead
+    /// says nothing of an order.
     pub fn is_scheduled(&self) -> bool {
+        let tells = |run: &Run| !matches!(run, Run::Plain | Run::Ahead(_));
         let mut told = false;
         for s in &self.body {
             s.walk(&mut |s| {
-                told |= matches!(s, Stmt::For { run, .. } if *run != Run::Plain);
+                told |= matches!(s, Stmt::For { run, .. } if tells(run));
                 for e in s.scalars() {
-                    e.walk(&mut |e| {
-                        told |= matches!(&e.kind, ScalarKind::Reduce { run, .. } if *run != Run::Plain);
-                    });
+                    e.walk(&mut |e| told |= matches!(&e.kind, ScalarKind::Reduce { run, .. } if tells(run)));
                 }
             });
         }

@@ -9,7 +9,7 @@ use tensor::DType;
 
 use crate::depend::Carried;
 use crate::loops::{Prim, Run, Scalar, ScalarKind, Stmt, VarId};
-use crate::{Combine, Intrinsic};
+use crate::{Combine, Intrinsic, Literal};
 
 /// Lanes of a vector.
 const LANES: std::ops::RangeInclusive<u32> = 2..=64;
@@ -160,8 +160,10 @@ fn no_dot() -> Misfit {
 /// The products that one instruction adds up, where `body` is one of them.
 pub fn products(body: &Scalar) -> Option<i64> {
     let ScalarKind::Op(Intrinsic::Mul, args) = &body.kind else { return None };
+    // A small constant is a byte of either kind.
     let narrow = |s: &Scalar| match &s.kind {
         ScalarKind::Cast(a) => Some(a.dtype),
+        ScalarKind::Const(Literal::Int(0..=127)) => Some(DType::U8),
         _ => None,
     };
     let (x, y) = (args.first()?, args.get(1)?);

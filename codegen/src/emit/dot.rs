@@ -71,7 +71,8 @@ impl<'c> Emit<'_, 'c> {
         }
         let a = self.parts(&x, *var, size)?;
         let Some((a, b)) = a.zip(self.parts(&y, *var, size)?) else { return Ok(None) };
-        let (a, b) = if x.dtype == DType::I8 { (b, a) } else { (a, b) };
+        // The first has no sign, the second has one.
+        let (a, b) = if x.dtype == DType::I8 || y.dtype == DType::U8 { (b, a) } else { (a, b) };
         let float = body.dtype != DType::I32;
         Ok(Some(Dot { a, b, size: size as u32, dtype: if float { DType::F32 } else { DType::I32 } }))
     }

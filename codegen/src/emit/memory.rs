@@ -3,7 +3,7 @@
 use inkwell::IntPredicate as I;
 use inkwell::values::PointerValue;
 use ir::Combine;
-use ir::loops::{BufId, Run, Scalar, ScalarKind, Stmt, VarId};
+use ir::loops::{BufId, Scalar, ScalarKind, VarId};
 use ir::source::Span;
 use tensor::DType;
 
@@ -18,6 +18,7 @@ use crate::schedule::{Along, Stride};
 
 /// An index of a checked access, compared with its extent.
 struct Compared<'c> {
+    axis: usize,
     values: Values<'c>,
     out: Values<'c>,
     extent: V<'c>,
@@ -52,7 +53,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// How an index moves along the lanes of the tile, if it does.
-    fn stride(&self, buf: BufId, index: &[Scalar]) -> Stride {
+    pub(super) fn stride(&self, buf: BufId, index: &[Scalar]) -> Stride {
         match self.distance(buf, index) {
             Some(0) => Stride::Invariant,
             Some(1) => Stride::Unit,
@@ -93,7 +94,11 @@ impl<'c> Emit<'_, 'c> {
         let extents = extents.clone();
         let mut bad = ll.bool(false);
         let mut axes = Vec::new();
-        for (i, extent) in index.iter().zip(extents) {
+        let shape = &self.prim.buf(buf).shape;
+        for (axis, (i, extent)) in index.iter().zip(extents).enumerate() {
+            if self.ranges.holds(self.prim, i, &shape[axis]) {
+                continue;
+            }
             let values = self.scalar(i)?;
             // Negative positions are huge ones when seen as unsigned.
             let out = self.map(&[&values], |v| ll.icmp(I::UGE, v[0], extent));
@@ -104,7 +109,7 @@ impl<'c> Emit<'_, 'c> {
                     bad = ll.or(bad, ll.any(self.existing(out.at(r, u), u)));
                 }
             }
-            axes.push(Compared { values, out, extent });
+            axes.push(Compared { axis, values, out, extent });
         }
         let (failed, fine) = (ll.block(self.function, "failed"), ll.block(self.function, "fine"));
         ll.branch(bad, failed, fine);
@@ -137,8 +142,8 @@ impl<'c> Emit<'_, 'c> {
                 let lane = (lanes > 1).then(|| ll.first(any));
                 let one = |v: V<'c>| lane.filter(|_| ll.lanes(v) > 1).map_or(v, |lane| ll.pick(v, lane));
                 let mut here = found;
-                for (axis, (a, out)) in axes.iter().zip(&outs).enumerate().rev() {
-                    let words = [one(a.values.at(r, u)), ll.i64(axis as i64), a.extent];
+                for (a, out) in axes.iter().zip(&outs).rev() {
+                    let words = [one(a.values.at(r, u)), ll.i64(a.axis as i64), a.extent];
                     for (word, value) in here.iter_mut().zip(words) {
                         *word = ll.select(one(*out), value, *word);
                     }
@@ -162,6 +167,9 @@ impl<'c> Emit<'_, 'c> {
         let ll = self.ll;
         if let Place::Number(v) = self.places[buf.0 as usize] {
             return Ok(Values::uniform(v));
+        }
+        if self.asks {
+            return self.load_or_any(buf, index);
         }
         if let Some(span) = checked {
             self.check(buf, index, span)?;
@@ -279,85 +287,6 @@ impl<'c> Emit<'_, 'c> {
             all = ll.insert(all, ll.load(ll.ty(ty), p, dtype.size() as u32), lane);
         }
         all
-    }
-
-    /// Asks for what a later round of a loop around reads in the lanes that begin here.
-    pub(super) fn ask_ahead(&mut self, body: &[Stmt]) -> Result<(), Error> {
-        let Some((var, rounds)) = self.ahead else { return Ok(()) };
-        let Slot::Fixed(now) = self.slots[var.0 as usize] else { return Ok(()) };
-        self.slots[var.0 as usize] = Slot::Fixed(self.ll.add(now, self.ll.i64(i64::from(rounds))));
-        let done = self.ask(body);
-        self.slots[var.0 as usize] = Slot::Fixed(now);
-        done
-    }
-
-    /// Asks for neighbours that statements read at places that are known before the loops inside.
-    fn ask(&mut self, body: &[Stmt]) -> Result<(), Error> {
-        for s in body {
-            match s {
-                Stmt::For { var, lo, hi, run: Run::Unrolled, body, .. } => {
-                    let bounds = self.prim.as_dim(lo).zip(self.prim.as_dim(hi));
-                    let Some(count) = bounds.and_then(|(lo, hi)| (&hi - &lo).as_int()) else { continue };
-                    if !self.is_known(lo) {
-                        continue;
-                    }
-                    let first = self.at_point(0, 0, |e| e.scalar(lo))?.one();
-                    for round in 0..count {
-                        self.slots[var.0 as usize] = Slot::Fixed(self.ll.add(first, self.ll.i64(round)));
-                        self.ask(body)?;
-                    }
-                    self.slots[var.0 as usize] = Slot::Unset;
-                }
-                Stmt::For { body, .. } => self.ask(body)?,
-                Stmt::Store { value, .. } => {
-                    let mut loads = Vec::new();
-                    value.walk(&mut |e| {
-                        if let ScalarKind::Load { buf, index, checked: false, .. } = &e.kind {
-                            loads.push((*buf, index));
-                        }
-                    });
-                    for (buf, index) in loads {
-                        self.ask_for(buf, index)?;
-                    }
-                }
-                Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) | Stmt::Alloc(_) => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a position can be computed here, without reading memory.
-    fn is_known(&self, s: &Scalar) -> bool {
-        let unset = |v: usize| matches!(self.slots[v], Slot::Unset);
-        let mut known = true;
-        s.walk(&mut |s| {
-            known &= match &s.kind {
-                ScalarKind::Var(v) => !unset(v.0 as usize),
-                ScalarKind::Dim(d) => d.syms().iter().all(|sym| {
-                    let var = self.prim.vars.iter().position(|v| v.name == *sym);
-                    var.is_none_or(|v| !unset(v))
-                }),
-                ScalarKind::Load { .. } | ScalarKind::Reduce { .. } => false,
-                ScalarKind::Const(_) | ScalarKind::Op(..) | ScalarKind::Choose(_) | ScalarKind::Cast(_) => {
-                    true
-                }
-            };
-        });
-        known
-    }
-
-    fn ask_for(&mut self, buf: BufId, index: &[Scalar]) -> Result<(), Error> {
-        let known = matches!(self.places[buf.0 as usize], Place::Memory { .. })
-            && !self.prim.buf(buf).local
-            && index.iter().all(|i| self.is_known(i));
-        if !known || self.stride(buf, index) != Stride::Unit {
-            return Ok(());
-        }
-        for u in 0..self.tile.vectors {
-            let p = self.at_point(0, u, |e| e.address(buf, index))?;
-            self.ll.fetch(p);
-        }
-        Ok(())
     }
 
     /// The rounds of a loop that all add to one place: it is read before them and written after them.

@@ -10,11 +10,13 @@
 //! computed at a *point* of it, as scalar code ([`Emit::at_point`]).
 //!
 //! Files: `tile` the values of a tile, `stmt` statements, `nest` loops by lanes and rows, `expr`
-//! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `poll` looking whether to end, `memory` addresses, checks, loads and stores.
+//! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `poll` looking whether to end, `memory` addresses, checks, loads and stores, `inside` which checks there are, `ahead` what is fetched early.
 
+mod ahead;
 mod choose;
 mod dot;
 mod expr;
+mod inside;
 mod memory;
 mod nest;
 mod poll;
@@ -34,7 +36,9 @@ use tensor::DType;
 use crate::layout::Layout;
 use crate::ll::{Ll, Ty, V};
 use crate::{Error, object};
+use ahead::Later;
 pub(crate) use dot::side_by_side;
+use inside::Ranges;
 use tile::{Slot, Tile, Values};
 
 /// A buffer in the body.
@@ -60,8 +64,12 @@ pub(crate) struct Emit<'a, 'c> {
     /// In a branch that not every lane takes: for each vector, the lanes that do (those that exist); then there is
     /// one row. Otherwise empty.
     guards: Vec<V<'c>>,
-    /// The loop of whose later rounds is asked for what they read, and how many later.
-    ahead: Option<(VarId, u32)>,
+    /// The later round of a loop around whose reads are asked for.
+    ahead: Option<Later<'c>>,
+    /// Whether that round is what is evaluated.
+    asks: bool,
+    /// What loops count through.
+    ranges: Ranges,
     scratch: PointerValue<'c>,
     /// The slice of the grid.
     slice: (V<'c>, V<'c>),
@@ -135,6 +143,8 @@ impl<'a, 'c> Emit<'a, 'c> {
             tile: Tile::POINT,
             guards: Vec::new(),
             ahead: None,
+            asks: false,
+            ranges: Ranges::new(prim),
             scratch: function.get_nth_param(layout.bufs.len() as u32).expect("scratch").into_pointer_value(),
             slice: (last(3), last(2)),
             addresses: last(1).into_pointer_value(),

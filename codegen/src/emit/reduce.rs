@@ -166,6 +166,7 @@ impl<'e, 'c> Emit<'e, 'c> {
             // The rows of a reduction inside share what they read.
             return self.accumulate_row(slot, combine, body);
         }
+        self.ask_in_sum(body)?;
         for r in 0..rows {
             self.at_row(r, |e| e.accumulate_row(&slot.row(r), combine, body))?;
         }
@@ -242,27 +243,19 @@ impl<'e, 'c> Emit<'e, 'c> {
         let all = self.sums(&sums);
         self.tile = outside;
         let last = self.sums(&rest);
-        Values::collect(outside, varies, |r, _| {
+        let both = |a, b| ll.combine(combine, body.dtype, a, b);
+        let rows = if varies.rows { outside.rows } else { 1 };
+        let vectors = (0..rows).map(|r| {
             let mut list: Vec<V<'c>> = (0..wide.vectors).map(|u| all.at(r, u)).collect();
             while list.len() > 1 {
-                list = list
-                    .chunks(2)
-                    .map(|p| {
-                        p.iter()
-                            .copied()
-                            .reduce(|a, b| ll.combine(combine, body.dtype, a, b))
-                            .expect("not empty")
-                    })
-                    .collect();
+                list = list.chunks(2).map(|p| if let [a, b] = p { both(*a, *b) } else { p[0] }).collect();
             }
-            let mut sum = list[0];
-            let mut n = wide.lanes;
-            while n > 1 {
-                n /= 2;
-                sum = ll.combine(combine, body.dtype, sum, ll.fold(sum, n));
-            }
-            let sum = ll.extract(sum, 0);
-            Ok(if wide.masked { sum } else { ll.combine(combine, body.dtype, sum, last.at(r, 0)) })
+            list[0]
+        });
+        let sums = ll.fold_all(vectors.collect(), both);
+        Values::collect(outside, varies, |r, _| {
+            let sum = sums[r as usize];
+            Ok(if wide.masked { sum } else { both(sum, last.at(r, 0)) })
         })
     }
 

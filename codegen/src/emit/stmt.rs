@@ -77,8 +77,6 @@ impl<'c> Emit<'_, 'c> {
                 if self.is_tiled(s) {
                     return self.tile_loop(*var, (lo, hi), run, body);
                 }
-                let ahead = if let Run::Ahead(rounds) = run { Some((*var, *rounds)) } else { self.ahead };
-                let before = std::mem::replace(&mut self.ahead, ahead);
                 let looks = self.looks(*var, levels(body));
                 if looks {
                     let inner = self.nested(body)?;
@@ -89,12 +87,15 @@ impl<'c> Emit<'_, 'c> {
                     if looks {
                         e.look();
                     }
+                    let around = e.ahead.clone();
+                    if let Run::Ahead(rounds) = run {
+                        e.ahead = e.later(*var, *rounds, body)?;
+                    }
                     e.block(body)?;
+                    e.ahead = around;
                     e.slots[var.0 as usize] = Slot::Unset;
                     Ok(())
-                })?;
-                self.ahead = before;
-                Ok(())
+                })
             }
             Stmt::While(c, body) => {
                 let [test, round, done] = ["while", "round", "done"].map(|n| ll.block(self.function, n));

@@ -53,6 +53,11 @@ impl<'a> Along<'a> {
         }
     }
 
+    /// The variable, and those that change with it.
+    pub(crate) fn varying(&self) -> &BTreeSet<VarId> {
+        &self.varying
+    }
+
     fn add(&mut self, v: VarId) {
         self.varying.insert(v);
         self.names.insert(self.prim.var(v).name);

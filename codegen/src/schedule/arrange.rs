@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use tensor::DType;
 
 use super::panels::Lane;
-use super::{Along, Decisions, Nest, Order, STREAMED, Wide};
+use super::{Along, Decisions, Nest, Order, STREAMED, Wide, is_heavy};
 use crate::Target;
 
 /// Rows of a block whose lanes are a panel: as many as make the copy cheap, few enough to leave blocks for threads.
@@ -22,6 +22,8 @@ const ROWS: i64 = 480;
 const STREAM: i64 = 512;
 /// Between rows of sums, so that they do not meet in one place of a cache.
 const APART: i64 = 16;
+/// Of rows that go by one after the other, which is asked for while one is read.
+const NEXT: u32 = 2;
 /// So many rounds of a streamed reduction at once.
 const DEEP: i64 = 8;
 
@@ -122,22 +124,22 @@ impl Arrange<'_> {
             loops.push(Loop { var, lo, hi });
             body = inner;
         }
-        let Some((least, few)) = &nest.few else { return self.form(nest, loops, body, whole) };
-        let rows = nest.rows.as_ref().and_then(|r| loops.iter().find(|l| l.var == r.0));
-        let Some(extent) = rows.and_then(|r| self.extent(r)) else {
-            return self.form(few, loops, body, whole);
-        };
+        self.choose(nest, loops, body, whole)
+    }
+
+    fn choose(&mut self, nest: &Nest, loops: Vec<Loop>, body: Vec<Stmt>, whole: bool) -> Vec<Stmt> {
+        let Some(few) = &nest.few else { return self.form(nest, loops, body, whole) };
         let is_few = Scalar {
-            kind: ScalarKind::Op(Intrinsic::Lt, vec![Scalar::dim(extent), Scalar::int(*least)]),
+            kind: ScalarKind::Op(Intrinsic::Lt, vec![Scalar::dim(few.of.clone()), Scalar::int(few.least)]),
             dtype: DType::Bool,
         };
-        let less = self.form(few, loops.clone(), body.clone(), whole);
+        let less = self.choose(&few.nest, loops.clone(), body.clone(), whole);
         let many = self.form(nest, loops, body, whole);
         vec![Stmt::If(is_few, less, many)]
     }
 
     fn form(&mut self, nest: &Nest, mut loops: Vec<Loop>, mut body: Vec<Stmt>, whole: bool) -> Vec<Stmt> {
-        if nest.lanes.is_none() && nest.rows.is_none() {
+        if nest.lanes.is_none() && nest.rows.is_none() && !nest.walked {
             let body = self.block(body);
             return self.around(loops, whole, vec![], |_| body);
         }
@@ -148,6 +150,9 @@ impl Arrange<'_> {
             body.iter_mut().for_each(|s| s.walk_mut(&mut |s| self.spread(s)));
         }
         body.iter_mut().for_each(|s| s.walk_mut(&mut |s| self.mark(s, around.as_ref())));
+        if nest.walked {
+            return self.walked(nest, loops, body, whole);
+        }
         let mut take = |var: VarId| loops.iter().position(|l| l.var == var).map(|at| loops.remove(at));
         let wide = nest.lanes.and_then(|l| Some((take(l.0)?, l.1)));
         let rows = nest.rows.as_ref().and_then(|r| Some((take(r.0)?, r.1.clone())));
@@ -161,30 +166,68 @@ impl Arrange<'_> {
                 self.around(loops, whole, vec![], |_| vec![for_(&lane, lanes(w), body)])
             }
             (None, Some((row, sizes))) => {
-                let Some(tiles) = self.tiles(&row, 64) else {
-                    return self.around(loops, whole, vec![], |_| vec![for_(&row, Run::Rows(sizes), body)]);
-                };
                 // The rows stay near while the other loop goes by inside of them.
-                let Some(other) = loops.pop() else {
-                    let inner = tiles.inner.clone();
-                    return self
-                        .around(loops, whole, vec![tiles], |_| vec![for_(&inner, Run::Rows(sizes), body)]);
-                };
-                let Some(others) = self.tiles(&other, 32) else {
-                    loops.push(other);
-                    let inner = tiles.inner.clone();
-                    return self
-                        .around(loops, whole, vec![tiles], |_| vec![for_(&inner, Run::Rows(sizes), body)]);
-                };
-                let (row, other) = (tiles.inner.clone(), others.inner.clone());
-                self.around(loops, whole, vec![others, tiles], |_| {
-                    vec![for_(&row, Run::Rows(sizes), vec![for_(&other, Run::Rows(vec![4, 2, 1]), body)])]
-                })
+                let other = loops.pop();
+                let tiles = self.tiles(&row, 64);
+                let others = other.as_ref().and_then(|o| self.tiles(o, 32));
+                let inner = |tiles: &Option<Tiles>, l: Loop| tiles.as_ref().map_or(l, |t| t.inner.clone());
+                let (row, other) = (inner(&tiles, row), other.map(|o| inner(&others, o)));
+                let body =
+                    other.into_iter().fold(body, |body, o| vec![for_(&o, Run::Rows(vec![4, 2, 1]), body)]);
+                let rows = self.rows_ahead(&row, tiles.as_ref().map(|_| Dim::int(64)), sizes, body);
+                self.around(loops, whole, others.into_iter().chain(tiles).collect(), |_| vec![rows])
             }
             (Some((lane, w)), Some((row, sizes))) => {
                 self.tile(nest, loops, (lane, w), (row, sizes), body, whole)
             }
         }
+    }
+
+    /// The rounds of the last loop one by one, in the order of memory, and what they read asked for ahead; what few rows of another
+    /// loop share of it is read once.
+    fn walked(&mut self, nest: &Nest, mut loops: Vec<Loop>, mut body: Vec<Stmt>, whole: bool) -> Vec<Stmt> {
+        let vectors = if self.target.registers() == 32 { 4 } else { 2 };
+        let prim = self.prim.clone();
+        for s in &mut body {
+            for e in s.scalars_mut() {
+                e.walk_mut(&mut |e| {
+                    if let ScalarKind::Reduce { run: Run::Lanes { lanes, vectors: n }, lo, hi, body, .. } =
+                        &mut e.kind
+                        && prim.rounds(lo, hi).is_none_or(|r| r >= i64::from(*lanes * vectors))
+                        && !holds_heavy(body)
+                    {
+                        *n = vectors;
+                    }
+                });
+            }
+        }
+        let Some(row) = loops.pop() else { return body };
+        if let Some((other, sizes)) = &nest.rows
+            && let Some(at) = loops.iter().position(|l| l.var == *other)
+        {
+            body = vec![for_(&loops.remove(at), Run::Rows(sizes.clone()), body)];
+        }
+        let Some(tiles) = self.tiles(&row, 64) else {
+            return self.around(loops, whole, vec![], |_| vec![for_(&row, Run::Ahead(NEXT), body)]);
+        };
+        let row = tiles.inner.clone();
+        self.around(loops, whole, vec![tiles], |_| vec![for_(&row, Run::Ahead(NEXT), body)])
+    }
+
+    /// Rows that each read memory of their own, group by group: while one goes by, the next is asked for.
+    /// There are so many rows at most.
+    fn rows_ahead(&mut self, row: &Loop, most: Option<Dim>, sizes: Vec<u32>, body: Vec<Stmt>) -> Stmt {
+        let size = sizes.first().map_or(1, |s| i64::from(*s));
+        let lo = self.prim.as_dim(&row.lo).filter(|_| size > 1);
+        let Some((lo, most)) = lo.zip(most) else { return for_(row, Run::Rows(sizes), body) };
+        let group = self.variable(self.prim.var(row.var).name.name(), DType::I64);
+        let count = most.ceil_div(&Dim::int(size));
+        let begin = &lo + &(self.name(group) * size);
+        let end = vec![Scalar::dim(&begin + &Dim::int(size)), row.hi.clone()];
+        let hi = Scalar { kind: ScalarKind::Op(Intrinsic::Min, end), dtype: DType::I64 };
+        let rows = for_(&Loop { var: row.var, lo: Scalar::dim(begin), hi }, Run::Rows(sizes), body);
+        let groups = Loop { var: group, lo: Scalar::int(0), hi: Scalar::dim(count) };
+        for_(&groups, Run::Ahead(1), vec![rows])
     }
 
     /// A register tile of rows by lanes.
@@ -475,6 +518,13 @@ impl Arrange<'_> {
         });
         s
     }
+}
+
+/// Whether an expression calls a function of many instructions.
+fn holds_heavy(s: &Scalar) -> bool {
+    let mut heavy = false;
+    s.walk(&mut |s| heavy |= matches!(s.kind, ScalarKind::Op(op, _) if is_heavy(op)));
+    heavy
 }
 
 /// Whether two indices are written alike.

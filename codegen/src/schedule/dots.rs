@@ -92,7 +92,7 @@ pub(super) fn product<'s>(
 }
 
 /// `x + c` or `x - c`: the parts, the second as what is added.
-fn offset<'s>(s: &'s Scalar, still: &dyn Fn(&Scalar) -> bool) -> (&'s Scalar, Option<Scalar>) {
+pub(super) fn offset<'s>(s: &'s Scalar, still: &dyn Fn(&Scalar) -> bool) -> (&'s Scalar, Option<Scalar>) {
     if let ScalarKind::Op(op @ (Intrinsic::Add | Intrinsic::Sub), args) = &s.kind
         && let [x, c] = args.as_slice()
         && still(c)

@@ -26,7 +26,7 @@ mod pack;
 mod panels;
 mod spread;
 
-use ir::loops::{Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
+use ir::loops::{Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use std::collections::BTreeMap;
 
 pub(crate) use access::{Along, Stride};
@@ -56,10 +56,22 @@ struct Nest {
     rows: Option<(VarId, Vec<u32>)>,
     /// What is copied to panels before the rows go by; empty: nothing.
     panels: Vec<Panel>,
-    /// With panels: how many rows make the copies worth while, and what is done with fewer.
-    few: Option<(i64, Box<Nest>)>,
+    /// What is done with few rows.
+    few: Option<Few>,
+    /// Whether the rounds of the last loop go one by one, as memory has what each reads of its own.
+    walked: bool,
     /// Whether sums are kept in memory while a few rounds of the reduction at once go by.
     streamed: bool,
+}
+
+/// What is done where there is little of something: too few rows for panels to be worth while.
+#[derive(Clone, Debug)]
+struct Few {
+    /// Of what, over the dims of the primitive.
+    of: shape::Expr,
+    /// It is less than that.
+    least: i64,
+    nest: Box<Nest>,
 }
 
 /// A value that all rows compute alike: kept so that reductions meet its lanes one after the other.
@@ -72,6 +84,9 @@ struct Panel {
     /// The reduction, by number, whose products of this value a dot-product instruction adds up.
     dots: Option<usize>,
 }
+
+/// A loop: its variable, from where, and to where.
+type Loop<'s> = (VarId, &'s Scalar, &'s Scalar);
 
 /// Calls `f` with an expression of statements, by its number in the order of the text.
 fn with_part(body: &mut [Stmt], number: usize, f: &mut dyn FnMut(&mut Scalar)) {
@@ -110,6 +125,11 @@ struct Wide {
     lanes: u32,
     /// Vectors done at once.
     vectors: u32,
+}
+
+/// Vectors at once: no more than there are where their number is known.
+fn fitting(vectors: u32, lanes: u32, trips: f64) -> u32 {
+    vectors.min((trips / f64::from(lanes)) as u32).max(1)
 }
 
 /// What may decide the order in which a reduction adds up.
@@ -170,8 +190,12 @@ const WORTH: f64 = 0.9;
 const SQUARE: u32 = 16;
 /// With fewer rows panels do not pay.
 const FEW: i64 = 24;
-/// So too where panels are of dot products.
-const DOTS: i64 = 4;
+/// So too where panels are of dot products of halves,
+const HALVES: i64 = 9;
+/// and of bytes.
+const BYTES: i64 = 4;
+/// So many bytes of rows beside the first stay near while what they share goes by.
+const NEAR: i64 = 32 << 10;
 /// With fewer rows it is better to keep the sums in memory.
 const STREAMED: i64 = 48;
 
@@ -204,7 +228,7 @@ impl Planner<'_> {
 
     fn stmt(&self, s: &Stmt) -> Plan {
         match s {
-            Stmt::For { mark: Mark::Independent, .. } => self.nest(s),
+            Stmt::For { mark: Mark::Independent, run: Run::Plain, .. } => self.nest(s),
             Stmt::For { lo, hi, body, .. } => {
                 let (work, plan) = self.block(body);
                 (work * self.trips(lo, hi), plan)
@@ -237,12 +261,12 @@ impl Planner<'_> {
     }
 
     /// Loops with nothing between them: the chain that begins at `s`, and what is under it.
-    fn chain<'s>(&self, s: &'s Stmt) -> (Vec<(VarId, &'s Scalar, &'s Scalar)>, &'s [Stmt]) {
+    fn chain<'s>(&self, s: &'s Stmt) -> (Vec<Loop<'s>>, &'s [Stmt]) {
         let mut chain = Vec::new();
         let mut next = std::slice::from_ref(s);
-        while let [Stmt::For { var, lo, hi, mark: Mark::Independent, body, .. }] = next {
+        while let [Stmt::For { var, lo, hi, mark: Mark::Independent, run: Run::Plain, body }] = next {
             let fixed = |e: &Scalar| {
-                let names: Vec<_> = chain.iter().map(|c: &(VarId, _, _)| self.prim.var(c.0).name).collect();
+                let names: Vec<_> = chain.iter().map(|c: &Loop<'s>| self.prim.var(c.0).name).collect();
                 self.prim.as_dim(e).is_some_and(|d| d.syms().iter().all(|n| !names.contains(n)))
             };
             let inner = !chain.is_empty();
@@ -266,6 +290,7 @@ impl Planner<'_> {
             rows: None,
             panels: Vec::new(),
             few: None,
+            walked: false,
             streamed: false,
         };
         let mut chosen = None;
@@ -281,7 +306,13 @@ impl Planner<'_> {
         if let Some((var, lanes)) = chosen {
             let along = Along::new(self.prim, var, body);
             let rows = vars.iter().rev().find(|&&r| r != var && self.shares(body, r, Some(&along)));
-            let (sizes, vectors) = self.tile(body, rows.is_some());
+            let (mut sizes, vectors) = self.tile(body, rows.is_some());
+            let trips = chain.iter().find(|l| l.0 == var).map_or(cost::UNKNOWN, |l| self.trips(l.1, l.2));
+            let vectors = fitting(vectors, lanes, trips);
+            if self.large() && sizes.first() == Some(&6) {
+                // Without panels there may be few rows: heads that share a key, a tile of a loop around.
+                sizes[0] = 4;
+            }
             nest.rows = rows.map(|&r| (r, sizes));
             nest.lanes = Some((var, Wide { lanes, vectors }));
             if nest.rows.is_none()
@@ -303,10 +334,22 @@ impl Planner<'_> {
             // A second loop may give the tile rows too; with one vector each its sums fit the registers.
             let most = if vars.len() > 1 { 1 } else { 2 };
             plan.reductions.values_mut().for_each(|w| w.vectors = w.vectors.min(most));
+            let walked = |rows| Nest { rows, walked: true, ..nest.clone() };
+            let other = vars.len().checked_sub(2).map(|at| vars[at]);
+            match other.filter(|&o| self.shares(body, o, None)) {
+                None if vars.len() == 1 => nest = walked(None),
+                Some(o) if self.order == Order::Free => {
+                    let rows = if self.large() { vec![4, 2, 1] } else { vec![2, 1] };
+                    let of = chain.iter().find(|l| l.0 == o).and_then(|l| self.near(l, body));
+                    let nest_of = |of| Few { of, least: NEAR, nest: Box::new(walked(Some((o, rows)))) };
+                    nest.few = of.map(nest_of);
+                }
+                Some(_) | None => {}
+            }
         }
         // Panels go with lanes that add up in order; with few rows there are none, so lanes must be the same there.
         let same = |packed: &Nest| packed.lanes.map(|l| l.0) == nest.lanes.map(|l| l.0);
-        if let Some((work, packed)) = self.packed(&vars, body, best)
+        if let Some((work, packed)) = self.packed(&chain, body, best)
             && (self.order == Order::Free || same(&packed))
         {
             best = work;
@@ -317,15 +360,46 @@ impl Planner<'_> {
                 *sizes = if self.large() { vec![4, 1] } else { vec![2, 1] };
             }
             few.streamed = self.streams(&few, body);
-            let least = match (few.streamed, packed.panels.iter().any(|p| p.dots.is_some())) {
-                (true, _) => STREAMED,
-                (false, true) => DOTS,
-                (false, false) => FEW,
+            let all = parts(body);
+            let dots = |d: &&Panel| d.dots.is_some();
+            let least = match packed.panels.iter().find(dots).map(|p| all[p.part].dtype) {
+                _ if few.streamed => STREAMED,
+                Some(tensor::DType::Bf16) => HALVES,
+                Some(_) => BYTES,
+                None => FEW,
             };
-            nest = Nest { few: Some((least, Box::new(few))), ..packed };
+            let rows = packed.rows.as_ref().and_then(|r| chain.iter().find(|l| l.0 == r.0));
+            let few =
+                rows.and_then(|r| self.extent(r.1, r.2)).map(|of| Few { of, least, nest: Box::new(few) });
+            nest = Nest { few, ..packed };
         }
         plan.nests.insert(vars[0], nest);
         (best * trips, plan)
+    }
+
+    /// The bytes that the rounds of a loop read of their own, those of one round left out.
+    fn near(&self, l: &Loop<'_>, body: &[Stmt]) -> Option<shape::Expr> {
+        let own = Along::new(self.prim, l.0, body);
+        let mut bytes = Some(shape::Expr::int(1));
+        body.iter().for_each(|s| {
+            for e in s.scalars() {
+                bytes = bytes.take().and_then(|b| Some(b + self.own_bytes(e, &own)?));
+            }
+        });
+        Some((self.extent(l.1, l.2)? - 1) * bytes?)
+    }
+
+    fn own_bytes(&self, s: &Scalar, own: &Along<'_>) -> Option<shape::Expr> {
+        let inside = match &s.kind {
+            ScalarKind::Reduce { lo, hi, body, .. } => {
+                return Some(self.extent(lo, hi)? * self.own_bytes(body, own)?);
+            }
+            ScalarKind::Load { index, .. } if index.iter().any(|i| own.changes(i)) => s.dtype.size() as i64,
+            _ => 0,
+        };
+        cost::children(s)
+            .into_iter()
+            .try_fold(shape::Expr::int(inside), |n, c| Some(n + self.own_bytes(c, own)?))
     }
 
     fn large(&self) -> bool {
@@ -350,7 +424,7 @@ impl Planner<'_> {
             let wide = self.wide_scalar(body, &along, lanes) / f64::from(lanes);
             if wide < work * WORTH {
                 work = wide;
-                let vectors = if self.heavy(body) { 2 } else { 4 };
+                let vectors = fitting(if self.heavy(body) { 2 } else { 4 }, lanes, self.trips(lo, hi));
                 plan = Decisions::default();
                 plan.reductions.insert(*var, Wide { lanes, vectors });
             }

@@ -9,28 +9,32 @@ use shape::Expr as Dim;
 use std::collections::BTreeSet;
 use tensor::DType;
 
-use super::{Along, Nest, Panel, Planner, Stride, dots, parts};
+use super::{Along, Loop, Nest, Panel, Planner, Stride, dots, parts};
 use crate::prepare::assigned;
 
 impl Planner<'_> {
     /// The best nest with panels, if it is about as good as `best` by the model, which does not know of caches.
-    pub(super) fn packed(&self, vars: &[VarId], body: &[Stmt], best: f64) -> Option<(f64, Nest)> {
+    pub(super) fn packed(&self, chain: &[Loop<'_>], body: &[Stmt], best: f64) -> Option<(f64, Nest)> {
         const CACHES: f64 = 1.05;
         let mut found: Option<(f64, Nest)> = None;
-        for &var in vars {
+        // Panels are of tiles, of which there are as many as the dims say.
+        let tiled = |l: &&Loop<'_>| self.extent(l.1, l.2).is_some();
+        let tiled: Vec<VarId> = chain.iter().filter(tiled).map(|l| l.0).collect();
+        for &var in &tiled {
             let along = Along::new(self.prim, var, body);
             let Some(lanes) = self.lanes(body, &along) else { continue };
-            for &row in vars.iter().rev().filter(|r| **r != var) {
+            for &row in tiled.iter().rev().filter(|r| **r != var) {
                 let Some(panels) = self.panels(body, &along, row) else { continue };
                 let work = self.packed_work(body, &along, lanes, &panels);
                 if work < found.as_ref().map_or(best * CACHES, |f| f.0) {
                     let (sizes, vectors) = self.tile(body, true);
                     let nest = Nest {
-                        chain: vars.to_vec(),
+                        chain: chain.iter().map(|l| l.0).collect(),
                         lanes: Some((var, super::Wide { lanes, vectors })),
                         rows: Some((row, sizes)),
                         panels,
                         few: None,
+                        walked: false,
                         streamed: false,
                     };
                     found = Some((work, nest));
@@ -80,9 +84,10 @@ impl Planner<'_> {
     }
 
     /// The extent of a reduction, where it is an expression of the dims alone.
-    fn extent(&self, lo: &Scalar, hi: &Scalar) -> Option<Dim> {
+    pub(super) fn extent(&self, lo: &Scalar, hi: &Scalar) -> Option<Dim> {
         let (lo, hi) = (self.prim.as_dim(lo)?, self.prim.as_dim(hi)?);
-        let extent = Dim::max(&(&hi - &lo), &Dim::int(0));
+        let extent = &hi - &lo;
+        let extent = if extent.as_sym().is_some() { extent } else { Dim::max(&extent, &Dim::int(0)) };
         let of_dims = |e: &Dim| e.syms().iter().all(|s| self.prim.dims.contains(s));
         (!extent.is_poison() && of_dims(&lo) && of_dims(&hi)).then_some(extent)
     }

@@ -8,13 +8,13 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a question is about a few kinds of expressions")]
 
 use ir::loops::{Run, Scalar, ScalarKind, Stmt, VarId};
-use ir::{Combine, Intrinsic};
+use ir::{Combine, Intrinsic, Literal};
 use shape::Expr as Dim;
 use std::collections::BTreeMap;
 use tensor::DType;
 
 use super::arrange::Arrange;
-use super::dots::{byte, range};
+use super::dots::{byte, offset, range};
 use super::panels::{cast, narrowed, op, sum};
 use super::{Along, Order, Stride};
 
@@ -28,6 +28,8 @@ struct Narrow {
     size: i64,
     /// The largest magnitude of a product.
     most: i64,
+    /// What is added to the first factor, as a byte without a sign has none below zero.
+    plus: Option<Scalar>,
 }
 
 impl Arrange<'_> {
@@ -139,17 +141,27 @@ impl Arrange<'_> {
         };
         match body.dtype {
             DType::F32 | DType::Bf16 if self.target.has_bf16() && self.order == Order::Free => {
-                Some(Narrow { factors: [half(x)?, half(y)?], size: 2, most: 0 })
+                Some(Narrow { factors: [half(x)?, half(y)?], size: 2, most: 0, plus: None })
             }
             DType::I32 if self.target.has_vnni() => {
                 let [a, b] = [byte(x)?, byte(y)?];
                 let magnitude = |s: &Scalar| range(s).map(|(lo, hi)| lo.abs().max(hi.abs()));
                 let most = magnitude(x)? * magnitude(y)?;
+                // A byte less a zero, as four bits are, has no sign without it.
+                let still = |s: &Scalar| !over.changes(s);
+                for (x, y) in [(x, y), (y, x)] {
+                    let (bare, plus) = offset(x, &still);
+                    if plus.is_some() && byte(y) == Some(DType::I8) && unsigned(bare) {
+                        let factors = [narrowed(bare, DType::U8), narrowed(y, DType::I8)];
+                        return Some(Narrow { factors, size: 4, most, plus });
+                    }
+                }
                 let [x, y] = [narrowed(x, a), narrowed(y, b)];
                 if a != b {
-                    return Some(Narrow { factors: [x, y], size: 4, most });
+                    return Some(Narrow { factors: [x, y], size: 4, most, plus: None });
                 }
-                Some(Narrow { factors: [cast(DType::I16, x), cast(DType::I16, y)], size: 2, most })
+                let factors = [cast(DType::I16, x), cast(DType::I16, y)];
+                Some(Narrow { factors, size: 2, most, plus: None })
             }
             _ => None,
         }
@@ -161,9 +173,22 @@ impl Arrange<'_> {
         let round = &(lo + &(self.name(q) * narrow.size)) + &self.name(t);
         let values = BTreeMap::from([(var, round)]);
         let factor = |s: &Scalar| cast(dtype, self.substituted(s, &values));
-        let product = op(Intrinsic::Mul, narrow.factors.iter().map(factor).collect());
-        sum(Run::Dot, t, (Dim::int(0), Dim::int(narrow.size)), product)
+        let dot = |a: Scalar, b: &Scalar| {
+            let product = op(Intrinsic::Mul, vec![a, factor(b)]);
+            sum(Run::Dot, t, (Dim::int(0), Dim::int(narrow.size)), product)
+        };
+        let [x, y] = &narrow.factors;
+        let words = dot(factor(x), y);
+        let Some(plus) = &narrow.plus else { return words };
+        // (x + plus) * y: plus times the sum of y.
+        let ones = dot(cast(dtype, Scalar::constant(Literal::Int(1), DType::U8)), y);
+        op(Intrinsic::Add, vec![op(Intrinsic::Mul, vec![plus.clone(), ones]), words])
     }
+}
+
+/// Whether a byte without a sign holds an integer.
+fn unsigned(s: &Scalar) -> bool {
+    range(s).is_some_and(|(lo, hi)| 0 <= lo && hi <= 255)
 }
 
 /// The factors of a product.
