@@ -146,8 +146,16 @@ impl<'a> Ranges<'a> {
         self.known(e)
     }
 
+    /// The same over dims alone: variables of loops at their middle, others as what they were given.
     fn known(&self, e: Expr) -> Option<Expr> {
-        let e = e.subst(&|s| self.middle.get(&s).cloned());
+        let of = |s: Sym| {
+            let given = || {
+                let var = self.prim.vars.iter().position(|v| v.name == s)?;
+                *self.given.get(&VarId(var as u32))?
+            };
+            self.middle.get(&s).cloned().or_else(|| self.exact(given()?))
+        };
+        let e = e.subst(&of);
         e.syms().iter().all(|s| self.prim.dims.contains(s)).then_some(e)
     }
 
@@ -176,6 +184,12 @@ impl<'a> Ranges<'a> {
                             (one, other) if alone => one.or(other),
                             _ => None,
                         }
+                    }
+                    // By a number of steps, or into blocks of so many.
+                    Intrinsic::Mul | Intrinsic::Div => {
+                        let by = self.exact(args.get(1)?)?.as_int().filter(|n| *n > 0)?;
+                        let of = of(0, side)?;
+                        Some(if *op == Intrinsic::Mul { of * by } else { of.floor_div(&Expr::int(by)) })
                     }
                     Intrinsic::Select => Some(either(&of(1, side)?, &of(2, side)?, side)),
                     _ => None,

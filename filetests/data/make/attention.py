@@ -34,13 +34,13 @@ def qkv(m, n, d=f32, heads=(4, 2, 2), ends=(8, 8, 8), batch=()):
 
 
 b2 = dict(batch=(2,), ends=(8, 8, 6))
-entry("t_attention", attention, qkv(3, 5, **b2), qkv(1, 1, **b2), qkv(0, 3, **b2), qkv(3, 0, **b2), qkv(7, 13, **b2), atol=1e-5)
-entry("t_generic", attention, qkv(3, 5), qkv(2, 2, heads=(3, 1, 1)), qkv(2, 3, heads=(5, 5, 5), ends=(7, 7, 7)), atol=1e-5)
-entry("t_causal", lambda q, k, v: attention(q, k, v, causal=True), qkv(5, 5), qkv(3, 8), qkv(1, 7), qkv(5, 3), qkv(0, 0), atol=1e-5)
-entry("t_causal_bf16", lambda q, k, v: attention(q, k, v, causal=True, window=2, scale=0.5, cap=3.0), qkv(4, 6, bf16, (4, 1, 1)), atol=1e-2)
-entry("t_window", lambda q, k, v: attention(q, k, v, causal=True, window=3, cap=2.0), qkv(5, 9, heads=(2, 2, 2)), qkv(1, 2, heads=(2, 2, 2)), atol=1e-5)
-entry("t_biased", attention, qkv(3, 5) + [randn(4, 3, 5)], qkv(2, 2) + [lambda rng: np.full((4, 2, 2), -np.inf, dtype=f32)], atol=1e-5)
-entry("t_masked", lambda q, k, v, b: attention(q, k, v, np.where(b, 0, -np.inf), scale=0.25), qkv(3, 5) + [bools(4, 3, 5)], qkv(3, 1) + [bools(4, 3, 1)], atol=1e-5)
+entry("t_attention", attention, qkv(3, 5, **b2), qkv(1, 1, **b2), qkv(0, 3, **b2), qkv(3, 0, **b2), qkv(7, 13, **b2), qkv(17, 70, **b2), atol=1e-5)
+entry("t_generic", attention, qkv(3, 5), qkv(2, 2, heads=(3, 1, 1)), qkv(2, 3, heads=(5, 5, 5), ends=(7, 7, 7)), qkv(70, 66, heads=(1, 1, 1), ends=(3, 3, 3)), atol=1e-5)
+entry("t_causal", lambda q, k, v: attention(q, k, v, causal=True), qkv(5, 5), qkv(3, 8), qkv(1, 7), qkv(5, 3), qkv(0, 0), qkv(66, 130), qkv(20, 3), qkv(3, 129), atol=1e-5)
+entry("t_causal_bf16", lambda q, k, v: attention(q, k, v, causal=True, window=2, scale=0.5, cap=3.0), qkv(4, 6, bf16, (4, 1, 1)), qkv(18, 80, bf16, (4, 1, 1)), atol=1e-2)
+entry("t_window", lambda q, k, v: attention(q, k, v, causal=True, window=3, cap=2.0), qkv(5, 9, heads=(2, 2, 2)), qkv(1, 2, heads=(2, 2, 2)), qkv(20, 150, heads=(2, 2, 2)), qkv(2, 150, heads=(2, 2, 2)), atol=1e-5)
+entry("t_biased", attention, qkv(3, 5) + [randn(4, 3, 5)], qkv(2, 2) + [lambda rng: np.full((4, 2, 2), -np.inf, dtype=f32)], qkv(17, 70) + [lambda rng: np.where(rng.random((4, 17, 70)) < 0.5, -np.inf, rng.standard_normal((4, 17, 70))).astype(f32)], atol=1e-5)
+entry("t_masked", lambda q, k, v, b: attention(q, k, v, np.where(b, 0, -np.inf), scale=0.25), qkv(3, 5) + [bools(4, 3, 5)], qkv(3, 1) + [bools(4, 3, 1)], qkv(16, 65) + [bools(4, 16, 65)], atol=1e-5)
 
 
 def ort_attention(q, k, v):
@@ -77,9 +77,13 @@ def paged(q, k, v, table, sequence, position, **more):
 
 shared = values([[2, 0, 1], [2, 3, 4]], dtype=i32)
 pools = lambda pages, page: [randn(pages, page, 2, 8, dtype=f16), randn(pages, page, 2, 8, dtype=f16)]
-# Two sequences of which the first page is one; a prefill beside a decoding step; a page of one row.
-entry("t_paged", paged, [randn(5, 4, 8), *pools(5, 4), shared, ints(0, 0, 0, 1, 1), ints(0, 1, 2, 10, 3)], [randn(2, 4, 8), *pools(5, 1), shared, ints(1, 0), ints(2, 0)], [randn(0, 4, 8), *pools(5, 3), shared, ints(), ints()], out=f32, atol=1e-5)
-entry("t_cached", lambda q, k, v, s, p: paged(q, k, v, np.arange(len(k))[:, None], s, p, window=3), [randn(4, 4, 8), randn(2, 7, 2, 8), randn(2, 7, 2, 8), longs(0, 1, 1, 0), longs(6, 0, 1, 3)], atol=1e-5)
+# Two sequences of which the first page is one; a prefill beside a decoding step; a page of one row; runs of several sequences,
+# also such that take turns, and pages longer than a block.
+many = [randn(19, 4, 8), *pools(5, 4), shared, ints(*[0] * 10, *[1] * 9), ints(*range(2, 12), *range(9))]
+turns = [randn(16, 4, 8), *pools(5, 4), shared, ints(*[0, 1] * 8), ints(*range(11, 3, -1), *range(8))]
+long = [randn(20, 4, 8), *pools(3, 70), values([[2, 0]], dtype=i32), ints(*[0] * 20), ints(*range(60, 80))]
+entry("t_paged", paged, [randn(5, 4, 8), *pools(5, 4), shared, ints(0, 0, 0, 1, 1), ints(0, 1, 2, 10, 3)], [randn(2, 4, 8), *pools(5, 1), shared, ints(1, 0), ints(2, 0)], [randn(0, 4, 8), *pools(5, 3), shared, ints(), ints()], many, turns, long, out=f32, atol=1e-5)
+entry("t_cached", lambda q, k, v, s, p: paged(q, k, v, np.arange(len(k))[:, None], s, p, window=3), [randn(4, 4, 8), randn(2, 7, 2, 8), randn(2, 7, 2, 8), longs(0, 1, 1, 0), longs(6, 0, 1, 3)], [randn(17, 4, 8), randn(2, 70, 2, 8), randn(2, 70, 2, 8), longs(*[1] * 17), longs(*range(53, 70))], atol=1e-5)
 
 
 def rope(x, position, r, theta=10000.0, interleaved=False, factor=1.0):
