@@ -46,6 +46,17 @@ fn every_rule_of_the_library_holds() {
 }
 
 #[test]
+fn sums_with_nothing_do_not_feed_the_rules() {
+    let text = "fn f<n>(x: f32[n], y: i16[n], a: f32) -> (f32[n], i16[n]) { ((x * 1 + 0) * a, y + 0 + 0) }";
+    let mut sources = driver::pipeline::sources();
+    let id = sources.add("sums.tn", text);
+    let front = driver::pipeline::front(sources, &[id]).expect("it is right");
+    let (_, report) = driver::pipeline::plan(&front.module, &driver::Options::default());
+    let found = &report.functions[0];
+    assert!(found.saturated && found.nodes < 100, "{} nodes: {:?}", found.nodes, found.notes);
+}
+
+#[test]
 fn a_rule_has_no_instance_where_its_operators_do_not_stand() {
     // The families and the names of the library's rules that have an instance in a program.
     let rules = |text: &str| {

@@ -6,6 +6,7 @@
 
 use egg::Id;
 use indexmap::IndexMap;
+use ir::Intrinsic;
 use ir::graph::Type;
 use ir::source::Span;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -13,7 +14,7 @@ use shape::{Expr, Pred, Sym, Verdict};
 
 use crate::Budget;
 use crate::block::{BlockGraph, Origin, Source};
-use crate::lang::{Kids, OpKey, Stage};
+use crate::lang::{Graph, Ir, Kids, OpKey, Stage};
 use crate::pattern::{Heads, Match, PVal, Pattern, Side, search, solve_dims};
 
 /// How saturation went.
@@ -258,17 +259,37 @@ pub(crate) fn apply(
             OpKey::Scalar(_) | OpKey::Cast(_) | OpKey::Const(_) | OpKey::Dim(_) => types,
         };
         let n = types.len();
-        let id = b.add_op(key, types, kids, &origin);
+        let id = unchanged(&b.graph, &key, &kids).unwrap_or_else(|| b.add_op(key, types, kids, &origin));
         made.push(if n == 1 {
             vec![id]
         } else {
-            (0..n).map(|i| b.graph.add(crate::lang::Ir::Proj(i as u32, [id]))).collect()
+            (0..n).map(|i| b.graph.add(Ir::Proj(i as u32, [id]))).collect()
         });
     }
     let roots = pattern.rhs.roots.iter().map(|&r| value(&made, r)).collect::<Option<Vec<Id>>>()?;
     let shared = shared(&pattern.rhs, &made);
     let unite = |news, (&class, root)| b.graph.union(class, root) | news;
     Some(Made { news: classes.iter().zip(roots).fold(false, unite), shared })
+}
+
+/// What leaves a number as it is, and whether it may stand on the left.
+const NEUTRAL: [(Intrinsic, f64, bool); 4] = [
+    (Intrinsic::Add, 0.0, true),
+    (Intrinsic::Sub, 0.0, false),
+    (Intrinsic::Mul, 1.0, true),
+    (Intrinsic::Div, 1.0, false),
+];
+
+/// The operand that `a + 0`, `a * 1` and the like are. A tensor that is its own sum with 0 is its sum with any sum of zeros;
+/// that these are all 0 the library's rules do not say where a program itself adds no numbers, as they have no instance then.
+fn unchanged(graph: &Graph, key: &OpKey, kids: &[Id]) -> Option<Id> {
+    let (OpKey::Scalar(op), &[a, b]) = (key, kids) else { return None };
+    let &(_, neutral, commutes) = NEUTRAL.iter().find(|row| row.0 == *op)?;
+    let table = &graph.analysis.table;
+    let key = |node: &Ir| if let Ir::Op(op, _) = node { Some(table.key(*op)) } else { None };
+    let number = |k: &OpKey| matches!(k, OpKey::Const(c) if table.consts[*c].get_f64(0) == neutral);
+    let is = |class: Id| graph[class].nodes.iter().filter_map(key).any(number);
+    if is(b) { Some(a) } else { Some(b).filter(|_| commutes && is(a)) }
 }
 
 /// The classes of a side's operations that more than one of its values need, operands first.
