@@ -9,7 +9,7 @@ use check::Files;
 use codegen::{Compiled, Compiler, Store, Target};
 use ir::source::{SourceId, SourceMap};
 use ir::{FuncId, Module};
-use rewrites::{Database, Machine, Report};
+use rewrites::{Choose, Database, Machine, Report};
 use vm::tnx::Package;
 use vm::verify::Verified;
 
@@ -34,6 +34,8 @@ pub struct Options {
     pub measured: Option<Arc<Database>>,
     /// True: the report lists what could be called at sample points.
     pub offers: bool,
+    /// Which of the equal terms a plan is made of.
+    pub choose: Choose,
     /// The CPU to make code for.
     pub target: Target,
     /// Where kernels are kept between runs.
@@ -50,6 +52,7 @@ impl Default for Options {
             machine: Machine::reference(),
             measured: None,
             offers: false,
+            choose: Choose::default(),
             target: Target::host(),
             store: None,
         }
@@ -139,6 +142,7 @@ pub fn plan(module: &Module, options: &Options) -> (Module, Report) {
         at: options.at.clone(),
         measured: options.measured.clone(),
         offers: options.offers,
+        choose: options.choose,
         ..rewrites::Options::new(options.machine.clone())
     };
     rewrites::rewrite(module, &options)
@@ -156,7 +160,16 @@ pub(crate) fn compile_part(
     entries: &[FuncId],
     options: &Options,
 ) -> Result<Compilation, Failure> {
-    let (mut plan, report) = plan(&front.module, options);
+    compile_plan(front, plan(&front.module, options), entries, options)
+}
+
+/// The same with a plan that is there already.
+pub(crate) fn compile_plan(
+    front: &Front,
+    (mut plan, report): (Module, Report),
+    entries: &[FuncId],
+    options: &Options,
+) -> Result<Compilation, Failure> {
     let mut entries = entries.to_vec();
     let splits = kept::split(&mut plan, &mut entries);
     let compiler = Compiler::new(options.target.clone()).storing(options.store.clone());

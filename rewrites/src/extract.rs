@@ -4,17 +4,21 @@
 //! class the node whose set of steps is cheapest (sets, so that shared steps count once); a local search then
 //! flips one class at a time as long as the whole gets cheaper. Plans with a cycle are never accepted: the
 //! greedy pass refuses a node whose steps need its own class, the search checks the whole.
+//!
+//! The dearest plan and random ones ([`Choose`]) are what the same search finds when it begins with the program's own
+//! terms and costs are turned round, or drawn.
 
 use egg::Id;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Sym};
+use tensor::generate::Rng;
 
-use crate::Options;
 use crate::block::{BlockGraph, Merged, Origin, Use, bound};
 use crate::classify::bytes_of;
 use crate::cost::{BEYOND, Cost, cost};
 use crate::lang::{Action, ImplId, Ir};
 use crate::measured::Basis;
+use crate::{Choose, Options};
 
 /// One node extraction may choose.
 #[derive(Clone, Debug)]
@@ -272,8 +276,38 @@ pub(crate) fn costs(
     pool.cands.iter().map(|list| list.iter().map(cost).collect()).collect()
 }
 
-/// Chooses a candidate for each class; `flips` bounds the local search.
-pub(crate) fn extract(pool: &Pool, us: &[Vec<Cost>], flips: usize) -> Choice {
+/// Chooses a candidate for each class.
+pub(crate) fn extract(b: &BlockGraph, pool: &Pool, us: &[Vec<Cost>], options: &Options) -> Choice {
+    let flips = options.budget.flips;
+    let mut price: Box<dyn FnMut(f64) -> f64> = match options.choose {
+        Choose::Cheapest => return cheapest(pool, us, flips),
+        Choose::Dearest => Box::new(|us| -us),
+        Choose::Random(seed) => {
+            let mut rng = Rng::new(seed);
+            Box::new(move |_| rng.uniform() - 0.5)
+        }
+    };
+    let mut us = us.to_vec();
+    us.iter_mut().flatten().for_each(|c| c.us = price(c.us));
+    // Where costs may be negative sets of steps have no least one; a choice without a cycle can still be improved.
+    let choice = baseline(b, pool);
+    let Some(mut plan) = Priced::new(pool, &us, choice.clone()) else { return choice };
+    search(&mut plan, &mut flips.clone());
+    plan.choice
+}
+
+/// What decides between plans at a point, the least first; `us` is what the plan costs there, infinite if it may not run.
+pub(crate) fn rank(choose: Choose, plan: usize, us: f64) -> f64 {
+    match choose {
+        _ if us.is_infinite() => us,
+        Choose::Cheapest => us,
+        Choose::Dearest => 1.0 / us,
+        Choose::Random(seed) => 1.0 + Rng::new(seed.wrapping_add(plan as u64)).uniform(),
+    }
+}
+
+/// The candidates that cost least together; `flips` bounds the local search.
+fn cheapest(pool: &Pool, us: &[Vec<Cost>], flips: usize) -> Choice {
     let choice = greedy(pool, us);
     let Some(mut plan) = Priced::new(pool, us, choice.clone()) else { return choice };
     let mut left = flips;

@@ -256,7 +256,7 @@ fn load(
     let facts = crate::known(func);
     let point: regimes::Point = Vec::new();
     let us = costs(&b, &pool, options, &env(&facts, &point));
-    let choice = extract(&pool, &us, options.budget.flips);
+    let choice = extract(&b, &pool, &us, options);
     let taken: Vec<ValId> = {
         let order = order(&pool, &choice, &pool.roots).ok_or("what is kept cannot be made")?;
         let cands = order.into_iter().filter_map(|c| Some(&pool.cands[c][choice[c]?]));

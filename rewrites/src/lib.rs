@@ -10,7 +10,8 @@
 //! 2. [`pattern`], [`saturate`], [`merge`]: the module's rules add equal nodes, types and conditions proved first;
 //! 3. [`fuse`], [`inline`], [`classify`], [`rounds`]: implementations join the classes: kernels, fused groups, library calls;
 //! 4. [`cost`], [`machine`], [`measured`]: what each would take, as expressions of the dims or as it was measured;
-//! 5. [`extract`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between;
+//! 5. [`extract`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between. Tests ask
+//!    for the dearest and for random ones ([`Choose`]): all mean the same;
 //! 6. [`emit`], [`assemble`]: blocks again. A plan that cannot keep the order of effects is refused here.
 //!    What weights make by themselves becomes a function of theirs ([`keep`]).
 //!
@@ -105,8 +106,22 @@ pub struct Options {
     pub at: Vec<(String, i64)>,
     /// True: the report lists what could be called at sample points, for whoever measures.
     pub offers: bool,
+    /// Which of the equal terms a plan is made of.
+    pub choose: Choose,
     /// Limits of the work.
     pub budget: Budget,
+}
+
+/// Which of the equal terms of each value a plan is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Choose {
+    /// Those that together cost least.
+    #[default]
+    Cheapest,
+    /// Those that cost most, as far as changes of one at a time lead there.
+    Dearest,
+    /// Any, by a seed.
+    Random(u64),
 }
 
 /// Limits of the work, as counts.
@@ -157,6 +172,7 @@ impl Options {
             available: Vec::new(),
             at: Vec::new(),
             offers: false,
+            choose: Choose::default(),
             budget: Budget::default(),
         }
     }
@@ -347,7 +363,8 @@ fn function(
         if s.requires.iter().any(|r| r.eval(&env) != Ok(true)) {
             return f64::INFINITY;
         }
-        regimes::cost_at(&cells[s.cell].1, &s.plan, options, &env).unwrap_or(f64::INFINITY).max(1e-6)
+        let us = regimes::cost_at(&cells[s.cell].1, &s.plan, options, &env).unwrap_or(f64::INFINITY);
+        extract::rank(options.choose, plan, us.max(1e-6))
     };
     let costs: Vec<Vec<f64>> =
         (0..solved.len()).map(|p| points.iter().map(|point| cost(p, point)).collect()).collect();

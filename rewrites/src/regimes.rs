@@ -177,7 +177,7 @@ pub(crate) fn plan_at(
             }
         }
     }
-    let choice = extract(&unit.pool, &us, options.budget.flips);
+    let choice = extract(&unit.b, &unit.pool, &us, options);
     let nested = unit.nested.iter();
     let nested = nested.map(|blocks| blocks.iter().map(|u| plan_at(u, options, at, barred)).collect());
     Plan { choice, nested: nested.collect() }
