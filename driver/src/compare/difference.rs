@@ -4,7 +4,11 @@
 //! values are stored; compiled code computes in the type itself, adds in another order and may skip the rounding of
 //! what a fusion no longer stores.
 
-use tensor::Tensor;
+use ir::Module;
+use ir::graph::{Node, Op};
+use tensor::{DType, Tensor};
+
+use super::bound::unit;
 
 /// Relative difference allowed between results on real numbers. The oracle computes in double; a sum of
 /// a few thousand f32 terms strays by some of their roundings, 6e-8 each.
@@ -46,6 +50,17 @@ impl Difference {
     }
 }
 
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Difference::Type(text) => f.write_str(text),
+            Difference::Element { at, want, got, by, allowed } => {
+                write!(f, "element {at} is {want} and {got}: {by:e} apart, {allowed:e} allowed")
+            }
+        }
+    }
+}
+
 fn distance(a: f64, b: f64) -> f64 {
     if a == b || (a.is_nan() && b.is_nan()) {
         0.0
@@ -63,16 +78,60 @@ pub fn difference(want: &Tensor, got: &Tensor, exact: bool) -> Option<Difference
     by_bound(want, got, if float && !exact { coarse } else { 0.0 })
 }
 
-/// The same where the values were computed in double and the literals are of the program's types.
-pub(super) fn of_reals(want: &Tensor, got: &Tensor) -> Option<Difference> {
-    /// Literals of f32 that say the same number differ by a few 6e-8.
-    const LITERALS: f64 = 1e-6;
-    by_bound(want, got, if want.dtype().is_float() { LITERALS } else { 0.0 })
+/// What is lost where everything is computed in double.
+#[derive(Clone, Copy)]
+pub(super) struct Lost {
+    /// By the literals of the program's types, as a part of a result.
+    literals: f64,
+    /// By the operations, as rounding beside the arguments and 1: what cancels leaves no less.
+    operations: f64,
+}
+
+impl Lost {
+    /// Of a program, in its own types, on some arguments.
+    pub(super) fn of(module: &Module, args: &[Tensor]) -> Lost {
+        /// For operations in a row, in a double's own unit.
+        const OPERATIONS: f64 = 1e-13;
+        let mut coarsest = unit(DType::F32);
+        let mut look = |n: &Node| {
+            if let Op::Const(t) = &n.op
+                && rounded(t)
+            {
+                coarsest = coarsest.max(unit(t.dtype()));
+            }
+        };
+        module.funcs.iter().for_each(|f| f.body.walk(&mut look));
+        let largest = args.iter().filter(|t| t.dtype().is_float()).flat_map(finite).fold(1.0, f64::max);
+        Lost { literals: 16.0 * coarsest, operations: OPERATIONS * largest }
+    }
+}
+
+/// Whether a literal may have been rounded to its type: one that leaves half of the digits there unused was not.
+fn rounded(t: &Tensor) -> bool {
+    const LOOKED_AT: usize = 64;
+    let half = (unit(t.dtype()).log2() / -2.0).floor();
+    let exact = |x: f64| {
+        let digits = x * (half - x.abs().log2().floor()).exp2();
+        x == 0.0 || !x.is_finite() || digits.fract() == 0.0
+    };
+    t.dtype().is_float() && !(0..t.len().min(LOOKED_AT)).all(|i| exact(t.get_f64(i)))
+}
+
+/// The same where the values were computed in double.
+pub(super) fn of_reals(want: &Tensor, got: &Tensor, lost: Lost) -> Option<Difference> {
+    let Lost { literals, operations } = lost;
+    let scale = finite(want).fold(0.0, f64::max);
+    let allowed = |_, a: f64| literals * (a.abs() + BESIDE * scale) + operations;
+    furthest(want, got, &|at, a| if want.dtype().is_float() { allowed(at, a) } else { 0.0 })
+}
+
+/// The magnitudes of what is finite.
+fn finite(t: &Tensor) -> impl Iterator<Item = f64> {
+    (0..t.len()).map(|i| t.get_f64(i).abs()).filter(|x| x.is_finite())
 }
 
 fn by_bound(want: &Tensor, got: &Tensor, bound: f64) -> Option<Difference> {
-    let finite = (0..want.len()).map(|i| want.get_f64(i).abs()).filter(|x| x.is_finite());
-    let scale = if bound > 0.0 { finite.fold(0.0, f64::max) } else { 0.0 };
+    let scale = if bound > 0.0 { finite(want).fold(0.0, f64::max) } else { 0.0 };
     furthest(want, got, &|_, a| if bound > 0.0 { bound * (a.abs() + BESIDE * scale + TINY) } else { 0.0 })
 }
 
@@ -102,4 +161,30 @@ pub(super) fn furthest(
         }
     }
     worst.map(|w| w.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_literal_is_rounded_where_it_uses_all_digits() {
+        let is = |dtype, x| {
+            let mut t = Tensor::zeros(dtype, &[]).unwrap();
+            t.set_f64(0, x);
+            rounded(&t)
+        };
+        for dtype in [DType::Bf16, DType::F16, DType::F32] {
+            assert!([0.0, -1.5, 0.25, 3.0].iter().all(|x| !is(dtype, *x)), "{dtype}");
+            assert!([1.702, std::f64::consts::SQRT_2, -0.1].iter().all(|x| is(dtype, *x)), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn what_cancels_is_as_good_as_zero() {
+        let lost = Lost::of(&Module::default(), &[]);
+        let number = |x: f64| Tensor::scalar_f(DType::F64, x);
+        assert!(!of_reals(&number(0.0), &number(5e-17), lost).unwrap().matters());
+        assert!(of_reals(&number(0.0), &number(1e-12), lost).unwrap().matters());
+    }
 }

@@ -15,7 +15,7 @@ use tensor::Tensor;
 use vm::Limits;
 
 use super::blame::Blame;
-use super::difference::{Difference, of_reals};
+use super::difference::{Difference, Lost, of_reals};
 use super::wide::Casts;
 use super::{part, wide};
 use crate::engine;
@@ -49,8 +49,8 @@ pub(super) struct Search<'a> {
 
 /// How a program's results differ from the oracle's: which one, and by how much.
 pub(super) struct Wrong {
-    at: usize,
-    difference: Difference,
+    pub(super) at: usize,
+    pub(super) difference: Difference,
     shape: Vec<i64>,
 }
 
@@ -150,7 +150,8 @@ impl Search<'_> {
                     }
                     let args = [outside.clone(), carried].concat();
                     let want = self.oracle(&front, round, &args)?;
-                    if differing(&want, &self.results(&front, &plan, round, &args)?).is_some() {
+                    let lost = Lost::of(&front.module, &args);
+                    if differing(&want, &self.results(&front, &plan, round, &args)?, lost).is_some() {
                         return self.within(&front, round, &args, depth);
                     }
                     carried = want;
@@ -204,14 +205,15 @@ impl Search<'_> {
         want: &[Tensor],
     ) -> Option<Wrong> {
         let (plan, _) = pipeline::plan(&front.module, options);
-        differing(want, &self.results(front, &wide::module(&plan, Casts::Keep)?, id, args)?)
+        let got = self.results(front, &wide::module(&plan, Casts::Keep)?, id, args)?;
+        differing(want, &got, Lost::of(&front.module, args))
     }
 }
 
 /// The first result that differs by more than is allowed.
-fn differing(want: &[Tensor], got: &[Tensor]) -> Option<Wrong> {
+pub(super) fn differing(want: &[Tensor], got: &[Tensor], lost: Lost) -> Option<Wrong> {
     want.iter().zip(got).enumerate().find_map(|(at, (a, b))| {
-        let difference = of_reals(a, b).filter(Difference::matters)?;
+        let difference = of_reals(a, b, lost).filter(Difference::matters)?;
         Some(Wrong { at, difference, shape: a.shape().to_vec() })
     })
 }
