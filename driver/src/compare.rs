@@ -4,6 +4,7 @@
 //! compared with the program in double ([`wide`]), where next to nothing rounds: where they part, [`first`] looks for the first
 //! operator whose value differs, by planning ever longer beginnings of the program ([`part`]), and [`blame`] for the rule without which it would
 //! not. The machine is compared with the plan one kernel at a time, on the machine's own arguments ([`steps`], [`bound`]).
+//! One plan, whatever chose it, is judged in the same way ([`planned`]).
 //! [`difference`] says how far the results of whole programs are apart, and what is usual: the filetests' bound.
 
 mod blame;
@@ -11,6 +12,7 @@ pub(crate) mod bound;
 mod difference;
 mod first;
 mod part;
+mod planned;
 mod steps;
 pub(crate) mod wide;
 
@@ -26,6 +28,7 @@ use crate::pipeline::{self, Front, Options};
 pub use blame::Blame;
 pub use difference::{Difference, difference};
 pub use first::Divergence;
+pub use planned::Planned;
 
 /// Compiled, with rewrites.
 const VM: &str = "vm";

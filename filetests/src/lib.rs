@@ -27,6 +27,7 @@ mod plans;
 pub mod random;
 mod reference;
 mod stages;
+pub mod terms;
 
 pub use plans::tests_agree;
 

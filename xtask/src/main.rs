@@ -1,6 +1,7 @@
-//! Long campaigns: `cargo xtask soak [PROGRAMS]`, `cargo xtask fuzz [--what front|shape] [--count N]`.
+//! Long campaigns: `cargo xtask soak [PROGRAMS]`, `cargo xtask fuzz [--what front|shape|rewrites] [--count N]`.
 //!
-//! `fuzz` takes texts through the front half ([`fuzz`]), or questions about dims through `shape` ([`questions`]).
+//! `fuzz` takes texts through the front half ([`fuzz`]), questions about dims through `shape` ([`questions`]), or the plans of
+//! random programs, whatever chose them, through every engine ([`terms`]).
 //!
 //! The differential test of `filetests`, for as long as it is given. What is done is kept in
 //! `target/soak.json`, so that a campaign goes on where it stopped; notes quote its tally.
@@ -9,6 +10,7 @@
 
 mod fuzz;
 mod questions;
+mod terms;
 
 use std::path::Path;
 
@@ -35,25 +37,30 @@ fn main() -> Result<()> {
         ["fuzz", words @ ..] => fuzz(words),
         [fuzz::WORKER, from, end] => fuzz::worker(from.parse()?, end.parse()?),
         _ => {
-            bail!("usage: cargo xtask soak [PROGRAMS] | fuzz [--what front|shape] [--count N | --seed SEED]")
+            bail!(
+                "usage: cargo xtask soak [PROGRAMS] | fuzz [--what front|shape|rewrites] [--count N | --seed SEED]"
+            )
         }
     }
 }
 
 fn fuzz(words: &[&str]) -> Result<()> {
-    let (shape, words) = match words {
-        ["--what", "shape", rest @ ..] => (true, rest),
-        ["--what", "front", rest @ ..] | rest => (false, rest),
+    let (what, words) = match words {
+        ["--what", what, rest @ ..] => (*what, rest),
+        rest => ("front", rest),
     };
     let number = |n: &str| n.parse::<u64>().context("a number");
-    match (words, shape) {
-        (["--seed", seed], false) => fuzz::one(number(seed)?),
-        (["--seed", seed], true) => questions::one(number(seed)?),
-        ([], false) => fuzz::campaign(10_000),
-        ([], true) => questions::campaign(100_000),
-        (["--count", n], false) => fuzz::campaign(number(n)?),
-        (["--count", n], true) => questions::campaign(number(n)?),
-        _ => bail!("usage: cargo xtask fuzz [--what front|shape] [--count N | --seed SEED]"),
+    match (what, words) {
+        ("front", ["--seed", seed]) => fuzz::one(number(seed)?),
+        ("shape", ["--seed", seed]) => questions::one(number(seed)?),
+        ("rewrites", ["--seed", seed]) => terms::one(number(seed)?),
+        ("front", []) => fuzz::campaign(10_000),
+        ("shape", []) => questions::campaign(100_000),
+        ("rewrites", []) => terms::campaign(1_000),
+        ("front", ["--count", n]) => fuzz::campaign(number(n)?),
+        ("shape", ["--count", n]) => questions::campaign(number(n)?),
+        ("rewrites", ["--count", n]) => terms::campaign(number(n)?),
+        _ => bail!("usage: cargo xtask fuzz [--what front|shape|rewrites] [--count N | --seed SEED]"),
     }
 }
 
