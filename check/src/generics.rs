@@ -48,8 +48,10 @@ pub(crate) fn written_out<'f>(
 
 fn file<'f>(file: &'f File, records: &HashMap<Sym, &RecordDef>) -> Cow<'f, File> {
     let short = |item: &Item| {
-        signature(&item.kind)
-            .is_some_and(|s| s.params.iter().any(|p| p.ty.as_ref().is_some_and(|t| is_short(t, records))))
+        signature(&item.kind).is_some_and(|s| {
+            let records = &seen(s, records);
+            s.params.iter().any(|p| p.ty.as_ref().is_some_and(|t| is_short(t, records)))
+        })
     };
     if records.is_empty() || !file.items.iter().any(short) {
         return Cow::Borrowed(file);
@@ -65,10 +67,20 @@ fn file<'f>(file: &'f File, records: &HashMap<Sym, &RecordDef>) -> Cow<'f, File>
             ItemKind::Extern(d) => &mut d.sig,
             _ => continue,
         };
+        let records = &seen(sig, records);
         let Signature { generics, params, .. } = sig;
         params.iter_mut().for_each(|p| write_out(p, generics, records));
     }
     Cow::Owned(out)
+}
+
+/// The records whose names mean them in a signature: a generic hides a record of its name, as of a program's `W` the library's `W`.
+fn seen<'d>(sig: &Signature, records: &HashMap<Sym, &'d RecordDef>) -> HashMap<Sym, &'d RecordDef> {
+    let mut seen = records.clone();
+    for g in &sig.generics {
+        seen.remove(&g.name.name);
+    }
+    seen
 }
 
 fn signature(kind: &ItemKind) -> Option<&Signature> {
