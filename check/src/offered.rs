@@ -179,15 +179,14 @@ impl<'a> Checker<'a> {
             }
             _ => return,
         };
-        let before = out.len();
         args.iter().for_each(|(_, a)| self.called(def, a, out));
         let param = |e: &Expr| match &strip(e).kind {
             ExprKind::Name(n) => def.sig.params.iter().find(|p| p.name.name == *n),
             _ => None,
         };
-        // What holds no value is folded, and calls nothing.
-        let holds = out.len() > before || args.iter().any(|(_, a)| param(a).is_some());
-        let Some(Def::Prim(prim)) = callee.filter(|_| holds) else { return };
+        // What holds no value is folded, and calls nothing: `axis - 1` of an attribute.
+        let value = args.iter().any(|(_, a)| holds_value(def, a));
+        let Some(Def::Prim(prim)) = callee.filter(|_| value) else { return };
         let formals = &prim.sig.params;
         let named = args.iter().enumerate().filter_map(|(i, (name, a))| {
             Some((name.or_else(|| formals.get(i).map(|p| p.name.name))?, param(a)?))
@@ -276,6 +275,21 @@ fn strip(e: &Expr) -> &Expr {
     match &e.kind {
         ExprKind::Paren(inner) => strip(inner),
         _ => e,
+    }
+}
+
+/// True if a parameter that is no attribute stands in an expression.
+fn holds_value(def: &RuleDef, e: &Expr) -> bool {
+    let any = |parts: &[Expr]| parts.iter().any(|p| holds_value(def, p));
+    match &e.kind {
+        ExprKind::Name(n) => def.sig.params.iter().any(|p| p.name.name == *n && !is_attribute(p)),
+        ExprKind::Paren(a) | ExprKind::Unary(_, a) | ExprKind::Field(a, _) | ExprKind::Index(a, _) => {
+            holds_value(def, a)
+        }
+        ExprKind::Binary(_, a, b) => holds_value(def, a) || holds_value(def, b),
+        ExprKind::Call(f, args) => holds_value(def, f) || args.iter().any(|a| holds_value(def, &a.value)),
+        ExprKind::Tuple(parts) | ExprKind::Array(parts) => any(parts),
+        _ => false,
     }
 }
 
