@@ -148,7 +148,9 @@ impl<'c> Ll<'c> {
             DType::U8 => (0, i64::from(u8::MAX)),
             DType::I16 => (i64::from(i16::MIN), i64::from(i16::MAX)),
             DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
-            _ => (i64::MIN, i64::MAX),
+            DType::I64 | DType::F64 | DType::F32 | DType::F16 | DType::Bf16 | DType::Bool => {
+                (i64::MIN, i64::MAX)
+            }
         };
         // The largest float that is no more than the largest integer: between them there is none.
         let digits = if float == Ty::F64 { 53 } else { 24 };

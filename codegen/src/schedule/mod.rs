@@ -390,13 +390,11 @@ impl Planner<'_> {
     }
 
     fn own_bytes(&self, s: &Scalar, own: &Along<'_>) -> Option<shape::Expr> {
-        let inside = match &s.kind {
-            ScalarKind::Reduce { lo, hi, body, .. } => {
-                return Some(self.extent(lo, hi)? * self.own_bytes(body, own)?);
-            }
-            ScalarKind::Load { index, .. } if index.iter().any(|i| own.changes(i)) => s.dtype.size() as i64,
-            _ => 0,
-        };
+        if let ScalarKind::Reduce { lo, hi, body, .. } = &s.kind {
+            return Some(self.extent(lo, hi)? * self.own_bytes(body, own)?);
+        }
+        let loads = matches!(&s.kind, ScalarKind::Load { index, .. } if index.iter().any(|i| own.changes(i)));
+        let inside = if loads { s.dtype.size() as i64 } else { 0 };
         cost::children(s)
             .into_iter()
             .try_fold(shape::Expr::int(inside), |n, c| Some(n + self.own_bytes(c, own)?))
