@@ -83,7 +83,7 @@ fn inside(
         let (Some(from), [ty]) = (ready.get(&class), &b.graph[class].data.types[..]) else { continue };
         let ctx = &b.graph.analysis;
         let given: Expr = from.iter().map(|&v| bytes_of(func.ty(v))).sum();
-        if ctx.prove(&Pred::Le(bytes_of(ty), given)) != Verdict::Proved {
+        if from.is_empty() || ctx.prove(&Pred::Le(bytes_of(ty), given)) != Verdict::Proved {
             continue;
         }
         let there = |n: &Ir| match n {
@@ -257,23 +257,39 @@ fn load(
     let point: regimes::Point = Vec::new();
     let us = costs(&b, &pool, options, &env(&facts, &point));
     let choice = extract(&b, &pool, &us, options);
-    let taken: Vec<ValId> = {
-        let order = order(&pool, &choice, &pool.roots).ok_or("what is kept cannot be made")?;
-        let cands = order.into_iter().filter_map(|c| Some(&pool.cands[c][choice[c]?]));
-        let leaves: FxHashSet<ValId> =
-            cands.filter_map(|c| if let Ir::Leaf(v) = c.node { Some(v) } else { None }).collect();
-        b.params.iter().copied().filter(|v| leaves.contains(v)).collect()
-    };
-    b.params.clone_from(&taken);
-    let told: FxHashSet<Sym> =
-        taken.iter().flat_map(|&v| &func.ty(v).shape).filter_map(Expr::as_sym).collect();
+    let order = order(&pool, &choice, &pool.roots).ok_or("what is kept cannot be made")?;
+    let cands = order.into_iter().filter_map(|c| Some(&pool.cands[c][choice[c]?]));
+    let leaves: FxHashSet<ValId> =
+        cands.filter_map(|c| if let Ir::Leaf(v) = c.node { Some(v) } else { None }).collect();
+    let all = weights(func);
+    let mut taken: Vec<ValId> = all.iter().copied().filter(|v| leaves.contains(v)).collect();
+    let mut unit = Unit { b, pool, nested: Vec::new() };
+    let plan = Plan { choice, nested: Vec::new() };
+    let tells = |v: ValId| func.ty(v).shape.iter().filter_map(Expr::as_sym);
+    loop {
+        unit.b.params.clone_from(&taken);
+        let told: FxHashSet<Sym> = taken.iter().flat_map(|&v| tells(v)).collect();
+        let (out, _) = emit(source.module, fused, &head(func, &facts, &taken, &told, vals), &unit, &plan)?;
+        let untold: FxHashSet<Sym> = spoken(&out).into_iter().filter(|s| !told.contains(s)).collect();
+        if untold.is_empty() {
+            return Ok((out, taken));
+        }
+        // A weight may be taken for what it tells alone.
+        let more = all.iter().copied().find(|&v| tells(v).any(|s| untold.contains(&s)));
+        let more = more.ok_or("what is kept has a dim that no weights tell")?;
+        taken = all.iter().copied().filter(|v| taken.contains(v) || *v == more).collect();
+    }
+}
+
+/// A function that takes some weights, without its body.
+fn head(func: &Func, facts: &Facts, taken: &[ValId], told: &FxHashSet<Sym>, vals: &[ValId]) -> Func {
     let dims: Vec<Sym> = func.dims.iter().copied().filter(|d| told.contains(d)).collect();
     let says = |p: &&Pred| p.syms().iter().all(|s| told.contains(s));
     let mut known = Facts::new();
     dims.iter().for_each(|&d| known.assume_dim(d));
     facts.iter().filter(says).for_each(|p| known.assume(p.clone()));
     let params = func.body.params.iter().zip(&func.params).filter(|(v, _)| taken.contains(v));
-    let head = Func {
+    Func {
         name: format!("{}_load", func.name),
         def: Sym::new(&format!("{}_load", func.name)),
         dims,
@@ -283,17 +299,24 @@ fn load(
         results: vec![None; vals.len()],
         exists: Vec::new(),
         result_types: vals.iter().map(|&v| func.ty(v).clone()).collect(),
-        body: Block { params: taken.clone(), ..Block::default() },
+        body: Block { params: taken.to_vec(), ..Block::default() },
         plan: true,
         ..func.clone()
-    };
-    let unit = Unit { b, pool, nested: Vec::new() };
-    let (out, _) = emit(source.module, fused, &head, &unit, &Plan { choice, nested: Vec::new() })?;
-    let open = |t: &Type| t.shape.iter().flat_map(Expr::syms).any(|s| !told.contains(&s));
-    if out.vals.iter().any(|v| open(&v.ty)) || out.result_types.iter().any(open) {
-        return Err("what is kept has a dim that its weights do not tell".into());
     }
-    Ok((out, taken))
+}
+
+/// The dims that a function without branches speaks of.
+fn spoken(func: &Func) -> FxHashSet<Sym> {
+    let types = func.vals.iter().map(|v| &v.ty).chain(&func.result_types);
+    let mut syms: FxHashSet<Sym> = types.flat_map(|t| &t.shape).flat_map(Expr::syms).collect();
+    for node in &func.body.nodes {
+        if let Op::Prim(_, dims) | Op::Extern(_, dims) | Op::Call(_, dims) = &node.op {
+            syms.extend(dims.iter().flat_map(Expr::syms));
+        } else if let Op::Dim(d) = &node.op {
+            syms.extend(d.syms());
+        }
+    }
+    syms
 }
 
 /// Puts the calls of some functions, which have places in the module now, before the rest of a plan.

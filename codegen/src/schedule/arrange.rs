@@ -12,8 +12,9 @@ use shape::{Expr as Dim, Sym};
 use std::collections::BTreeMap;
 use tensor::DType;
 
+use super::cost::holds_heavy;
 use super::panels::Lane;
-use super::{Along, Decisions, Nest, Order, STREAMED, Wide, is_heavy};
+use super::{Along, Decisions, Nest, Order, STREAMED, Wide};
 use crate::Target;
 
 /// Rows of a block whose lanes are a panel: as many as make the copy cheap, few enough to leave blocks for threads.
@@ -518,13 +519,6 @@ impl Arrange<'_> {
         });
         s
     }
-}
-
-/// Whether an expression calls a function of many instructions.
-fn holds_heavy(s: &Scalar) -> bool {
-    let mut heavy = false;
-    s.walk(&mut |s| heavy |= matches!(s.kind, ScalarKind::Op(op, _) if is_heavy(op)));
-    heavy
 }
 
 /// Whether two indices are written alike.

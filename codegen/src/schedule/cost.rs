@@ -28,6 +28,13 @@ pub(crate) fn is_heavy(op: Intrinsic) -> bool {
     weight(op) > 10.0
 }
 
+/// Whether an expression calls a function of many instructions.
+pub(super) fn holds_heavy(s: &Scalar) -> bool {
+    let mut heavy = false;
+    s.walk(&mut |s| heavy |= matches!(s.kind, ScalarKind::Op(op, _) if is_heavy(op)));
+    heavy
+}
+
 fn weight(op: Intrinsic) -> f64 {
     match op {
         Intrinsic::Exp | Intrinsic::Log | Intrinsic::Tanh | Intrinsic::Erf => 20.0,
@@ -148,19 +155,12 @@ impl Planner<'_> {
         stmts.iter().map(each).sum()
     }
 
-    /// Whether an expression calls a function of many instructions.
-    pub(super) fn heavy(&self, s: &Scalar) -> bool {
-        let mut heavy = false;
-        s.walk(&mut |s| heavy |= matches!(s.kind, ScalarKind::Op(op, _) if is_heavy(op)));
-        heavy
-    }
-
     /// Whether a reduction inside does.
     pub(super) fn heavy_reduction(&self, s: &Scalar) -> bool {
         let mut heavy = false;
         s.walk(&mut |s| {
             if let ScalarKind::Reduce { body, .. } = &s.kind {
-                heavy |= self.heavy(body);
+                heavy |= holds_heavy(body);
             }
         });
         heavy

@@ -85,8 +85,8 @@ struct Panel {
     dots: Option<usize>,
 }
 
-/// A loop: its variable, from where, and to where.
-type Loop<'s> = (VarId, &'s Scalar, &'s Scalar);
+/// A loop of a chain: its variable, from where, and to where.
+type Link<'s> = (VarId, &'s Scalar, &'s Scalar);
 
 /// Calls `f` with an expression of statements, by its number in the order of the text.
 fn with_part(body: &mut [Stmt], number: usize, f: &mut dyn FnMut(&mut Scalar)) {
@@ -261,12 +261,12 @@ impl Planner<'_> {
     }
 
     /// Loops with nothing between them: the chain that begins at `s`, and what is under it.
-    fn chain<'s>(&self, s: &'s Stmt) -> (Vec<Loop<'s>>, &'s [Stmt]) {
+    fn chain<'s>(&self, s: &'s Stmt) -> (Vec<Link<'s>>, &'s [Stmt]) {
         let mut chain = Vec::new();
         let mut next = std::slice::from_ref(s);
         while let [Stmt::For { var, lo, hi, mark: Mark::Independent, run: Run::Plain, body }] = next {
             let fixed = |e: &Scalar| {
-                let names: Vec<_> = chain.iter().map(|c: &Loop<'s>| self.prim.var(c.0).name).collect();
+                let names: Vec<_> = chain.iter().map(|c: &Link<'s>| self.prim.var(c.0).name).collect();
                 self.prim.as_dim(e).is_some_and(|d| d.syms().iter().all(|n| !names.contains(n)))
             };
             let inner = !chain.is_empty();
@@ -378,7 +378,7 @@ impl Planner<'_> {
     }
 
     /// The bytes that the rounds of a loop read of their own, those of one round left out.
-    fn near(&self, l: &Loop<'_>, body: &[Stmt]) -> Option<shape::Expr> {
+    fn near(&self, l: &Link<'_>, body: &[Stmt]) -> Option<shape::Expr> {
         let own = Along::new(self.prim, l.0, body);
         let mut bytes = Some(shape::Expr::int(1));
         body.iter().for_each(|s| {
@@ -422,7 +422,7 @@ impl Planner<'_> {
             let wide = self.wide_scalar(body, &along, lanes) / f64::from(lanes);
             if wide < work * WORTH {
                 work = wide;
-                let vectors = fitting(if self.heavy(body) { 2 } else { 4 }, lanes, self.trips(lo, hi));
+                let vectors = fitting(if cost::holds_heavy(body) { 2 } else { 4 }, lanes, self.trips(lo, hi));
                 plan = Decisions::default();
                 plan.reductions.insert(*var, Wide { lanes, vectors });
             }
@@ -499,7 +499,7 @@ impl Planner<'_> {
         }
         let heavy = body.iter().any(|s| {
             let mut heavy = false;
-            s.walk(&mut |s| heavy |= s.scalars().into_iter().any(|e| self.heavy(e)));
+            s.walk(&mut |s| heavy |= s.scalars().into_iter().any(cost::holds_heavy));
             heavy
         });
         (Vec::new(), if heavy { 2 } else { 4 })

@@ -9,16 +9,16 @@ use shape::Expr as Dim;
 use std::collections::BTreeSet;
 use tensor::DType;
 
-use super::{Along, Loop, Nest, Panel, Planner, Stride, dots, parts};
+use super::{Along, Link, Nest, Panel, Planner, Stride, dots, parts};
 use crate::prepare::assigned;
 
 impl Planner<'_> {
     /// The best nest with panels, if it is about as good as `best` by the model, which does not know of caches.
-    pub(super) fn packed(&self, chain: &[Loop<'_>], body: &[Stmt], best: f64) -> Option<(f64, Nest)> {
+    pub(super) fn packed(&self, chain: &[Link<'_>], body: &[Stmt], best: f64) -> Option<(f64, Nest)> {
         const CACHES: f64 = 1.05;
         let mut found: Option<(f64, Nest)> = None;
         // Panels are of tiles, of which there are as many as the dims say.
-        let tiled = |l: &&Loop<'_>| self.extent(l.1, l.2).is_some();
+        let tiled = |l: &&Link<'_>| self.extent(l.1, l.2).is_some();
         let tiled: Vec<VarId> = chain.iter().filter(tiled).map(|l| l.0).collect();
         for &var in &tiled {
             let along = Along::new(self.prim, var, body);
