@@ -6,7 +6,8 @@
 
 use shape::{Expr as Dim, Pred, Verdict};
 
-use crate::loops::{Prim, ScalarKind, Stmt, VarId};
+use crate::exact::Size;
+use crate::loops::{Prim, Scalar, ScalarKind, Stmt, VarId};
 
 /// What a primitive shows of one of its inputs.
 #[derive(Clone, Debug)]
@@ -53,16 +54,21 @@ impl Prim {
         if self.buf(*buf).dtype != self.buf(out).dtype {
             return None;
         }
+        // An element is read, so there is one: no extent of the input is zero where it is.
+        for extent in &self.buf(*buf).shape {
+            facts.assume(Pred::Le(Dim::int(1), extent.clone()));
+        }
+        let as_dim = |e: &Scalar| self.exact(e, &|_| Size::POSITION, &facts).map(|e| e.dim);
         // Definitions may stand in later ones.
         let meant = |e: &Dim| {
             lets.iter()
                 .rev()
                 .fold(e.clone(), |e, (v, d)| e.subst(&|s| (s == self.var(*v).name).then(|| d.clone())))
         };
-        let place = |buf, index: &[crate::loops::Scalar]| {
+        let place = |buf, index: &[Scalar]| {
             let mut at = Dim::int(0);
             for (i, extent) in index.iter().zip(&self.buf(buf).shape) {
-                at = &(&at * extent) + &meant(&self.as_dim(i)?);
+                at = &(&at * extent) + &meant(&as_dim(i)?);
             }
             Some(at)
         };

@@ -18,8 +18,10 @@ use crate::rounds::{Body, Ranges};
 pub enum Class {
     /// Each element of the result from the elements at the same place.
     Elementwise,
-    /// Each element of the result from elements anywhere, without a reduction: broadcasts, views, gathers.
+    /// Each element of the result from elements anywhere, without a reduction: broadcasts, transposes, gathers.
     Broadcast,
+    /// Elements as they lie in memory under other indices: nothing is run ([`Prim::view`]).
+    View,
     /// A reduction that is no contraction.
     Reduction,
     /// A sum of products of elements of two operands, each with axes of its own or one shared.
@@ -174,6 +176,7 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
     } else {
         match map_form(prim) {
             Some(map) if reads_in_place(&map) => Class::Elementwise,
+            Some(_) if !walk.fallible && prim.view().is_some() => Class::View,
             Some(_) => Class::Broadcast,
             None => Class::Other,
         }

@@ -6,7 +6,7 @@ use ir::text::{extern_text, prim_text, stable_hash};
 use shape::{Expr, Sym};
 
 use crate::Options;
-use crate::classify::{Contraction, Profile};
+use crate::classify::{Class, Contraction, Profile};
 use crate::machine::{Extents, Load, Machine, Worker};
 use crate::measured::{Basis, Key};
 
@@ -64,8 +64,16 @@ impl Work {
         }
     }
 
+    /// True for what is done while instructions are run, by no kernel.
+    pub(crate) fn is_native(&self) -> bool {
+        matches!(self.doer, Doer::Native)
+    }
+
     pub(crate) fn generated(profile: &Profile) -> Work {
-        Work::of(Doer::Generated(profile.class), profile)
+        match profile.class {
+            Class::View => Work::native(),
+            class => Work::of(Doer::Generated(class), profile),
+        }
     }
 
     /// A library function that computes what `profile` describes.

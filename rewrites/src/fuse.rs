@@ -8,8 +8,8 @@
 use egg::Id;
 use indexmap::IndexMap;
 use ir::graph::Type;
-use ir::loops::Prim;
-use ir::{ExternId, PrimId};
+use ir::loops::{Prim, ScalarKind};
+use ir::{ExternId, Intrinsic, PrimId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Facts, Sym};
 
@@ -127,6 +127,7 @@ pub(crate) fn identify(source: &Source<'_>, fused: &Fused, b: &mut BlockGraph) {
     for desc in b.graph.analysis.table.descs_mut() {
         desc.identity = match &desc.action {
             Action::Native(_) => None,
+            Action::Kernel(..) | Action::Fused(_) | Action::Library(..) if desc.work.is_native() => None,
             Action::Kernel(id, dims) => {
                 let own = Work::generated(source.profile(*id));
                 Some(Identity::prim(source.module.prim(*id), dims.clone(), own))
@@ -280,12 +281,23 @@ fn name(source: &Source<'_>, members: &[(Id, Ir, PrimId)]) -> String {
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
             .collect()
     };
-    let loud = |id: PrimId| source.profile(id).class != Class::Broadcast;
+    let loud = |id: PrimId| !matches!(source.profile(id).class, Class::Broadcast | Class::View);
     let mut words: Vec<String> = members.iter().filter(|m| loud(m.2)).map(|m| word(m.2)).collect();
     if words.is_empty() {
         words = members.iter().map(|m| word(m.2)).collect();
     }
     format!("fused_{}", words.join("_"))
+}
+
+/// True for a map whose indices are quotients or remainders, as those of a reshape are.
+fn divides(prim: &Prim) -> bool {
+    let mut found = false;
+    each_load(&prim.body, &mut |_, index, _| {
+        index.iter().for_each(|i| {
+            i.walk(&mut |s| found |= matches!(s.kind, ScalarKind::Op(Intrinsic::Div | Intrinsic::Rem, _)))
+        });
+    });
+    found
 }
 
 impl Grow<'_> {
@@ -304,8 +316,9 @@ impl Grow<'_> {
         let Ir::Op(op, kids) = node else { return None };
         let OpKey::Prim(id, dims) = self.b.graph.analysis.table.key(*op) else { return None };
         let prim = self.source.module.prim(*id);
-        // Loops that are told how to run stay as they are.
-        if prim.is_scheduled() {
+        // Loops that are told how to run stay as they are. What only renames elements costs nothing where it stands, and where
+        // it divides to find them much anywhere else.
+        if prim.is_scheduled() || self.source.profile(*id).class == Class::View && divides(prim) {
             return None;
         }
         let prim = inline::place(prim, dims);

@@ -320,7 +320,7 @@ impl Machine {
                 (work - load.folds) / g.elementwise + load.folds / g.reduction
             }
             Worker::Generated(Class::Elementwise, _) => work / g.elementwise,
-            Worker::Generated(Class::Broadcast, _) => work / g.broadcast,
+            Worker::Generated(Class::Broadcast | Class::View, _) => work / g.broadcast,
             Worker::Generated(Class::Contraction, Some(e)) => work / g.product.share(e),
             Worker::Generated(Class::Contraction, None) => work / g.product.peak,
             Worker::Generated(Class::Other, _) => work / g.other,

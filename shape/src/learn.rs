@@ -291,12 +291,13 @@ impl Learn<'_> {
         }
     }
 
-    /// Bounds each factor by `lo`, 0 or 1, where the others are 1 or more.
+    /// Bounds each factor of a product that is at least `lo`, 0 or 1, by that: where the others are 1 or more, and none of a
+    /// product that is 1 or more is 0.
     fn narrow_factors(&mut self, mono: &Mono, lo: i128) {
         for atom in &mono.0 {
             let Atom::Sym(sym) = atom else { continue };
             let others = mono.div(&Mono::atom(atom.clone())).unwrap_or_default();
-            if range::of_mono(&others, &*self.known).lo.is_some_and(|l| l >= 1) {
+            if range::of_mono(&others, &*self.known).lo.is_some_and(|l| l >= 1 - lo) {
                 self.narrow(*sym, Range::at_least(lo));
             }
         }

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! q = x / y, y > 0      x - y·q >= 0         y·q - x + y - 1 >= 0
+//! q = p / z, z > 0      p - z·q >= 0         z·q - p + z - 1 >= 0    for p = x / y and q = x / (y·z)
 //! m = max(a, b)         m - a >= 0           m - b >= 0              and m is one of a, b: all cases are tried
 //! lo <= s <= hi         s - lo >= 0          hi - s >= 0             and their products in pairs
 //! ```
@@ -155,13 +156,19 @@ impl Search<'_> {
         for (fact, why) in &facts[facts.len().saturating_sub(MAX_FACTS)..] {
             found.push(Source { poly: fact.clone(), why: Used::Fact(*why) });
         }
+        let others = atoms.clone();
         for atom in atoms {
             let mut push = |poly: Option<Poly>| {
                 found.extend(poly.map(|poly| Source { poly, why: Used::Meaning(atom.clone()) }));
             };
             match atom {
                 Atom::Sym(_) => {}
-                Atom::Div(d) => self.meaning_of_quotient(atom, d).into_iter().for_each(&mut push),
+                Atom::Div(d) => {
+                    self.meaning_of_quotient(atom, d).into_iter().for_each(&mut push);
+                    for whole in &others {
+                        self.part_of_quotient(atom, d, whole).into_iter().for_each(&mut push);
+                    }
+                }
                 Atom::Max(args) => {
                     args.iter().for_each(|a| push(a.poly().and_then(|a| Poly::atom(atom.clone()).sub(&a))));
                 }
@@ -206,6 +213,22 @@ impl Search<'_> {
         let narrow = |x: Option<i128>| x.and_then(|x| i64::try_from(x).ok()).map(Poly::int);
         let atom = Poly::atom(atom.clone());
         [narrow(range.lo).and_then(|lo| atom.sub(&lo)), narrow(range.hi).and_then(|hi| hi.sub(&atom))]
+    }
+
+    /// For `q = x / (y·z)` and `p = x / y`, which is to say `q = p / z`: `p - z·q` is in `0..z`.
+    fn part_of_quotient(&self, atom: &Atom, d: &Div, whole: &Atom) -> [Option<Poly>; 2] {
+        let positive = |e: &Expr| Range::of_with(e, self.known).lo.is_some_and(|lo| lo >= 1);
+        let bounds = || {
+            let Atom::Div(w) = whole else { return None };
+            let (z, rest) = d.den.poly()?.div_rem(w.den.poly()?.as_ref())?;
+            let factor = Expr::from_poly(Some(z.clone()));
+            if w.num != d.num || !rest.is_zero() || factor.as_int() == Some(1) {
+                return None;
+            }
+            let r = Poly::atom(whole.clone()).sub(&z.mul(&Poly::atom(atom.clone()))?)?;
+            (positive(&w.den) && positive(&factor)).then_some([z.sub(&r)?.sub(&Poly::int(1)), Some(r)])
+        };
+        bounds().unwrap_or([None, None])
     }
 
     /// For `q = x / y`, what bounds `q` from below and from above: `x - y·q` is in `0..y`, or in `y+1..=0` when `y` is negative.
