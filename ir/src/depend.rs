@@ -171,7 +171,8 @@ impl Bands<'_> {
         let banded = (0..first.len()).any(|axis| {
             let Some(first) = first[axis].as_ref().filter(|i| steady(i)) else { return false };
             let Some(k) = step(&first.0, name) else { return false };
-            if !self.facts.prove(&Pred::Lt(Dim::int(0), k.clone())).is_proved() {
+            // Bands of no extent are apart, too: nothing lies in them.
+            if !self.facts.prove(&Pred::Le(Dim::int(0), k.clone())).is_proved() {
                 return false;
             }
             let low = &first.0;

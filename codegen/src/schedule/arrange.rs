@@ -4,7 +4,8 @@
 //! loops stand as they are to run. Lanes and rows are marks; tiles, panels and blocked sums are loops and local buffers
 //! like any other, so that `emit` knows nothing of them.
 //!
-//! A nest that is the whole body becomes blocks: one loop over tiles of all its loops, fused, which is the kernel's grid.
+//! A nest that is the whole body becomes blocks: one loop over tiles of all its loops, fused, which is the kernel's grid. So do loops
+//! around much work that stand in one another, so that there are blocks enough where the outermost has few rounds.
 
 use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
 use ir::{Combine, Intrinsic};
@@ -57,7 +58,10 @@ pub(super) fn arrange(
     let mut arrange = Arrange { prim, target, order, decisions };
     let last = body.len().saturating_sub(1);
     let alone = blocks && body.iter().take(last).all(|s| matches!(s, Stmt::Set(..)));
-    let body = body.into_iter().flat_map(|s| arrange.stmt(s, alone)).collect();
+    let mut body: Vec<Stmt> = body.into_iter().flat_map(|s| arrange.stmt(s, alone)).collect();
+    if alone && let Some(s) = body.pop() {
+        body.extend(arrange.gathered(s));
+    }
     Prim { body, ..arrange.prim }
 }
 
@@ -461,6 +465,25 @@ impl Arrange<'_> {
         vec![for_(&l, Run::Plain, [divided, sets, inside].concat())]
     }
 
+    /// One loop of those that stand in one another around much work, where only scalars are set between them.
+    fn gathered(&mut self, s: Stmt) -> Vec<Stmt> {
+        let (mut loops, mut sets, mut body) = (Vec::new(), Vec::new(), vec![s]);
+        while let Some((last, before)) = body.split_last()
+            && let Stmt::For { var, lo, hi, mark: Mark::Independent, run: Run::Plain, body: inner } = last
+            && before.iter().all(is_cheap)
+            && (loops.is_empty() || inner.iter().any(|s| matches!(s, Stmt::For { .. } | Stmt::While(..))))
+        {
+            let l = Loop { var: *var, lo: lo.clone(), hi: hi.clone() };
+            if self.extent(&l).is_none() {
+                break;
+            }
+            loops.push(l);
+            sets.extend_from_slice(before);
+            body = inner.clone();
+        }
+        self.around(loops, true, Vec::new(), |_| [sets, body].concat())
+    }
+
     /// A loop in tiles, if its bounds are expressions of the dims.
     fn tiles(&mut self, l: &Loop, size: i64) -> Option<Tiles> {
         let extent = self.extent(l)?;
@@ -519,6 +542,14 @@ impl Arrange<'_> {
         });
         s
     }
+}
+
+/// True for a scalar that is set without a look at memory or a loop.
+fn is_cheap(s: &Stmt) -> bool {
+    let Stmt::Set(_, value) = s else { return false };
+    let mut cheap = true;
+    value.walk(&mut |s| cheap &= !matches!(s.kind, ScalarKind::Load { .. } | ScalarKind::Reduce { .. }));
+    cheap
 }
 
 /// Whether two indices are written alike.
