@@ -1,0 +1,394 @@
+"""Whole models in f32: BERT-base over one sequence, and a block of a Llama decoder, at several lengths. Peers get each length as
+a program of its own; Tenon has one for all.
+
+onnxruntime and OpenVINO get the operators that exporters write, weights as constants; torch and jax a function of weights."""
+
+import functools
+
+import numpy as np
+
+from . import peers
+from .products import RNG
+from .row import Row
+
+EPS = 1e-6
+BERT = {"hidden": 768, "heads": 12, "ffn": 3072, "layers": 12}
+LLAMA = {"hidden": 2048, "heads": 32, "kv": 8, "ffn": 5632, "theta": 10000.0}
+
+BERT_TEXT = """
+record Linear<o, i> { weight: f32[o, i], bias: f32[o] }
+record Norm<n> { weight: f32[n], bias: f32[n] }
+record Layer<hidden, ffn> {
+    q: Linear<hidden, hidden>
+    k: Linear<hidden, hidden>
+    v: Linear<hidden, hidden>
+    o: Linear<hidden, hidden>
+    norm1: Norm<hidden>
+    up: Linear<ffn, hidden>
+    down: Linear<hidden, ffn>
+    norm2: Norm<hidden>
+}
+fn linear<t, i, o>(x: f32[t, i], w: Linear<o, i>) -> f32[t, o] { x @ w.weight.T + w.bias }
+fn norm<t, n>(x: f32[t, n], w: Norm<n>) -> f32[t, n] { layer_norm(x, w.weight, w.bias, 0.000001) }
+fn layer<t, hidden, ffn>(x: f32[t, hidden], w: Layer<hidden, ffn>) -> f32[t, hidden]
+where hidden % 64 == 0
+{
+    let q = reshape[t, hidden / 64, 64](linear(x, w.q))
+    let k = reshape[t, hidden / 64, 64](linear(x, w.k))
+    let v = reshape[t, hidden / 64, 64](linear(x, w.v))
+    let x = norm(x + linear(reshape[t, hidden](attention(q, k, v)), w.o), w.norm1)
+    norm(x + linear(gelu(linear(x, w.up)), w.down), w.norm2)
+}
+fn main<t, hidden, ffn, layers>(x: f32[t, hidden], w: [Layer<hidden, ffn>; layers]) -> f32[t, hidden]
+where hidden % 64 == 0
+{
+    var x = x
+    for i in layers { x = layer(x, w[i]) }
+    x
+}
+"""
+
+LLAMA_TEXT = """
+fn main<t, hidden, ffn, heads, kv>(
+    x: f32[t, hidden],
+    position: i64[t],
+    norm1: f32[hidden],
+    wq: f32[heads * 64, hidden],
+    wk: f32[kv * 64, hidden],
+    wv: f32[kv * 64, hidden],
+    wo: f32[hidden, heads * 64],
+    norm2: f32[hidden],
+    gate: f32[ffn, hidden],
+    up: f32[ffn, hidden],
+    down: f32[hidden, ffn],
+) -> f32[t, hidden]
+where kv >= 1, heads % kv == 0
+{
+    let frequency = rope_frequencies[32](10000.0)
+    let h = rms_norm(x, norm1, 0.000001)
+    let q = rope(reshape[t, heads, 64](h @ wq.T), position, frequency)
+    let k = rope(reshape[t, kv, 64](h @ wk.T), position, frequency)
+    let v = reshape[t, kv, 64](h @ wv.T)
+    let x = x + reshape[t, heads * 64](attention(q, k, v, causal=true)) @ wo.T
+    let h = rms_norm(x, norm2, 0.000001)
+    x + (silu(h @ gate.T) * (h @ up.T)) @ down.T
+}
+"""
+
+
+def matrix(o, i):
+    return (RNG.standard_normal((o, i)) / np.sqrt(i)).astype(np.float32)
+
+
+def vector(n, around):
+    return (RNG.standard_normal(n) * 0.1 + around).astype(np.float32)
+
+
+# BERT. Weights of all layers: [layers, ..].
+
+
+@functools.cache
+def bert_weights():
+    h, f, n = BERT["hidden"], BERT["ffn"], BERT["layers"]
+    shapes = {"q": (h, h), "k": (h, h), "v": (h, h), "o": (h, h), "norm1": None, "up": (f, h), "down": (h, f), "norm2": None}
+    out = {}
+    for name, shape in shapes.items():
+        if shape:
+            out[f"{name}.weight"] = np.stack([matrix(*shape) for _ in range(n)])
+            out[f"{name}.bias"] = np.stack([vector(shape[0], 0) for _ in range(n)])
+        else:
+            out[f"{name}.weight"] = np.stack([vector(h, 1) for _ in range(n)])
+            out[f"{name}.bias"] = np.stack([vector(h, 0) for _ in range(n)])
+    return out
+
+
+def bert_layer(lib, x, w, erf):
+    """A layer with the functions of numpy, or of what is like it."""
+    t, heads = x.shape[0], BERT["heads"]
+
+    def linear(x, name):
+        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    def norm(x, name):
+        mean = x.mean(-1)[:, None]
+        variance = ((x - mean) ** 2).mean(-1)[:, None]
+        return (x - mean) / lib.sqrt(variance + EPS) * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    q, k, v = (lib.swapaxes(linear(x, n).reshape(t, heads, -1), 0, 1) for n in "qkv")
+    s = q @ lib.swapaxes(k, 1, 2) / 8.0
+    e = lib.exp(s - s.max(-1)[:, :, None])
+    a = lib.swapaxes((e / e.sum(-1)[:, :, None]) @ v, 0, 1).reshape(t, -1)
+    x = norm(x + linear(a, "o"), "norm1")
+    up = linear(x, "up")
+    return norm(x + linear(0.5 * up * (1 + erf(up / 2**0.5)), "down"), "norm2")
+
+
+def layer_of(weights, i):
+    return {name: w[i] for name, w in weights.items()}
+
+
+def bert_nodes(constants):
+    """What an exporter writes for the encoder; constants are gathered on the way."""
+    nodes, node = [], peers.node
+
+    def constant(name, value):
+        constants.append((name, value))
+        return name
+
+    def emit(operator, *inputs, **attributes):
+        to = f"v{len(nodes)}"
+        nodes.append(node(operator, *inputs, to=to, **attributes))
+        return to
+
+    heads = BERT["heads"]
+    constant("cut", np.int64([1, -1, heads, 64]))
+    constant("join", np.int64([1, -1, heads * 64]))
+    constant("root", np.float32(8.0))
+    x = "x"
+    for i in range(BERT["layers"]):
+        w = layer_of(bert_weights(), i)
+
+        def linear(x, name):
+            product = emit("MatMul", x, constant(f"{name}.w{i}", np.ascontiguousarray(w[f"{name}.weight"].T)))
+            return emit("Add", product, constant(f"{name}.b{i}", w[f"{name}.bias"]))
+
+        def norm(x, name):
+            parts = [constant(f"{name}.{p}{i}", w[f"{name}.{p}"]) for p in ["weight", "bias"]]
+            return emit("LayerNormalization", x, *parts, axis=-1, epsilon=EPS)
+
+        def cut(x, perm):
+            return emit("Transpose", emit("Reshape", x, "cut"), perm=perm)
+
+        q, k, v = (cut(linear(x, n), [0, 2, 3, 1] if n == "k" else [0, 2, 1, 3]) for n in "qkv")
+        a = emit("MatMul", emit("Softmax", emit("Div", emit("MatMul", q, k), "root"), axis=-1), v)
+        a = emit("Reshape", emit("Transpose", a, perm=[0, 2, 1, 3]), "join")
+        x = norm(emit("Add", x, linear(a, "o")), "norm1")
+        x = norm(emit("Add", x, linear(emit("Gelu", linear(x, "up")), "down")), "norm2")
+    nodes.append(node("Identity", x))
+    return nodes
+
+
+def bert(t):
+    import math
+
+    x = RNG.standard_normal((t, BERT["hidden"])).astype(np.float32)
+    weights = bert_weights()
+    want = x.astype(np.float64)
+    for i in range(BERT["layers"]):
+        w = {k: v.astype(np.float64) for k, v in layer_of(weights, i).items()}
+        want = bert_layer(np, want, w, np.vectorize(math.erf))
+    h, f = BERT["hidden"], BERT["ffn"]
+    flops = BERT["layers"] * (2 * t * (4 * h * h + 2 * h * f) + 4 * t * t * h)
+    return Row(BERT_TEXT, [[x, *weights.values()]], want, 2e-3,
+               models(x, bert_nodes, want, functools.partial(bert_torch, weights), functools.partial(bert_jax, weights)),
+               {"f32": flops})
+
+
+def bert_torch(weights, torch):
+    f = torch.nn.functional
+    layers = [{k: torch.from_numpy(v[i]) for k, v in weights.items()} for i in range(BERT["layers"])]
+
+    def run(x):
+        t = x.shape[0]
+        for w in layers:
+            linear = lambda x, n: f.linear(x, w[f"{n}.weight"], w[f"{n}.bias"])
+            norm = lambda x, n: f.layer_norm(x, (BERT["hidden"],), w[f"{n}.weight"], w[f"{n}.bias"], EPS)
+            q, k, v = (linear(x, n).view(1, t, BERT["heads"], 64).transpose(1, 2) for n in "qkv")
+            a = f.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(t, -1)
+            x = norm(x + linear(a, "o"), "norm1")
+            x = norm(x + linear(f.gelu(linear(x, "up")), "down"), "norm2")
+        return x
+
+    return run
+
+
+def bert_jax(weights, jax):
+    import jax.numpy as jnp
+
+    layers = [{k: jnp.asarray(v[i]) for k, v in weights.items()} for i in range(BERT["layers"])]
+
+    def run(x, layers):
+        for w in layers:
+            x = bert_layer(jnp, x, w, jax.scipy.special.erf)
+        return x
+
+    return run, layers
+
+
+# A block of Llama.
+
+
+@functools.cache
+def llama_weights():
+    h, f, q, k = LLAMA["hidden"], LLAMA["ffn"], LLAMA["heads"] * 64, LLAMA["kv"] * 64
+    return {"norm1": vector(h, 1), "q": matrix(q, h), "k": matrix(k, h), "v": matrix(k, h), "o": matrix(h, q),
+            "norm2": vector(h, 1), "gate": matrix(f, h), "up": matrix(f, h), "down": matrix(h, f)}
+
+
+def turns(t):
+    """The cosines and sines of positions, on [t, 64]."""
+    angles = np.outer(np.arange(t), LLAMA["theta"] ** (-np.arange(32) / 32.0))
+    return [np.concatenate([f(angles)] * 2, 1).astype(np.float32) for f in (np.cos, np.sin)]
+
+
+def llama_block(lib, x, w, cosine, sine, hidden_keys):
+    t, heads, kv = x.shape[0], LLAMA["heads"], LLAMA["kv"]
+    norm = lambda x, g: x / lib.sqrt((x * x).mean(-1)[:, None] + EPS) * g
+
+    def turned(x):
+        low, high = x[..., :32], x[..., 32:]
+        return x * cosine + lib.concatenate([-high, low], -1) * sine
+
+    h = norm(x, w["norm1"])
+    cut = lambda y, n: lib.swapaxes(y.reshape(t, n, 64), 0, 1)
+    q, k, v = turned(cut(h @ w["q"].T, heads)), turned(cut(h @ w["k"].T, kv)), cut(h @ w["v"].T, kv)
+    k, v = (lib.repeat(y, heads // kv, 0) for y in (k, v))
+    s = q @ lib.swapaxes(k, 1, 2) / 8.0 + hidden_keys
+    e = lib.exp(s - s.max(-1)[:, :, None])
+    a = lib.swapaxes((e / e.sum(-1)[:, :, None]) @ v, 0, 1).reshape(t, -1)
+    x = x + a @ w["o"].T
+    h = norm(x, w["norm2"])
+    gate = h @ w["gate"].T
+    return x + (gate / (1 + lib.exp(-gate)) * (h @ w["up"].T)) @ w["down"].T
+
+
+def causal(t):
+    return np.triu(np.full((t, t), -1e9, np.float32), 1)
+
+
+def llama_nodes(t, constants):
+    nodes, node, w = [], peers.node, llama_weights()
+
+    def constant(name, value):
+        constants.append((name, value))
+        return name
+
+    def emit(operator, *inputs, **attributes):
+        to = f"v{len(nodes)}"
+        nodes.append(node(operator, *inputs, to=to, **attributes))
+        return to
+
+    for name, value in zip(["cosine", "sine"], turns(t)):
+        constant(name, value)
+    constant("mask", causal(t))
+    for name, value in {"two": 2.0, "eps": EPS, "root": 8.0}.items():
+        constant(name, np.float32(value))
+    for name, value in {"last": [-1], "zero": [0], "half": [32], "whole": [64], "third": [2], "axis": [3],
+                        "join": [1, -1, LLAMA["heads"] * 64]}.items():
+        constant(name, np.int64(value))
+    linear = lambda x, n: emit("MatMul", x, constant(f"w.{n}", np.ascontiguousarray(w[n].T)))
+
+    def norm(x, n):
+        mean = emit("ReduceMean", emit("Pow", x, "two"), "last", keepdims=1)
+        scaled = emit("Div", x, emit("Sqrt", emit("Add", mean, "eps")))
+        return emit("Mul", scaled, constant(n, w[n]))
+
+    def cut(x, heads):
+        shape = constant(f"cut{len(nodes)}", np.int64([1, -1, heads, 64]))
+        return emit("Transpose", emit("Reshape", x, shape), perm=[0, 2, 1, 3])
+
+    def turned(x):
+        low, high = emit("Slice", x, "zero", "half", "axis"), emit("Slice", x, "half", "whole", "axis")
+        other = emit("Concat", emit("Neg", high), low, axis=-1)
+        return emit("Add", emit("Mul", x, "cosine"), emit("Mul", other, "sine"))
+
+    def shared(x):
+        """Each head of keys for all that read it."""
+        shape = constant(f"each{len(nodes)}", np.int64([1, LLAMA["kv"], LLAMA["heads"] // LLAMA["kv"], t, 64]))
+        wide = emit("Expand", emit("Unsqueeze", x, "third"), shape)
+        return emit("Reshape", wide, constant(f"all{len(nodes)}", np.int64([1, LLAMA["heads"], t, 64])))
+
+    h = norm("x", "norm1")
+    q, k = turned(cut(linear(h, "q"), LLAMA["heads"])), shared(turned(cut(linear(h, "k"), LLAMA["kv"])))
+    v = shared(cut(linear(h, "v"), LLAMA["kv"]))
+    s = emit("Add", emit("Div", emit("MatMul", q, emit("Transpose", k, perm=[0, 1, 3, 2])), "root"), "mask")
+    a = emit("Reshape", emit("Transpose", emit("MatMul", emit("Softmax", s, axis=-1), v), perm=[0, 2, 1, 3]), "join")
+    x = emit("Add", "x", linear(a, "o"))
+    h = norm(x, "norm2")
+    gate = linear(h, "gate")
+    inner = emit("Mul", emit("Mul", gate, emit("Sigmoid", gate)), linear(h, "up"))
+    nodes.append(node("Add", x, linear(inner, "down")))
+    return nodes
+
+
+def llama(t):
+    x = RNG.standard_normal((t, LLAMA["hidden"])).astype(np.float32)
+    w = llama_weights()
+    wide = {k: v.astype(np.float64) for k, v in w.items()}
+    cosine, sine = turns(t)
+    want = llama_block(np, x.astype(np.float64), wide, cosine, sine, causal(t))
+    h, f, q, k = LLAMA["hidden"], LLAMA["ffn"], LLAMA["heads"] * 64, LLAMA["kv"] * 64
+    flops = 2 * t * (2 * h * q + 2 * h * k + 3 * h * f) + 2 * t * (t + 1) * q
+    arrays = [x, np.arange(t), *w.values()]
+
+    def jax_block(jax):
+        import jax.numpy as jnp
+
+        weights = [{k: jnp.asarray(v) for k, v in w.items()}, jnp.asarray(cosine), jnp.asarray(sine), jnp.asarray(causal(t))]
+        run = lambda x, weights: llama_block(jnp, x, *weights)
+        return run, weights
+
+    return Row(LLAMA_TEXT, [arrays], want, 2e-3,
+               models(x, functools.partial(llama_nodes, t), want, functools.partial(llama_torch, w, t), jax_block),
+               {"f32": flops})
+
+
+def llama_torch(weights, t, torch):
+    f = torch.nn.functional
+    w = {k: torch.from_numpy(v) for k, v in weights.items()}
+    cosine, sine = (torch.from_numpy(x) for x in turns(t))
+
+    def turned(x):
+        low, high = x.chunk(2, -1)
+        return x * cosine + torch.cat([-high, low], -1) * sine
+
+    def run(x):
+        h = f.rms_norm(x, (LLAMA["hidden"],), w["norm1"], EPS)
+        q, k, v = (f.linear(h, w[n]).view(1, t, -1, 64).transpose(1, 2) for n in "qkv")
+        a = f.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True, enable_gqa=True)
+        x = x + f.linear(a.transpose(1, 2).reshape(t, -1), w["o"])
+        h = f.rms_norm(x, (LLAMA["hidden"],), w["norm2"], EPS)
+        return x + f.linear(f.silu(f.linear(h, w["gate"])) * f.linear(h, w["up"]), w["down"])
+
+    return run
+
+
+def models(x, nodes, want, torch_model, jax_model):
+    """The peers of a model of `x`, whose constants are gathered where its operators are listed."""
+
+    def model():
+        constants = []
+        made = nodes(constants)
+        return lambda given: peers.graph(made, {"x": x[None]}, constants)
+
+    def compiled(torch):
+        run, tensor = torch.compile(torch_model(torch), dynamic=False), torch.from_numpy(x)
+        return [lambda: run(tensor)]
+
+    def jax():
+        import jax
+
+        run, weights = jax_model(jax)
+        made = jax.jit(run).lower(x, weights).compile()
+        given = jax.device_put(x)
+        last = [None]
+
+        def call():
+            last[0] = made(given, weights)
+            last[0].block_until_ready()
+
+        return peers.Called([call], lambda: np.asarray(last[0]))
+
+    return {
+        "onnxruntime": lambda: peers.onnxruntime(model(), {"x": x[None]}, want[None]),
+        "openvino": lambda: peers.openvino(model(), {"x": x[None]}),
+        "torch.compile": lambda: peers.torch_calls(compiled),
+        "jax": jax,
+    }
+
+
+def rows(quick):
+    for t in [16] if quick else [128, 37, 16, 211, 384]:
+        yield f"bert {t}", functools.partial(bert, t)
+    for t in [16] if quick else [1, 7, 32, 128, 512]:
+        yield f"llama block {t}", functools.partial(llama, t)
