@@ -10,7 +10,7 @@ use ir::loops::{BufId, Run, Scalar, ScalarKind, Stmt, VarId};
 use super::tile::{Slot, Values};
 use super::{Emit, Place};
 use crate::Error;
-use crate::ll::V;
+use crate::ll::{Ty, V};
 use crate::schedule::{Along, Stride};
 
 /// A later round of a loop.
@@ -18,9 +18,38 @@ use crate::schedule::{Along, Stride};
 pub(super) struct Later<'c> {
     /// What it is for the loop's variable and for what the body sets.
     values: Vec<(VarId, V<'c>)>,
+    /// How much further its loops by rows begin.
+    rows: Vec<(VarId, V<'c>)>,
+    /// What it fills with copies of memory.
+    panels: Vec<Filled<'c>>,
     /// Everything that changes with the round.
     changing: BTreeSet<VarId>,
 }
+
+/// A local buffer `[rounds, lanes]` that each round of a loop fills with copies.
+#[derive(Clone)]
+struct Filled<'c> {
+    panel: BufId,
+    /// What is copied.
+    from: BufId,
+    index: Vec<Scalar>,
+    /// The variables of the copying loops, and where those begin in the later round.
+    rounds: (VarId, V<'c>),
+    lanes: (VarId, V<'c>),
+    /// How many lanes there are.
+    width: u32,
+    /// How many bytes on each term asks: none where all of it has no room beside what is read now.
+    step: V<'c>,
+}
+
+/// Bytes that come at once.
+const LINE: i64 = 64;
+/// Bytes of a panel that are worth asking for.
+const ROOM: i64 = 256 * 1024;
+/// Tiles of rows that share the asking for a panel.
+const TURNS: i64 = 4;
+/// Rows of the next round that a tile asks for, where other tiles that read the same rows ask for the others.
+const SHARE: u32 = 2;
 
 impl<'c> Emit<'_, 'c> {
     /// The round so many after the one that begins here.
@@ -33,7 +62,8 @@ impl<'c> Emit<'_, 'c> {
         let Slot::Fixed(now) = self.slots[var.0 as usize] else { return Ok(None) };
         let along = Along::new(self.prim, var, body);
         let number = self.ll.add(now, self.ll.i64(i64::from(rounds)));
-        let mut later = Later { values: vec![(var, number)], changing: along.varying().clone() };
+        let changing = along.varying().clone();
+        let mut later = Later { values: vec![(var, number)], rows: Vec::new(), panels: Vec::new(), changing };
         for s in body {
             if let Stmt::Set(v, value) = s
                 && along.varying().contains(v)
@@ -46,7 +76,99 @@ impl<'c> Emit<'_, 'c> {
                 later.values.extend(value.map(|value| (*v, value.one())));
             }
         }
+        for s in body {
+            if let Stmt::For { var: v, lo, run: Run::Rows(_), .. } = s
+                && along.changes(lo)
+                && self.is_known(lo, false)
+            {
+                let now = self.at_point(0, 0, |e| e.scalar(lo))?.one();
+                let then = self.in_round(&later, |e| {
+                    e.is_known(lo, false).then(|| e.at_point(0, 0, |e| e.scalar(lo))).transpose()
+                })?;
+                if let Some(then) = then {
+                    later.rows.push((*v, self.ll.sub(then.one(), now)));
+                    later.changing.insert(*v);
+                }
+            }
+        }
+        for (i, s) in body.iter().enumerate() {
+            if let Stmt::Alloc(panel) = s
+                && let Some(filled) =
+                    body[i..].iter().find_map(|s| self.filled(*panel, s, &later).transpose())
+            {
+                later.panels.push(filled?);
+            }
+        }
         Ok(Some(later))
+    }
+
+    /// What a later round copies to a local buffer, where loops over lanes and rounds do nothing else.
+    fn filled(&mut self, panel: BufId, s: &Stmt, later: &Later<'c>) -> Result<Option<Filled<'c>>, Error> {
+        let (mut loops, mut at) = (Vec::new(), s);
+        while let Stmt::For { var, lo, hi, body, .. } = at
+            && let [inner] = &body[..]
+        {
+            loops.push((*var, lo, hi));
+            at = inner;
+        }
+        let Stmt::Store { buf, index: to, combine: None, value, .. } = at else { return Ok(None) };
+        let copied = if let ScalarKind::Cast(e) = &value.kind { e } else { value };
+        let ScalarKind::Load { buf: from, index, checked: false, .. } = &copied.kind else { return Ok(None) };
+        let changes =
+            |at: usize, v: VarId| to.get(at).is_some_and(|i| Along::new(self.prim, v, &[]).changes(i));
+        let [a, b] = loops[..] else { return Ok(None) };
+        let (rounds, lanes) = if changes(0, a.0) { (a, b) } else { (b, a) };
+        let shape = &self.prim.buf(panel).shape;
+        let width =
+            shape.last().and_then(|w| u32::try_from(w.as_int()?).ok()).filter(|w| w.is_power_of_two());
+        let (Some(width), true) = (width, *buf == panel && to.len() == 2 && changes(0, rounds.0)) else {
+            return Ok(None);
+        };
+        let stride = |v: VarId| Along::new(self.prim, v, &[]).stride(*from, index);
+        let known = self.is_known(rounds.1, false) && self.is_known(rounds.2, false);
+        let memory =
+            matches!(self.places[from.0 as usize], Place::Memory { .. }) && !self.prim.buf(*from).local;
+        // Rows of a matrix that are cut into lanes lie far apart, at places that meet in a cache.
+        if !(known && memory && stride(rounds.0) == Stride::Unit) {
+            return Ok(None);
+        }
+        let point = |e: &mut Self, s: &Scalar| Ok::<_, Error>(e.at_point(0, 0, |e| e.scalar(s))?.one());
+        let (first, end) = (point(self, rounds.1)?, point(self, rounds.2)?);
+        let lane =
+            self.in_round(later, |e| e.is_known(lanes.1, false).then(|| point(e, lanes.1)).transpose())?;
+        let Some(lane) = lane else { return Ok(None) };
+        let ll = self.ll;
+        let most = ROOM / i64::from(width) / self.prim.buf(*from).dtype.size() as i64;
+        let fits = ll.icmp(inkwell::IntPredicate::SLE, ll.sub(end, first), ll.i64(most));
+        Ok(Some(Filled {
+            panel,
+            from: *from,
+            index: index.clone(),
+            rounds: (rounds.0, first),
+            lanes: (lanes.0, lane),
+            width,
+            step: ll.select(fits, ll.i64(LINE), ll.i64(0)),
+        }))
+    }
+
+    /// Asks for a line of what a later round copies to a panel, which a sum reads in its round `q`. Tiles of rows take turns at the
+    /// quarters of its lanes.
+    fn ask_for_panel(&mut self, filled: &Filled<'c>, q: V<'c>) -> Result<(), Error> {
+        let ll = self.ll;
+        let tile = self.slots.iter().find_map(|s| match s {
+            Slot::Rows { base, of, .. } => Some((*base, i64::from(*of))),
+            Slot::Unset | Slot::Fixed(_) | Slot::Lanes(_) | Slot::Cells { .. } => None,
+        });
+        let Some((row, rows)) = tile else { return Ok(()) };
+        let number = ll.and(ll.udiv(row, ll.i64(rows)), ll.i64(TURNS - 1));
+        let lane = ll.mul(number, ll.i64(i64::from(filled.width) / TURNS));
+        self.slots[filled.lanes.0.0 as usize] = Slot::Fixed(ll.add(filled.lanes.1, lane));
+        self.slots[filled.rounds.0.0 as usize] = Slot::Fixed(filled.rounds.1);
+        let p = self.at_point(0, 0, |e| e.address(filled.from, &filled.index))?;
+        // As many lines as there are rounds: rows that lie one behind the other.
+        let p = ll.element(Ty::I8, p, ll.mul(q, filled.step));
+        ll.fetch(p);
+        Ok(())
     }
 
     /// Evaluates in a later round.
@@ -57,6 +179,13 @@ impl<'c> Emit<'_, 'c> {
         }
         for (v, value) in &later.values {
             self.slots[v.0 as usize] = Slot::Fixed(*value);
+        }
+        for (v, further) in &later.rows {
+            self.slots[v.0 as usize] = match slots[v.0 as usize].clone() {
+                Slot::Rows { base, each, of } => Slot::Rows { base: self.ll.add(base, *further), each, of },
+                Slot::Fixed(base) => Slot::Fixed(self.ll.add(base, *further)),
+                slot @ (Slot::Unset | Slot::Lanes(_) | Slot::Cells { .. }) => slot,
+            };
         }
         let outside = std::mem::replace(&mut self.asks, true);
         let done = f(self);
@@ -105,9 +234,28 @@ impl<'c> Emit<'_, 'c> {
                 loads.push((*buf, index));
             }
         });
+        let mut filled = Vec::new();
+        term.walk(&mut |e| {
+            if let ScalarKind::Load { buf, index, .. } = &e.kind
+                && let Some(f) = later.panels.iter().find(|f| f.panel == *buf)
+                && let Some(at) = index.first()
+            {
+                filled.push((f, at));
+            }
+        });
+        let mut asks = Vec::new();
+        for (f, at) in filled {
+            asks.push((f, self.at_point(0, 0, |e| e.scalar(at))?.one()));
+        }
         self.in_round(&later, |e| {
+            for (f, q) in asks {
+                e.ask_for_panel(f, q)?;
+            }
             for (buf, index) in loads {
                 if !index.iter().all(|i| e.is_known(i, false)) {
+                    continue;
+                }
+                if e.ask_for_share(buf, index)? {
                     continue;
                 }
                 // Rows of one loop in those of another: each place once.
@@ -127,6 +275,37 @@ impl<'c> Emit<'_, 'c> {
             }
             Ok(())
         })
+    }
+
+    /// Asks for some of the rows of what all tiles of another loop by rows read: which, the number of the tile says. So what the
+    /// next round reads comes while this one is busy, a little with each tile.
+    fn ask_for_share(&mut self, buf: BufId, index: &[Scalar]) -> Result<bool, Error> {
+        let (mut own, mut other) = (Vec::new(), Vec::new());
+        for (v, slot) in self.slots.iter().enumerate() {
+            if let Slot::Rows { base, of, .. } = slot {
+                let along = Along::new(self.prim, VarId(v as u32), &[]);
+                let list = if index.iter().any(|i| along.changes(i)) { &mut own } else { &mut other };
+                list.push((v, *base, *of));
+            }
+        }
+        let ([(v, base, rows)], [(_, first, size)]) = (&own[..], &other[..]) else { return Ok(false) };
+        if *rows <= SHARE || !rows.is_power_of_two() {
+            return Ok(false);
+        }
+        let ll = self.ll;
+        let number = ll.mul(ll.udiv(*first, ll.i64(i64::from(*size))), ll.i64(i64::from(SHARE)));
+        let slot = self.slots[*v].clone();
+        let vectors = if self.stride(buf, index) == Stride::Unit { self.tile.vectors } else { 1 };
+        for r in 0..SHARE {
+            let row = ll.and(ll.add(number, ll.i64(i64::from(r))), ll.i64(i64::from(rows - 1)));
+            self.slots[*v] = Slot::Fixed(ll.add(*base, row));
+            for u in 0..vectors {
+                let p = self.at_point(0, u, |e| e.address(buf, index))?;
+                ll.fetch(p);
+            }
+        }
+        self.slots[*v] = slot;
+        Ok(true)
     }
 
     /// Which round of each loop by rows an index means in a row of the tile.
