@@ -254,6 +254,11 @@ impl Target {
         self.extras.contains(&AVX512BF16)
     }
 
+    /// Whether that instruction is faster than products of f32 where all is near: Intel's take twice the time of two of those.
+    pub(crate) fn is_bf16_fast(&self) -> bool {
+        self.has_bf16() && !self.cpu.ends_with("rapids") && self.cpu != "cooperlake"
+    }
+
     /// Whether f32 and f16 are converted by one instruction.
     pub fn has_f16c(&self) -> bool {
         self.has_v3()

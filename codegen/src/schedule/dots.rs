@@ -53,7 +53,7 @@ pub(super) fn product<'s>(
     };
     let target = planner.target;
     match body.dtype {
-        DType::F32 | DType::Bf16 if target.has_bf16() && planner.order == Order::Free => {
+        DType::F32 | DType::Bf16 if target.is_bf16_fast() && planner.order == Order::Free => {
             let half = |s: &'s Scalar| match &s.kind {
                 ScalarKind::Load { .. } if s.dtype == DType::Bf16 && body.dtype == DType::Bf16 => Some(s),
                 ScalarKind::Cast(e) if s.dtype == DType::F32 && e.dtype == DType::Bf16 => Some(&**e),
