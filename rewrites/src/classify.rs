@@ -173,10 +173,11 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
         Class::Contraction
     } else if walk.reduces {
         Class::Reduction
+    } else if !walk.fallible && prim.view().is_some() {
+        Class::View
     } else {
         match map_form(prim) {
             Some(map) if reads_in_place(&map) => Class::Elementwise,
-            Some(_) if !walk.fallible && prim.view().is_some() => Class::View,
             Some(_) => Class::Broadcast,
             None => Class::Other,
         }

@@ -162,7 +162,7 @@ impl Block<'_> {
             let desc = unit.b.graph.analysis.table.desc(imp);
             alternatives.push(Alternative {
                 value: self.names.get(&c).map_or("t", String::as_str).to_owned(),
-                kind: kind(&desc.action).to_owned(),
+                kind: kind(desc).to_owned(),
                 name: desc.name.clone(),
                 covers: desc.covers.clone(),
                 order: desc.num.name().to_owned(),
@@ -187,7 +187,7 @@ impl Block<'_> {
             value: val.name.name().to_owned(),
             ty: val.ty.to_string(),
             block: path.iter().map(|(i, j)| format!("{i}.{j}")).collect::<Vec<_>>().join("/"),
-            kind: kind(&desc.action).to_owned(),
+            kind: kind(desc).to_owned(),
             name: desc.name.clone(),
             fused: if let Action::Fused(i) = desc.action { Some(i) } else { None },
             covers: desc.covers.clone(),

@@ -16,7 +16,7 @@ use tensor::generate::Rng;
 use crate::block::{BlockGraph, Merged, Origin, Use, bound};
 use crate::classify::bytes_of;
 use crate::cost::{BEYOND, Cost, cost};
-use crate::lang::{Action, ImplId, Ir};
+use crate::lang::{Action, ImplDesc, ImplId, Ir};
 use crate::measured::Basis;
 use crate::{Choose, Options};
 
@@ -212,15 +212,16 @@ fn title(b: &BlockGraph, c: &Cand) -> String {
 fn named(b: &BlockGraph, c: &Cand, names: &[String]) -> bool {
     let Some(id) = c.imp else { return false };
     let desc = b.graph.analysis.table.desc(id);
-    let kind = kind(&desc.action);
+    let kind = kind(desc);
     names.iter().any(|n| {
         *n == desc.name || *n == kind && kind != "native" || c.why.iter().any(|w| *w == format!("rule {n}"))
     })
 }
 
 /// The kind of an implementation, as reports and options call it.
-pub(crate) fn kind(action: &Action) -> &'static str {
-    match action {
+pub(crate) fn kind(desc: &ImplDesc) -> &'static str {
+    match desc.action {
+        Action::Kernel(..) | Action::Fused(_) if desc.work.is_native() => "view",
         Action::Native(_) => "native",
         Action::Kernel(..) => "kernel",
         Action::Fused(_) => "fused",

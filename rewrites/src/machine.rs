@@ -321,8 +321,12 @@ impl Machine {
             }
             Worker::Generated(Class::Elementwise, _) => work / g.elementwise,
             Worker::Generated(Class::Broadcast | Class::View, _) => work / g.broadcast,
-            Worker::Generated(Class::Contraction, Some(e)) => work / g.product.share(e),
-            Worker::Generated(Class::Contraction, None) => work / g.product.peak,
+            // Beside products, of which each is added to a sum, there is what goes with them.
+            Worker::Generated(Class::Contraction, e) => {
+                let products = (2.0 * load.folds).min(work);
+                let share = e.map_or(g.product.peak, |e| g.product.share(e));
+                products / share + (work - products) / g.elementwise
+            }
             Worker::Generated(Class::Other, _) => work / g.other,
             Worker::Library(None) => work / self.library.other,
             Worker::Library(Some(e)) => work / self.library.product.share(e),

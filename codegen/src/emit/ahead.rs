@@ -215,7 +215,8 @@ impl<'c> Emit<'_, 'c> {
 
     /// Asks for what a later round of a loop around reads in the lanes that begin here.
     pub(super) fn ask_ahead(&mut self, body: &[Stmt]) -> Result<(), Error> {
-        let Some(later) = self.ahead.clone() else { return Ok(()) };
+        // A round that fills panels is long: what else the next one reads would come too early.
+        let Some(later) = self.ahead.clone().filter(|l| l.panels.is_empty()) else { return Ok(()) };
         self.in_round(&later, |e| e.ask(body))
     }
 
@@ -227,6 +228,7 @@ impl<'c> Emit<'_, 'c> {
         let mut loads = Vec::new();
         term.walk(&mut |e| {
             if let ScalarKind::Load { buf, index, .. } = &e.kind
+                && later.panels.is_empty()
                 && !self.prim.buf(*buf).local
                 && index.iter().any(changes)
                 && self.stride(*buf, index) != Stride::Other
