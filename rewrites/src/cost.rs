@@ -70,10 +70,10 @@ impl Work {
     }
 
     pub(crate) fn generated(profile: &Profile) -> Work {
-        match profile.class {
-            Class::View => Work::native(),
-            class => Work::of(Doer::Generated(class), profile),
+        if profile.class == Class::View {
+            return Work::native();
         }
+        Work::of(Doer::Generated(profile.class), profile)
     }
 
     /// A library function that computes what `profile` describes.
