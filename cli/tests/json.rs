@@ -64,7 +64,9 @@ fn names_that_nothing_has_are_guessed() {
         assert_eq!(said.exit, Some(2), "{args:?}: {}", said.stderr);
         assert!(said.stderr.contains(want), "{args:?}: {}", said.stderr);
     }
-    for args in [["opt", "f.tn", "--forbid", "relu"], ["opt", "f.tn", "--at", "rows=4"]] {
+    let known = [["--forbid", "relu"], ["--forbid", "view"], ["--force", "view"], ["--at", "rows=4"]];
+    for [option, value] in known {
+        let args = ["opt", "f.tn", option, value];
         assert_eq!(on(text, &args).exit, Some(0), "{args:?}");
     }
 }

@@ -14,7 +14,7 @@ pub fn implementations(module: &Module, options: &Options) -> Result<(), Failure
     if asked().iter().all(|(_, names)| names.is_empty()) {
         return Ok(());
     }
-    let mut known: BTreeSet<String> = ["kernel", "fused", "library"].map(str::to_owned).into();
+    let mut known: BTreeSet<String> = ["kernel", "fused", "library", "view"].map(str::to_owned).into();
     known.extend(module.prims.iter().map(|p| p.name.clone()));
     known.extend(module.externs.iter().map(|e| e.name.to_string()));
     known.extend(module.rules.iter().map(|r| r.name.to_string()));

@@ -96,7 +96,7 @@ pub struct Options {
     /// False: bodies stay as they are, one kernel an operator; the report says what that costs.
     pub use_rules: bool,
     /// Names that are chosen wherever they can be: an implementation (`sgemm`, `fused_matmul_add_relu`), its kind
-    /// (`kernel`, `fused`, `library`) or a rule.
+    /// (`kernel`, `fused`, `library`, `view`) or a rule.
     pub force: Vec<String>,
     /// Names that are not chosen, where anything else can be.
     pub forbid: Vec<String>,

@@ -100,7 +100,7 @@ pub struct Step {
     pub ty: String,
     /// The nested block it is in, as numbers of nodes and blocks; empty: the body.
     pub block: String,
-    /// `kernel`, `fused`, `library` or `native`.
+    /// `kernel`, `fused`, `library`, `view` or `native`.
     pub kind: String,
     /// The name that `--force` and `--forbid` know.
     pub name: String,
@@ -133,7 +133,7 @@ pub struct Step {
 pub struct Alternative {
     /// The value it would make.
     pub value: String,
-    /// `kernel`, `fused`, `library` or `native`.
+    /// `kernel`, `fused`, `library`, `view` or `native`.
     pub kind: String,
     /// Its name.
     pub name: String,
