@@ -84,6 +84,22 @@ def vector(n, around):
     return (RNG.standard_normal(n) * 0.1 + around).astype(np.float32)
 
 
+def exporter(constants):
+    """A list of operators, and what adds to it and to the constants; both give the name of what they add."""
+    nodes = []
+
+    def constant(name, value):
+        constants.append((name, value))
+        return name
+
+    def emit(operator, *inputs, **attributes):
+        to = f"v{len(nodes)}"
+        nodes.append(peers.node(operator, *inputs, to=to, **attributes))
+        return to
+
+    return nodes, constant, emit
+
+
 # BERT. Weights of all layers: [layers, ..].
 
 
@@ -129,17 +145,7 @@ def layer_of(weights, i):
 
 def bert_nodes(constants):
     """What an exporter writes for the encoder; constants are gathered on the way."""
-    nodes, node = [], peers.node
-
-    def constant(name, value):
-        constants.append((name, value))
-        return name
-
-    def emit(operator, *inputs, **attributes):
-        to = f"v{len(nodes)}"
-        nodes.append(node(operator, *inputs, to=to, **attributes))
-        return to
-
+    nodes, constant, emit = exporter(constants)
     heads = BERT["heads"]
     constant("cut", np.int64([1, -1, heads, 64]))
     constant("join", np.int64([1, -1, heads * 64]))
@@ -164,7 +170,7 @@ def bert_nodes(constants):
         a = emit("Reshape", emit("Transpose", a, perm=[0, 2, 1, 3]), "join")
         x = norm(emit("Add", x, linear(a, "o")), "norm1")
         x = norm(emit("Add", x, linear(emit("Gelu", linear(x, "up")), "down")), "norm2")
-    nodes.append(node("Identity", x))
+    nodes.append(peers.node("Identity", x))
     return nodes
 
 
@@ -257,17 +263,8 @@ def causal(t):
 
 
 def llama_nodes(t, constants):
-    nodes, node, w = [], peers.node, llama_weights()
-
-    def constant(name, value):
-        constants.append((name, value))
-        return name
-
-    def emit(operator, *inputs, **attributes):
-        to = f"v{len(nodes)}"
-        nodes.append(node(operator, *inputs, to=to, **attributes))
-        return to
-
+    w = llama_weights()
+    nodes, constant, emit = exporter(constants)
     for name, value in zip(["cosine", "sine"], turns(t)):
         constant(name, value)
     constant("mask", causal(t))
@@ -307,7 +304,7 @@ def llama_nodes(t, constants):
     h = norm(x, "norm2")
     gate = linear(h, "gate")
     inner = emit("Mul", emit("Mul", gate, emit("Sigmoid", gate)), linear(h, "up"))
-    nodes.append(node("Add", x, linear(inner, "down")))
+    nodes.append(peers.node("Add", x, linear(inner, "down")))
     return nodes
 
 
