@@ -240,19 +240,15 @@ impl<'c> Emit<'_, 'c> {
         term.walk(&mut |e| {
             if let ScalarKind::Load { buf, index, .. } = &e.kind
                 && let Some(f) = later.panels.iter().find(|f| f.panel == *buf)
-                && let Some(at) = index.first()
             {
-                filled.push((f, at));
+                filled.push((f, &index[0]));
             }
         });
-        let mut asks = Vec::new();
-        for (f, at) in filled {
-            asks.push((f, self.at_point(0, 0, |e| e.scalar(at))?.one()));
+        for (f, round) in filled {
+            let round = self.at_point(0, 0, |e| e.scalar(round))?.one();
+            self.in_round(&later, |e| e.ask_for_panel(f, round))?;
         }
         self.in_round(&later, |e| {
-            for (f, q) in asks {
-                e.ask_for_panel(f, q)?;
-            }
             for (buf, index) in loads {
                 if !index.iter().all(|i| e.is_known(i, false)) {
                     continue;
@@ -268,11 +264,7 @@ impl<'c> Emit<'_, 'c> {
                         continue;
                     }
                     seen.push(place);
-                    let vectors = if e.stride(buf, index) == Stride::Unit { e.tile.vectors } else { 1 };
-                    for u in 0..vectors {
-                        let p = e.at_point(r, u, |e| e.address(buf, index))?;
-                        e.ll.fetch(p);
-                    }
+                    e.fetch_row(buf, index, r)?;
                 }
             }
             Ok(())
@@ -297,14 +289,10 @@ impl<'c> Emit<'_, 'c> {
         let ll = self.ll;
         let number = ll.mul(ll.udiv(*first, ll.i64(i64::from(*size))), ll.i64(i64::from(SHARE)));
         let slot = self.slots[*v].clone();
-        let vectors = if self.stride(buf, index) == Stride::Unit { self.tile.vectors } else { 1 };
         for r in 0..SHARE {
             let row = ll.and(ll.add(number, ll.i64(i64::from(r))), ll.i64(i64::from(rows - 1)));
             self.slots[*v] = Slot::Fixed(ll.add(*base, row));
-            for u in 0..vectors {
-                let p = self.at_point(0, u, |e| e.address(buf, index))?;
-                ll.fetch(p);
-            }
+            self.fetch_row(buf, index, 0)?;
         }
         self.slots[*v] = slot;
         Ok(true)
@@ -385,8 +373,14 @@ impl<'c> Emit<'_, 'c> {
         if !known || self.stride(buf, index) != Stride::Unit {
             return Ok(());
         }
-        for u in 0..self.tile.vectors {
-            let p = self.at_point(0, u, |e| e.address(buf, index))?;
+        self.fetch_row(buf, index, 0)
+    }
+
+    /// Asks for an element in a row of the tile, in each of its vectors where lanes are neighbours.
+    fn fetch_row(&mut self, buf: BufId, index: &[Scalar], row: u32) -> Result<(), Error> {
+        let vectors = if self.stride(buf, index) == Stride::Unit { self.tile.vectors } else { 1 };
+        for u in 0..vectors {
+            let p = self.at_point(row, u, |e| e.address(buf, index))?;
             self.ll.fetch(p);
         }
         Ok(())

@@ -146,7 +146,7 @@ impl Arrange<'_> {
     fn form(&mut self, nest: &Nest, mut loops: Vec<Loop>, mut body: Vec<Stmt>, whole: bool) -> Vec<Stmt> {
         if nest.lanes.is_none() && nest.rows.is_none() && !nest.walked {
             let body = self.block(body);
-            return self.around(loops, whole, (vec![], Run::Plain), |_| body);
+            return self.around(loops, whole, vec![], |_| body);
         }
         // Inside, loops stay as they are: something around them has lanes or rows.
         let prim = self.prim.clone();
@@ -162,13 +162,13 @@ impl Arrange<'_> {
         let wide = nest.lanes.and_then(|l| Some((take(l.0)?, l.1)));
         let rows = nest.rows.as_ref().and_then(|r| Some((take(r.0)?, r.1.clone())));
         match (wide, rows) {
-            (None, None) => self.around(loops, whole, (vec![], Run::Plain), |_| body),
+            (None, None) => self.around(loops, whole, vec![], |_| body),
             (Some((lane, w)), None) => {
                 // A single loop of lanes is its own grid.
                 if whole && loops.is_empty() {
                     return vec![for_(&lane, lanes(w), body)];
                 }
-                self.around(loops, whole, (vec![], Run::Plain), |_| vec![for_(&lane, lanes(w), body)])
+                self.around(loops, whole, vec![], |_| vec![for_(&lane, lanes(w), body)])
             }
             (None, Some((row, sizes))) => {
                 // The rows stay near while the other loop goes by inside of them.
@@ -180,8 +180,7 @@ impl Arrange<'_> {
                 let body =
                     other.into_iter().fold(body, |body, o| vec![for_(&o, Run::Rows(vec![4, 2, 1]), body)]);
                 let rows = self.rows_ahead(&row, tiles.as_ref().map(|_| Dim::int(64)), sizes, body);
-                let tiles = others.into_iter().chain(tiles).collect();
-                self.around(loops, whole, (tiles, Run::Plain), |_| vec![rows])
+                self.around(loops, whole, others.into_iter().chain(tiles).collect(), |_| vec![rows])
             }
             (Some((lane, w)), Some((row, sizes))) => {
                 self.tile(nest, loops, (lane, w), (row, sizes), body, whole)
@@ -214,11 +213,10 @@ impl Arrange<'_> {
             body = vec![for_(&loops.remove(at), Run::Rows(sizes.clone()), body)];
         }
         let Some(tiles) = self.tiles(&row, 64) else {
-            return self
-                .around(loops, whole, (vec![], Run::Plain), |_| vec![for_(&row, Run::Ahead(NEXT), body)]);
+            return self.around(loops, whole, vec![], |_| vec![for_(&row, Run::Ahead(NEXT), body)]);
         };
         let row = tiles.inner.clone();
-        self.around(loops, whole, (vec![tiles], Run::Plain), |_| vec![for_(&row, Run::Ahead(NEXT), body)])
+        self.around(loops, whole, vec![tiles], |_| vec![for_(&row, Run::Ahead(NEXT), body)])
     }
 
     /// Rows that each read memory of their own, group by group: while one goes by, the next is asked for.
@@ -256,14 +254,14 @@ impl Arrange<'_> {
         };
         let tiles = self.tiles(&lane, size).zip(self.tiles(&row, ROWS));
         let Some((columns, chunk)) = tiles else {
-            return self.around(loops, whole, (vec![], Run::Plain), |_| {
+            return self.around(loops, whole, vec![], |_| {
                 vec![for_(&lane, lanes(wide), vec![for_(&row, Run::Rows(sizes), body)])]
             });
         };
         let (lane, row) = (columns.inner.clone(), chunk.inner.clone());
         let (first_lane, first_row) = (columns.begin.clone(), chunk.begin.clone());
         let run = if nest.panels.is_empty() || nest.streamed { Run::Plain } else { Run::Ahead(1) };
-        self.around(loops, whole, (vec![chunk, columns], run), |this| {
+        self.around_as(run, loops, whole, vec![chunk, columns], |this| {
             if nest.streamed {
                 return this.streamed((&lane, wide, &first_lane), (&row, &first_row), body);
             }
@@ -415,13 +413,24 @@ impl Arrange<'_> {
         copied
     }
 
-    /// What is inside, under loops and over tiles: one loop over all of them where they are the whole primitive. The innermost over
-    /// tiles, or the one, runs as is told.
+    /// What is inside, under loops and over tiles: one loop over all of them where they are the whole primitive.
     fn around(
         &mut self,
         loops: Vec<Loop>,
         whole: bool,
-        (tiles, run): (Vec<Tiles>, Run),
+        tiles: Vec<Tiles>,
+        inside: impl FnOnce(&mut Self) -> Vec<Stmt>,
+    ) -> Vec<Stmt> {
+        self.around_as(Run::Plain, loops, whole, tiles, inside)
+    }
+
+    /// The same, where the innermost loop over tiles, or the one over all, runs as is told.
+    fn around_as(
+        &mut self,
+        run: Run,
+        loops: Vec<Loop>,
+        whole: bool,
+        tiles: Vec<Tiles>,
         inside: impl FnOnce(&mut Self) -> Vec<Stmt>,
     ) -> Vec<Stmt> {
         let counts: Option<Vec<Dim>> = loops.iter().map(|l| self.extent(l)).collect();
@@ -486,7 +495,7 @@ impl Arrange<'_> {
             sets.extend_from_slice(before);
             body = inner.clone();
         }
-        self.around(loops, true, (vec![], Run::Plain), |_| [sets, body].concat())
+        self.around(loops, true, vec![], |_| [sets, body].concat())
     }
 
     /// A loop in tiles, if its bounds are expressions of the dims.
