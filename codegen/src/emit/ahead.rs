@@ -2,6 +2,8 @@
 //!
 //! Where a later round reads follows from its number and from what the loop's body sets by it, as the page of a cache that a
 //! table names; what that reads is evaluated without a check, and is anything where there is none.
+//! It is asked for where this round reads the same, a share with each tile that reads it; what the later round copies to a panel, where
+//! sums read this round's.
 
 use std::collections::BTreeSet;
 
