@@ -7,7 +7,8 @@
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{FileType, TargetMachine};
-use inkwell::values::FunctionValue;
+use inkwell::basic_block::BasicBlock;
+use inkwell::values::{CallSiteValue, FunctionValue, InstructionOpcode, InstructionValue, Operand};
 
 use crate::Error;
 use crate::ll::Ll;
@@ -48,7 +49,35 @@ pub(crate) fn optimise(ll: &Ll<'_>, machine: &TargetMachine) -> Result<(), Error
     options.set_loop_interleaving(false);
     // What is worth unrolling is emitted so; LLVM would double the time and the size for nothing.
     options.set_loop_unrolling(false);
-    ll.module.run_passes("default<O2>", machine, options).map_err(|e| Error::Llvm(e.to_string()))
+    ll.module.run_passes("default<O2>", machine, options).map_err(|e| Error::Llvm(e.to_string()))?;
+    store_single_lanes(ll);
+    Ok(())
+}
+
+/// Stores one lane by a store of one element, where that is what a mask turned out to leave.
+///
+/// LLVM 22 does the same later, and wrongly where the lanes were made narrower just before: it stores the element as it was
+/// before, and so writes over the next ones.
+fn store_single_lanes(ll: &Ll<'_>) {
+    let blocks = ll.module.get_functions().flat_map(FunctionValue::get_basic_blocks);
+    let stores: Vec<InstructionValue<'_>> = blocks
+        .flat_map(BasicBlock::get_instructions)
+        .filter(|i| i.get_opcode() == InstructionOpcode::Call)
+        .filter(|i| CallSiteValue::try_from(*i).is_ok_and(|call| is_masked_store(&call)))
+        .collect();
+    for store in stores {
+        let operands = [0, 1, 2].map(|i| store.get_operand(i).and_then(Operand::value));
+        let [Some(value), Some(to), Some(mask)] = operands else { continue };
+        let Some(lane) = ll.single_lane(mask) else { continue };
+        ll.b.position_before(&store);
+        ll.store_lane(to.into_pointer_value(), value, lane);
+        store.erase_from_basic_block();
+    }
+}
+
+fn is_masked_store(call: &CallSiteValue<'_>) -> bool {
+    let name = |f: FunctionValue<'_>| f.get_name().to_bytes().starts_with(b"llvm.masked.store.");
+    call.get_called_fn_value().is_some_and(name)
 }
 
 /// The bytes of the object, or the text of the assembly.

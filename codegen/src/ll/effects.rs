@@ -82,6 +82,35 @@ impl<'c> Ll<'c> {
         self.aligned_call("llvm.masked.store", &types, &[v, p.into(), mask], 1, align);
     }
 
+    /// The lane that a mask names, where it is known to name one only.
+    pub(crate) fn single_lane(&self, mask: V<'c>) -> Option<u32> {
+        let mask = mask.into_vector_value();
+        if !mask.is_const() {
+            return None;
+        }
+        let named = |lane: u32| {
+            let at = self.ctx.i32_type().const_int(u64::from(lane), false);
+            // Of a constant this is a constant, not an instruction.
+            self.b.build_extract_element(mask, at, "").expect(OK).into_int_value().get_zero_extended_constant()
+        };
+        let lanes: Option<Vec<u64>> = (0..mask.get_type().get_size()).map(named).collect();
+        let lanes = lanes?;
+        let lane = lanes.iter().position(|&l| l == 1)?;
+        (lanes.iter().sum::<u64>() == 1).then_some(lane as u32)
+    }
+
+    /// Stores a lane of a vector where a store of the whole at `p` would.
+    #[expect(unsafe_code, reason = "inkwell marks address arithmetic as unsafe")]
+    pub(crate) fn store_lane(&self, p: PointerValue<'c>, v: V<'c>, lane: u32) {
+        let v = v.into_vector_value();
+        let at = self.ctx.i32_type().const_int(u64::from(lane), false);
+        let element = self.b.build_extract_element(v, at, "").expect(OK);
+        // SAFETY: this only emits an instruction, with the address that the store of the whole would write to.
+        let to = unsafe { self.b.build_in_bounds_gep(v.get_type().get_element_type(), p, &[at], "") };
+        // A lane of something aligned need not be: one byte is always true, and costs nothing.
+        self.b.build_store(to.expect(OK), element).expect(OK).set_alignment(1).expect("a power of two");
+    }
+
     /// Elements at so many elements from `p`; zeros in the lanes that `mask` leaves out.
     pub(crate) fn gather(
         &self,
