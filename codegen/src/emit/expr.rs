@@ -48,12 +48,13 @@ impl<'c> Emit<'_, 'c> {
 
     fn operation(&mut self, s: &Scalar, op: Intrinsic, args: &[Scalar]) -> Result<Values<'c>, Error> {
         let ll = self.ll;
-        // A product that is added to something is rounded with the sum, once.
+        // A product that is added to something is rounded with the sum, once. Not one product less another: of equal ones
+        // nothing is to be left, of which a root may be taken.
         if let ([a, b], true) = (args, s.dtype.is_float()) {
             // The factors, the rest, and which of the two is subtracted.
             let parts = if op == Intrinsic::Add {
                 product(a).map(|p| (p, b, false, false)).or(product(b).map(|p| (p, a, false, false)))
-            } else if op == Intrinsic::Sub {
+            } else if op == Intrinsic::Sub && product(a).is_none_or(|_| product(b).is_none()) {
                 product(a).map(|p| (p, b, false, true)).or(product(b).map(|p| (p, a, true, false)))
             } else {
                 None
