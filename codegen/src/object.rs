@@ -5,9 +5,9 @@
 //! lanes has them by the schedule, and what has none was found better without.
 
 use inkwell::attributes::{Attribute, AttributeLoc};
+use inkwell::basic_block::BasicBlock;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{FileType, TargetMachine};
-use inkwell::basic_block::BasicBlock;
 use inkwell::values::{CallSiteValue, FunctionValue, InstructionOpcode, InstructionValue, Operand};
 
 use crate::Error;

@@ -25,7 +25,7 @@ fn front() -> Front {
 fn compiled(front: &mut Front, entry: &str) -> pipeline::Compilation {
     let id = pipeline::entry(front, Some(entry)).expect("it is there");
     let mut machine = rewrites::Machine::reference();
-    machine.generated.product.peak = 0.12;
+    machine.generated.product = rewrites::Product { peak: 0.12, m_half: 0.0, n_half: 0.0, k_half: 0.0 };
     pipeline::compile(front, &[id], &Options { machine, ..Options::default() }).expect("it compiles")
 }
 

@@ -152,12 +152,11 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
         ranges: Ranges::new(prim),
         reads: prim.bufs.iter().map(|_| Expr::int(0)).collect(),
         writes: prim.bufs.iter().map(|_| Expr::int(0)).collect(),
-        flops: Expr::int(0),
-        slow: Expr::int(0),
-        folds: Expr::int(0),
+        count: Count { flops: Expr::int(0), slow: Expr::int(0), folds: Expr::int(0) },
         reduces: false,
         fallible: false,
         loops: Vec::new(),
+        apart: 0,
         contractions: Vec::new(),
     };
     walk.stmts(&prim.body, &Expr::int(1));
@@ -184,9 +183,9 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
     };
     Profile {
         class,
-        flops: walk.flops,
-        slow: walk.slow,
-        folds: walk.folds,
+        flops: walk.count.flops,
+        slow: walk.count.slow,
+        folds: walk.count.folds,
         read_bytes,
         write_bytes,
         parallel: parallel(prim),
@@ -237,17 +236,35 @@ fn parallel(prim: &Prim) -> Expr {
     rounds
 }
 
+/// Work, as [`Profile`] has it.
+#[derive(Clone)]
+struct Count {
+    flops: Expr,
+    slow: Expr,
+    folds: Expr,
+}
+
+impl Count {
+    fn least(&self, other: &Count) -> Count {
+        Count {
+            flops: Expr::min(&self.flops, &other.flops),
+            slow: Expr::min(&self.slow, &other.slow),
+            folds: Expr::min(&self.folds, &other.folds),
+        }
+    }
+}
+
 struct Walk<'a> {
     ranges: Ranges<'a>,
     reads: Vec<Expr>,
     writes: Vec<Expr>,
-    flops: Expr,
-    slow: Expr,
-    folds: Expr,
+    count: Count,
     reduces: bool,
     fallible: bool,
     /// The loops around, from the outside in.
     loops: Vec<VarId>,
+    /// Of these, how many have more loops in them than the next one: they only repeat what is in them.
+    apart: usize,
     contractions: Vec<Contraction>,
 }
 
@@ -268,7 +285,13 @@ impl Walk<'_> {
                 self.index(lo, times);
                 self.index(hi, times);
                 let trip = self.enter(*var, lo, hi, &Body::Stmts(body));
+                let apart = self.apart;
+                let nests = |s: &&Stmt| matches!(s, Stmt::For { .. } | Stmt::While(..) | Stmt::If(..));
+                if body.iter().filter(nests).count() > 1 {
+                    self.apart = self.loops.len();
+                }
                 self.stmts(body, &(times * &trip));
+                self.apart = apart;
                 self.loops.pop();
             }
             Stmt::While(cond, body) => {
@@ -292,8 +315,8 @@ impl Walk<'_> {
                 self.scalar(value, times);
                 if let Some(c) = combine {
                     self.reduces = true;
-                    self.flops = &self.flops + times;
-                    self.folds = &self.folds + times;
+                    self.count.flops = &self.count.flops + times;
+                    self.count.folds = &self.count.folds + times;
                     let bound: Vec<VarId> = index.iter().filter_map(as_var).collect();
                     let over: Vec<VarId> =
                         self.loops.iter().copied().filter(|v| !bound.contains(v)).collect();
@@ -305,9 +328,9 @@ impl Walk<'_> {
 
     /// An index: its arithmetic is free, what it loads is not.
     fn index(&mut self, s: &Scalar, times: &Expr) {
-        let before = (self.flops.clone(), self.slow.clone(), self.folds.clone());
+        let before = self.count.clone();
         self.scalar(s, times);
-        (self.flops, self.slow, self.folds) = before;
+        self.count = before;
     }
 
     fn scalar(&mut self, s: &Scalar, times: &Expr) {
@@ -320,15 +343,24 @@ impl Walk<'_> {
                 index.iter().for_each(|i| self.index(i, times));
             }
             ScalarKind::Op(op, args) => {
-                self.flops = &self.flops + times;
+                self.count.flops = &self.count.flops + times;
                 let units = slow_units(*op);
-                self.slow = &self.slow + &(times * units);
+                self.count.slow = &self.count.slow + &(times * units);
                 args.iter().for_each(|a| self.scalar(a, times));
             }
-            // Which of the two is taken is not known here: both are counted.
             ScalarKind::Choose(parts) => {
-                self.flops = &self.flops + times;
-                parts.iter().for_each(|a| self.scalar(a, times));
+                let [cond, yes, no] = &**parts;
+                self.count.flops = &self.count.flops + times;
+                self.scalar(cond, times);
+                let before = self.count.clone();
+                self.scalar(yes, times);
+                // Which of the two is taken is not known here. A setting asks for the dearer one where it is not left alone;
+                // else both are counted.
+                let apart = is_setting(cond).then(|| std::mem::replace(&mut self.count, before));
+                self.scalar(no, times);
+                if let Some(yes) = apart {
+                    self.count = self.count.least(&yes);
+                }
             }
             ScalarKind::Cast(a) => self.scalar(a, times),
             ScalarKind::Reduce { combine, var, lo, hi, body, .. } => {
@@ -337,8 +369,8 @@ impl Walk<'_> {
                 self.index(hi, times);
                 let trip = self.enter(*var, lo, hi, &Body::Scalar(body));
                 let times = times * &trip;
-                self.flops = &self.flops + &times;
-                self.folds = &self.folds + &times;
+                self.count.flops = &self.count.flops + &times;
+                self.count.folds = &self.count.folds + &times;
                 self.scalar(body, &times);
                 let mut over = vec![*var];
                 let mut inner = &**body;
@@ -367,9 +399,10 @@ impl Walk<'_> {
             return;
         }
         let outer: Vec<VarId> = self.loops.iter().copied().filter(|v| !over.contains(v)).collect();
+        let nest: Vec<VarId> =
+            self.loops[self.apart..].iter().copied().filter(|v| !over.contains(v)).collect();
         let product = |keep: &dyn Fn(VarId) -> bool| {
-            outer
-                .iter()
+            nest.iter()
                 .filter(|&&v| keep(v))
                 .filter_map(|v| self.ranges.trip(*v))
                 .fold(Expr::int(1), |n, t| n * t)
@@ -384,6 +417,19 @@ impl Walk<'_> {
         let found = Contraction { m: product(&only_a), n: product(&only_b), k, dtype: narrow(args) };
         self.contractions.push(found);
     }
+}
+
+/// True if a condition is of settings: numbers that the caller gives and that no loop changes.
+fn is_setting(cond: &Scalar) -> bool {
+    let mut ok = true;
+    cond.walk(&mut |s| {
+        ok &= match &s.kind {
+            ScalarKind::Const(_) | ScalarKind::Op(..) | ScalarKind::Cast(_) | ScalarKind::Choose(_) => true,
+            ScalarKind::Load { index, .. } => index.is_empty(),
+            ScalarKind::Var(_) | ScalarKind::Dim(_) | ScalarKind::Reduce { .. } => false,
+        }
+    });
+    ok
 }
 
 /// The type of the operands of a product before casts, the larger of the two.

@@ -370,7 +370,7 @@ fn function(
         (0..solved.len()).map(|p| points.iter().map(|point| cost(p, point)).collect()).collect();
     let anywhere: Vec<bool> = solved.iter().map(|s| s.requires.is_empty()).collect();
     let kept = regimes::few(&costs, &anywhere, options.budget.plans);
-    let arms = regimes::arms(&points, &costs, &kept, &solved, &cost);
+    let arms = regimes::arms(&facts, &points, &costs, &kept, &solved, &cost);
     report.regimes = explain::regimes(options, func, &facts, &cells, &solved, &arms);
     if options.offers {
         for point in regimes::samples(&points) {

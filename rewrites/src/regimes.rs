@@ -239,28 +239,50 @@ pub(crate) type CostAt<'a> = dyn Fn(usize, &Point) -> f64 + 'a;
 
 struct Tree<'a> {
     points: &'a [Point],
-    costs: &'a [Vec<f64>],
     kept: &'a [usize],
+    /// By how much a kept plan is dearer than the best at each point, as a logarithm; infinite where it may not run.
+    losses: Vec<Vec<f64>>,
     at: &'a CostAt<'a>,
     arms: Vec<Arm>,
 }
 
+/// A place to part points at.
+#[derive(Clone, Copy)]
+struct Cut {
+    dim: Sym,
+    /// Neighbouring values of the dim, between which the cut is.
+    lo: i64,
+    hi: i64,
+    /// What is lost after it.
+    loss: f64,
+}
+
 /// The arms that say which of the kept plans runs where.
 pub(crate) fn arms(
+    facts: &Facts,
     points: &[Point],
     costs: &[Vec<f64>],
     kept: &[usize],
     solved: &[Solved],
     at: &CostAt<'_>,
 ) -> Vec<Arm> {
-    let mut tree = Tree { points, costs, kept, at, arms: Vec::new() };
+    let low = |s: usize| kept.iter().map(|&p| costs[p][s]).fold(f64::INFINITY, f64::min);
+    let low: Vec<f64> = (0..points.len()).map(low).collect();
+    let losses =
+        kept.iter().map(|&p| costs[p].iter().zip(&low).map(|(c, l)| (c / l).ln()).collect()).collect();
+    let mut tree = Tree { points, kept, losses, at, arms: Vec::new() };
     tree.grow(&(0..points.len()).collect::<Vec<_>>(), &[], 3);
     let mut arms = tree.arms;
+    // What the arms before an arm leave over need not be said again.
+    let mut left = facts.clone();
     for arm in &mut arms {
         for r in &solved[arm.plan].requires {
-            if !arm.preds.contains(r) {
+            if !arm.preds.contains(r) && !left.prove(r).is_proved() {
                 arm.preds.push(r.clone());
             }
+        }
+        if let [only] = &arm.preds[..] {
+            left.assume(only.negate());
         }
     }
     // The last arm runs whatever the dims are.
@@ -278,19 +300,23 @@ pub(crate) fn arms(
 impl Tree<'_> {
     /// The plan that does best over some points, and how much it loses against the best at each.
     fn best(&self, set: &[usize]) -> (usize, f64) {
-        let low = |s: usize| self.kept.iter().map(|&p| self.costs[p][s]).fold(f64::INFINITY, f64::min);
-        let loss = |p: usize| set.iter().map(|&s| (self.costs[p][s] / low(s)).ln()).sum::<f64>();
-        let best = self.kept.iter().map(|&p| (p, loss(p))).min_by(|a, b| a.1.total_cmp(&b.1));
-        best.unwrap_or((0, 0.0))
+        let loss = |of: &Vec<f64>| set.iter().map(|&s| of[s]).sum::<f64>();
+        let all = self.kept.iter().zip(&self.losses).map(|(&p, of)| (p, loss(of)));
+        all.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0))
     }
 
     fn grow(&mut self, set: &[usize], path: &[Pred], depth: usize) {
         let (plan, loss) = self.best(set);
         let at = set.get(set.len() / 2).map_or_else(Vec::new, |&s| self.points[s].clone());
         // One percent a point is not worth an arm.
-        let worth = loss > 0.01 * set.len() as f64 || loss > HARDLY.ln();
-        let split = if worth && depth > 0 && self.arms.len() + 2 <= ARMS { self.split(set) } else { None };
-        let Some((dim, lo, hi, _)) = split.filter(|s| s.3 < loss) else {
+        let least = 0.01 * set.len() as f64;
+        let worth = (loss > least || loss > HARDLY.ln()) && depth > 0 && self.arms.len() + 2 <= ARMS;
+        let gains = |cut: &Cut, least: f64| cut.loss < loss - least;
+        let cut = worth.then(|| self.cut(set, 1)).flatten();
+        // What is best only where two dims are large shows after a second cut.
+        let deep = depth > 1 && worth && cut.is_none_or(|c| !gains(&c, least));
+        let second = deep.then(|| self.cut(set, 2)).flatten().filter(|c| gains(c, least));
+        let Some(Cut { dim, lo, hi, .. }) = second.or(cut.filter(|c| gains(c, 0.0))) else {
             self.arms.push(Arm { preds: path.to_vec(), plan, at });
             return;
         };
@@ -309,9 +335,15 @@ impl Tree<'_> {
         self.grow(&right, path, depth - 1);
     }
 
-    /// The cut between two neighbouring values of one dim after which two plans do best, with what is lost then.
-    fn split(&self, set: &[usize]) -> Option<(Sym, i64, i64, f64)> {
-        let mut found: Option<(Sym, i64, i64, f64)> = None;
+    /// The cut between two neighbouring values of one dim after which plans do best, each side cut again if it is the first
+    /// of several. Of equal ones, one before which a plan may not run.
+    fn cut(&self, set: &[usize], cuts: usize) -> Option<Cut> {
+        let mut found: Option<(Cut, bool)> = None;
+        let rest = |side: &[usize]| {
+            let again = if cuts > 1 { self.cut(side, cuts - 1) } else { None };
+            again.map_or(f64::INFINITY, |c| c.loss).min(self.best(side).1)
+        };
+        let never = |side: &[usize], of: &Vec<f64>| side.iter().all(|&s| of[s].is_infinite());
         let dims: Vec<Sym> = self.points.first()?.iter().map(|x| x.0).collect();
         for (axis, &dim) in dims.iter().enumerate() {
             let mut values: Vec<i64> = set.iter().map(|&s| self.points[s][axis].1).collect();
@@ -320,13 +352,17 @@ impl Tree<'_> {
             for pair in values.windows(2) {
                 let (left, right): (Vec<usize>, Vec<usize>) =
                     set.iter().partition(|&&s| self.points[s][axis].1 <= pair[0]);
-                let loss = self.best(&left).1 + self.best(&right).1;
-                if found.is_none_or(|f| loss < f.3 - 1e-9) {
-                    found = Some((dim, pair[0], pair[1], loss));
+                let loss = rest(&left) + rest(&right);
+                let gate = self.losses.iter().any(|of| never(&left, of) != never(&right, of));
+                let better = |(old, was_gate): &(Cut, bool)| {
+                    loss < old.loss - 1e-9 || loss < old.loss + 1e-9 && gate && !was_gate
+                };
+                if found.as_ref().is_none_or(better) {
+                    found = Some((Cut { dim, lo: pair[0], hi: pair[1], loss }, gate));
                 }
             }
         }
-        found
+        found.map(|f| f.0)
     }
 
     /// The last value of `dim` in `lo..hi` at which plan `a` still is no dearer than `b`, over the points of an edge.

@@ -22,7 +22,7 @@ fn layer() -> Module {
 /// For a machine on which generated products are slow, so that the library pays from some rows on.
 fn options() -> Options {
     let mut machine = Machine::reference();
-    machine.generated.product.peak = 0.12;
+    machine.generated.product = rewrites::Product { peak: 0.12, m_half: 0.0, n_half: 0.0, k_half: 0.0 };
     Options::new(machine)
 }
 

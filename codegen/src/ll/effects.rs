@@ -91,7 +91,11 @@ impl<'c> Ll<'c> {
         let named = |lane: u32| {
             let at = self.ctx.i32_type().const_int(u64::from(lane), false);
             // Of a constant this is a constant, not an instruction.
-            self.b.build_extract_element(mask, at, "").expect(OK).into_int_value().get_zero_extended_constant()
+            self.b
+                .build_extract_element(mask, at, "")
+                .expect(OK)
+                .into_int_value()
+                .get_zero_extended_constant()
         };
         let lanes: Option<Vec<u64>> = (0..mask.get_type().get_size()).map(named).collect();
         let lanes = lanes?;
