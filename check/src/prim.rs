@@ -264,6 +264,11 @@ impl<'a> Checker<'a> {
         }
         let mut gives = Vec::new();
         for out in &def.outs {
+            if let Some(e) = &out.default {
+                let d =
+                    Diagnostic::error("E0402", e.span, "an output of a primitive begins as its body says");
+                return self.fail(d.help("store it first: `for i in n { y[i] = x[i] }`"));
+            }
             if let Some((bufs, ty)) = own.get(&out.name.name) {
                 b.prim.outs.extend(bufs);
                 gives.push(ty.clone());

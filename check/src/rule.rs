@@ -2,10 +2,10 @@
 
 use std::collections::btree_map::Entry;
 
-use ir::ast::{ExprKind, ExternDef, GenericKind, Mode, RuleDef, TypeKind};
+use ir::ast::{Expr, ExprKind, ExternDef, GenericKind, Mode, Param, RuleDef, TypeKind};
 use ir::diag::Diagnostic;
 use ir::graph::{Block, Func, Op, Type};
-use ir::loops::{Scalar, ScalarKind};
+use ir::loops::{BufId, Scalar, ScalarKind};
 use ir::{CArg, CType, Extern, ExternId, Literal, Rule, RuleId};
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
@@ -71,37 +71,38 @@ impl<'a> Checker<'a> {
             let ty = self.param_type(&b.env, p)?;
             params.push(b.buffer(p.name.name, ty, false));
         }
+        let mut begins = Vec::new();
         for p in &def.outs {
+            let owned = |q: &&Param| q.mode == Mode::Own && q.name.name == p.name.name;
+            if let Some(i) = def.sig.params.iter().position(|q| owned(&q)) {
+                if let Some(e) = &p.default {
+                    let text = format!("`{}` is owned: it begins as what it is given", p.name.name);
+                    return self.fail(Diagnostic::error("E0505", e.span, text));
+                }
+                outs.push(params[i]);
+                continue;
+            }
             let ty = self.param_type(&b.env, p)?;
-            outs.push(b.buffer(p.name.name, ty, false));
+            let out = b.buffer(p.name.name, ty, false);
+            outs.push(out);
+            if let Some(e) = &p.default {
+                begins.push((out, self.begins_as(&b, &params, out, e)?));
+            }
         }
         let mut args = Vec::new();
         for e in &def.args {
-            let arg = match &e.kind {
-                ExprKind::Name(n) => {
-                    let at = b.prim.bufs.iter().position(|buf| buf.name == *n);
-                    at.filter(|&i| !b.prim.bufs[i].shape.is_empty())
-                        .map(|i| CArg::Buf(ir::loops::BufId(i as u32)))
-                }
-                ExprKind::Call(f, inner) => match (&f.kind, inner.as_slice()) {
-                    (ExprKind::Name(n), [value]) => match CType::named(n.name()) {
-                        Some(c) => Some(CArg::Number(c, self.c_number(&mut b, c, &value.value)?)),
-                        None => None,
-                    },
-                    _ => None,
-                },
-                _ => None,
-            };
-            let Some(arg) = arg else {
-                let d = Diagnostic::error(
-                    "E0505",
-                    e.span,
-                    "a C argument is a buffer or a number with its C type",
-                );
-                return self.fail(d.help("say the type: `c_int(n)`, `f32(1)`"));
-            };
-            args.push(arg);
+            args.push(self.c_arg(&mut b, e)?);
         }
+        let success = match def.success {
+            None => None,
+            Some(value) => match i32::try_from(value) {
+                Ok(value) => Some(value),
+                Err(_) => {
+                    let text = format!("{value} does not fit in a C int, which is what the function gives");
+                    return self.fail(Diagnostic::error("E0505", def.symbol.span, text));
+                }
+            },
+        };
         Some(Extern {
             name: Sym::new(&self.instance_name(def.sig.name)),
             library: def.library.clone(),
@@ -112,17 +113,73 @@ impl<'a> Checker<'a> {
             outs,
             bufs: b.prim.bufs,
             args,
+            begins,
+            success,
             meaning: None,
             span: def.sig.name.span,
         })
     }
 
-    fn c_number(&mut self, b: &mut crate::prim::Body, c: CType, e: &ir::ast::Expr) -> Maybe<Scalar> {
-        let want = match c {
-            CType::Int | CType::Long | CType::SizeT => DType::I64,
-            CType::Float => DType::F32,
-            CType::Double => DType::F64,
+    /// The input that an output begins as. Its axes are the output's last, so it is copied row by row.
+    fn begins_as(&mut self, b: &crate::prim::Body, params: &[BufId], out: BufId, e: &Expr) -> Maybe<BufId> {
+        let (bufs, out) = (&b.prim.bufs, &b.prim.bufs[out.0 as usize]);
+        let named = |id: &&BufId| matches!(&e.kind, ExprKind::Name(n) if bufs[id.0 as usize].name == *n);
+        let Some(&from) = params.iter().find(named) else {
+            let d = Diagnostic::error("E0505", e.span, "an output begins as an input of the function");
+            return self.fail(d.help("name one: `-> (y: f32[m, n] = bias)`"));
         };
+        let x = &bufs[from.0 as usize];
+        let same = |(a, b): (&Dim, &Dim)| a == b;
+        let is_last = x.shape.iter().rev().zip(out.shape.iter().rev()).all(same);
+        if x.shape.is_empty() || x.dtype != out.dtype || x.shape.len() > out.shape.len() || !is_last {
+            let ty = |b: &ir::loops::Buf| Type { dtype: b.dtype, shape: b.shape.clone() }.to_string();
+            let text =
+                format!("`{}`, a `{}`, cannot begin as `{}`, a `{}`", out.name, ty(out), x.name, ty(x));
+            let d = Diagnostic::error("E0505", e.span, text);
+            return self.fail(d.help("what it begins as has its element type and its last axes"));
+        }
+        Some(from)
+    }
+
+    fn c_arg(&mut self, b: &mut crate::prim::Body, e: &Expr) -> Maybe<CArg> {
+        match &e.kind {
+            ExprKind::Name(n) => {
+                let at = b.prim.bufs.iter().position(|buf| buf.name == *n);
+                if let Some(i) = at.filter(|&i| !b.prim.bufs[i].shape.is_empty()) {
+                    return Some(CArg::Buf(BufId(i as u32)));
+                }
+            }
+            ExprKind::Call(f, inner) => {
+                if let (ExprKind::Name(n), [value]) = (&f.kind, inner.as_slice()) {
+                    if let Some(c) = CType::named(n.name()) {
+                        return Some(CArg::Number(c, self.c_number(b, c, &value.value)?));
+                    }
+                    if n.name() == "c_ptr"
+                        && let CArg::Number(c, s) = self.c_arg(b, &value.value)?
+                    {
+                        return Some(CArg::Address(c, s));
+                    }
+                }
+            }
+            _ => {}
+        }
+        let text = "a C argument is a buffer or a number with its C type";
+        let d = Diagnostic::error("E0505", e.span, text);
+        self.fail(d.help("say the type: `c_int(n)`, `f32(1)`; `c_ptr(f32(1))` is the address of a number"))
+    }
+
+    fn c_number(&mut self, b: &mut crate::prim::Body, c: CType, e: &Expr) -> Maybe<Scalar> {
+        let want = c.value();
+        if c == CType::Char {
+            if let ExprKind::Str(text) = &e.kind
+                && let [one] = text.as_bytes()
+                && one.is_ascii()
+            {
+                return Some(Scalar::constant(Literal::Int(i64::from(*one)), want));
+            }
+            let d = Diagnostic::error("E0505", e.span, "a C char is a text of one ASCII character");
+            return self.fail(d.help("write `c_char(\"N\")`"));
+        }
         let s = self.scalar(b, e, Some(want))?;
         if let ScalarKind::Const(Literal::Int(i)) = s.kind
             && c == CType::Int
@@ -317,7 +374,7 @@ impl<'a> Checker<'a> {
         Some(func)
     }
 
-    fn side(&mut self, head: &Func, env: &Env, e: &ir::ast::Expr) -> Maybe<Func> {
+    fn side(&mut self, head: &Func, env: &Env, e: &Expr) -> Maybe<Func> {
         let names = head.params.iter().zip(&head.body.params).map(|(p, v)| (p.name, Value::Val(*v)));
         let mut body = Body::new(head.clone(), env.clone(), names.collect());
         let parts = match self.expr(&mut body, e)? {

@@ -100,6 +100,13 @@ impl Layout {
         }
     }
 
+    /// Makes room for the values of a failed check.
+    pub(crate) fn reports(&mut self) {
+        if self.scratch_bytes.as_int() == Some(0) {
+            self.scratch_bytes = Dim::int(LINE);
+        }
+    }
+
     /// The description for the runtime.
     pub(crate) fn kernel(&self, prim: &Prim, symbol: String) -> Result<abi::Kernel, Error> {
         let bufs = self.bufs.iter().map(|&b| {

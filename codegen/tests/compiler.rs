@@ -202,6 +202,8 @@ fn saxpy(library: &str) -> Extern {
             CArg::Buf(y),
             CArg::Buf(s),
         ],
+        begins: vec![],
+        success: None,
         meaning: None,
         span: Span::default(),
     }

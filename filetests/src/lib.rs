@@ -16,6 +16,7 @@
 //! | `@fails ENTRY x=..` | the failure, which every engine must report; a line for each that says it otherwise |
 //! | `@test` | the file's own tests, in both engines |
 //! | `@ref` | the cases of `filetests/data/FILE.safetensors`, which other libraries computed (`scripts/refdata`) |
+//! | `@needs LIBRARY SYMBOL` | nothing: where the library or its function is not on this machine, the file is left out, and a line says so |
 //! | `@file a/b.tn` | another file of the program begins, and reaches to the next directive |
 //!
 //! Data of integers (`randint`, `arange`) must agree bit for bit, random reals within a bound.
@@ -32,6 +33,7 @@ pub mod terms;
 pub use plans::tests_agree;
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -117,7 +119,26 @@ fn collect(folder: &Path, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
+/// What the file needs and this machine has not.
+fn missing(case: &Case) -> Result<Option<String>, String> {
+    for d in case.directives.iter().filter(|d| d.stage == "needs") {
+        let [library, symbol] = d.args.as_slice() else {
+            return Err(format!("{}:{}: @needs LIBRARY SYMBOL\n", case.path.display(), d.line + 1));
+        };
+        if !vm::loader::symbol_available(library, symbol) {
+            return Ok(Some(format!("{symbol} of {library}")));
+        }
+    }
+    Ok(None)
+}
+
 fn run(case: &Case, bless: bool) -> Result<(), String> {
+    if let Some(missing) = missing(case)? {
+        // To the stream itself, as the test harness keeps what is printed of tests that pass.
+        let _ =
+            writeln!(std::io::stderr(), "skipped: {}: {missing} is not on this machine", case.path.display());
+        return Ok(());
+    }
     let mut wrong = String::new();
     let mut lines: Vec<String> = case.text.lines().map(str::to_owned).collect();
     // From the last to the first, so that the lines before stay where they are.

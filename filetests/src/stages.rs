@@ -43,6 +43,8 @@ fn checked(case: &Case) -> Result<Front, (SourceMap, Failure)> {
 
 pub(crate) fn run(case: &Case, d: &Directive) -> Result<String, String> {
     let stage = match d.stage.as_str() {
+        // Looked at before the others.
+        "needs" => return Ok(String::new()),
         "parse" => return Ok(parse(case)),
         "check" => return Ok(check(case, d)),
         "ir" => Stage::Ir,
@@ -157,7 +159,8 @@ fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
     let found: Vec<_> = report.functions.iter().filter(|f| f.name == *name).collect();
     let line = |s: &rewrites::Step| {
         let by = if s.why.is_empty() { String::new() } else { format!(" by {}", s.why.join(", ")) };
-        format!("  {} {} covers {}{by}\n", s.kind, s.name, s.covers.join(", "))
+        let refused: String = s.refused.iter().map(|why| format!("    refused: {why}\n")).collect();
+        format!("  {} {} covers {}{by}\n{refused}", s.kind, s.name, s.covers.join(", "))
     };
     let steps = found.iter().flat_map(|f| &f.regimes);
     let mut out: String =

@@ -19,4 +19,4 @@ macro_rules! folders {
     )*};
 }
 
-folders! { parse check wrong plan lower emit run std reference modules config relax }
+folders! { parse check wrong plan lower emit run std reference modules config relax libraries }

@@ -304,6 +304,8 @@ fn a_library_function_runs_as_its_meaning() {
         outs: matmul(F32).outs,
         bufs: matmul(F32).bufs,
         args: vec![],
+        begins: vec![],
+        success: None,
         meaning,
         span: ir::source::Span::default(),
     };

@@ -176,7 +176,7 @@ pub struct PrimDef {
     pub body: Block,
 }
 
-/// `extern "lib" name<..>(..) -> c: T where .. = symbol(args)`
+/// `extern "lib" name<..>(..) -> (c: T = bias) where .. = symbol(args) == 0`
 #[derive(Clone, Debug)]
 pub struct ExternDef {
     /// The shared library.
@@ -189,6 +189,8 @@ pub struct ExternDef {
     pub symbol: Ident,
     /// The C arguments.
     pub args: Vec<Expr>,
+    /// What the C function, which gives an int, gives where it did its work; none: nothing is asked of what it gives.
+    pub success: Option<i64>,
 }
 
 /// `rule name<..>(..) when .. { lhs => rhs }`

@@ -381,7 +381,7 @@ fn f<n>(own c: f32[n]) -> f32[n] { raised(c) }"#,
     Code {
         code: "E0505",
         title: "a C argument",
-        cause: r#"The argument of a C function must be a buffer, or a number with its C type: `c_int(n)`, `f32(1)`, `c_long(n)`."#,
+        cause: r#"The argument of a C function must be a buffer, or a number with its C type: `c_int(n)`, `f32(1)`, `c_long(n)`, `i8(0)`, `c_char("N")`; `c_ptr(f32(1))` is the address of a number. An output may begin as an input whose axes are its last, `-> (y: f32[m, n] = bias)`, and `= f(..) == 0` says that the function gives an int, which is 0 unless it failed."#,
         wrong: r#"extern "libm.so.6" f<n>(x: f32[n]) -> y: f32[n] = cfun(x, n, y)"#,
         right: r#"extern "libm.so.6" f<n>(x: f32[n]) -> y: f32[n] = cfun(x, c_int(n), y)"#,
     },

@@ -87,6 +87,10 @@ pub struct Extern {
     pub bufs: Vec<Buf>,
     /// The C arguments.
     pub args: Vec<CArg>,
+    /// Outputs that begin as an input, whose axes are their last: what a function that adds to its output adds to.
+    pub begins: Vec<(BufId, BufId)>,
+    /// The C function gives an int, which is this one unless it failed.
+    pub success: Option<i32>,
     /// What it computes, in Tenon's own words: the left side of a rule whose right side is just its call.
     pub meaning: Option<RuleId>,
     /// The definition in the source.
@@ -118,12 +122,18 @@ pub enum CArg {
     Buf(BufId),
     /// A number; its range is checked where the C type is narrower than the value's.
     Number(CType, Scalar),
+    /// The address of such a number, as Fortran's functions want each.
+    Address(CType, Scalar),
 }
 
 /// The C types of numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the names are those of C")]
 pub enum CType {
+    Char,
+    Int8,
+    UInt8,
+    Int32,
     Int,
     Long,
     SizeT,
@@ -135,6 +145,10 @@ impl CType {
     /// The C type of a name in the language: `c_int`.
     pub fn named(name: &str) -> Option<CType> {
         Some(match name {
+            "c_char" => CType::Char,
+            "i8" => CType::Int8,
+            "u8" => CType::UInt8,
+            "i32" => CType::Int32,
             "c_int" => CType::Int,
             "c_long" | "i64" => CType::Long,
             "c_size_t" => CType::SizeT,
@@ -142,6 +156,33 @@ impl CType {
             "f64" | "c_double" => CType::Double,
             _ => return None,
         })
+    }
+
+    /// Its name in the language.
+    pub fn name(self) -> &'static str {
+        match self {
+            CType::Char => "c_char",
+            CType::Int8 => "i8",
+            CType::UInt8 => "u8",
+            CType::Int32 => "i32",
+            CType::Int => "c_int",
+            CType::Long => "c_long",
+            CType::SizeT => "c_size_t",
+            CType::Float => "f32",
+            CType::Double => "f64",
+        }
+    }
+
+    /// The type of the values that become it. An int and a size come from dims, which are longer, and are checked.
+    pub fn value(self) -> DType {
+        match self {
+            CType::Char | CType::UInt8 => DType::U8,
+            CType::Int8 => DType::I8,
+            CType::Int32 => DType::I32,
+            CType::Int | CType::Long | CType::SizeT => DType::I64,
+            CType::Float => DType::F32,
+            CType::Double => DType::F64,
+        }
     }
 }
 

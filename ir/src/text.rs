@@ -164,24 +164,21 @@ pub fn extern_text(ext: &Extern) -> String {
         let _ = match arg {
             CArg::Buf(b) => writeln!(out, "{}", prim.buf(*b).name),
             CArg::Number(c, s) => writeln!(out, "{}", number_text(&prim, *c, s)),
+            CArg::Address(c, s) => writeln!(out, "c_ptr({})", number_text(&prim, *c, s)),
         };
+    }
+    for (begun, from) in &ext.begins {
+        let _ = writeln!(out, "{} = {}", prim.buf(*begun).name, prim.buf(*from).name);
+    }
+    if let Some(success) = ext.success {
+        let _ = writeln!(out, "== {success}");
     }
     out
 }
 
-fn c_name(c: CType) -> &'static str {
-    match c {
-        CType::Int => "c_int",
-        CType::Long => "c_long",
-        CType::SizeT => "c_size_t",
-        CType::Float => "c_float",
-        CType::Double => "c_double",
-    }
-}
-
 /// A number of a C call: `c_int(n)`.
 pub fn number_text(prim: &Prim, c: CType, s: &Scalar) -> String {
-    format!("{}({})", c_name(c), scalar_text(prim, s))
+    format!("{}({})", c.name(), scalar_text(prim, s))
 }
 
 /// FNV-1a: a hash of a text that is the same in every run and on every machine.

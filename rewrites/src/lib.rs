@@ -491,7 +491,8 @@ fn unit(source: &Source<'_>, options: &Options, fused: &mut Fused, mut b: BlockG
         if options.available.get(id.0 as usize).copied().unwrap_or(true) {
             Ok(())
         } else {
-            Err(format!("{} cannot be loaded here", source.module.extern_(id).library))
+            let ext = source.module.extern_(id);
+            Err(format!("{} of {} is not available here", ext.symbol, ext.library))
         }
     };
     fuse::implement(source, &available, &mut b);

@@ -208,7 +208,13 @@ fn side(source: &Source<'_>, func: &Func, dims: &[Expr]) -> Result<Side, String>
                 }
                 Op::Prim(source.canon[id.0 as usize], all(args))
             }
-            Op::Extern(id, args) => Op::Extern(*id, all(args)),
+            Op::Extern(id, args) => {
+                let ext = source.module.extern_(*id);
+                if ext.outs.iter().any(|o| ext.params.contains(o)) {
+                    return Err(format!("{} writes in place", ext.name));
+                }
+                Op::Extern(*id, all(args))
+            }
             Op::Dim(e) => Op::Dim(e.subst(&map)),
             Op::Const(_) | Op::Scalar(_) | Op::Cast => node.op.clone(),
             Op::Call(..) | Op::If(..) | Op::While { .. } | Op::Switch(_) | Op::BindDim(..) => {

@@ -16,6 +16,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::machine::KernelCode;
+use crate::threads::library::{self, Number};
 
 mod link;
 
@@ -233,6 +234,19 @@ impl Code {
     pub fn functions(&self) -> impl Iterator<Item = &str> {
         self.functions.keys().map(String::as_str)
     }
+}
+
+/// The numbers of threads of libraries that were opened before; others are not opened for it, as that runs code of theirs.
+pub(crate) fn thread_numbers(libraries: &[String]) -> Vec<&'static Number> {
+    let opened: Vec<Library> = {
+        let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let handles = libraries.iter().filter_map(|l| opened.get(l));
+        handles.map(|&h| Library(std::ptr::with_exposed_provenance_mut(h))).collect()
+    };
+    let mut all: Vec<_> = opened.iter().flat_map(|l| library::numbers(&|symbol| l.find(symbol))).collect();
+    all.sort_by_key(|(at, _)| *at);
+    all.dedup_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, number)| number).collect()
 }
 
 /// Whether a shared library can be opened.

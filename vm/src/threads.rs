@@ -6,6 +6,8 @@
 //! pool serves one job at a time; a caller that finds it busy does its job alone.
 #![expect(unsafe_code, reason = "a job is borrowed from the caller's stack by other threads")]
 
+pub(crate) mod library;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -138,6 +140,13 @@ impl Pool {
         self.threads.len() + 1
     }
 
+    /// Does something that has threads of its own: with as many as there are workers, who get no job meanwhile, or with
+    /// one where they have a job.
+    pub(crate) fn lend<T>(&self, f: impl FnOnce(usize) -> T) -> T {
+        let turn = self.turn.try_lock().ok();
+        f(if turn.is_some() { self.workers() } else { 1 })
+    }
+
     /// How many workers are worth having for `grid` blocks that one thread would do in `work`.
     pub fn plan(&self, grid: i64, work: Duration) -> usize {
         if grid <= 1 || work < WORTH_SHARING {
@@ -268,6 +277,13 @@ mod tests {
             let first = |lo: i64, hi: i64| (lo..hi).find(|i| i % 10 == 7).map_or(0, |i| i + 1);
             assert_eq!(pool.run(4, 64, &|_, lo, hi| first(lo, hi)), 8);
         }
+    }
+
+    #[test]
+    fn who_finds_the_pool_busy_has_one_thread() {
+        let pool = Pool::new(3);
+        assert_eq!(pool.lend(|n| (n, pool.lend(|n| n), pool.run(3, 1, &|_, _, _| 5))), (3, 1, 5));
+        assert_eq!(pool.lend(|n| n), 3);
     }
 
     #[test]

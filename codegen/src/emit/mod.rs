@@ -265,11 +265,21 @@ impl<'a, 'c> Emit<'a, 'c> {
             Place::Memory { base, .. } => base.into(),
             Place::Number(v) => {
                 let v = self.ll.encode(self.prim.buf(buf).dtype, v);
-                let cell = self.cell(v.get_type());
-                self.ll.write(cell, v);
-                cell.into()
+                self.address_of(v)
             }
         }
+    }
+
+    /// The address of a copy of a value.
+    pub(crate) fn address_of(&mut self, v: V<'c>) -> V<'c> {
+        let cell = self.cell(v.get_type());
+        self.ll.write(cell, v);
+        cell.into()
+    }
+
+    /// Leaves a word where the caller looks for the value of a failed check's message.
+    pub(crate) fn note(&self, word: V<'c>) {
+        self.ll.store(self.scratch, word, 8);
     }
 
     /// The value of an expression outside of every loop.

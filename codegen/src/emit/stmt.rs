@@ -223,6 +223,27 @@ impl<'c> Emit<'_, 'c> {
         done
     }
 
+    /// Copies a buffer to each row of another, whose last axes are its own.
+    pub(crate) fn copy_rows(&mut self, to: BufId, from: BufId) -> Result<(), Error> {
+        let ll = self.ll;
+        let row = self.elements(from);
+        let (
+            super::Place::Memory { base, extents, .. },
+            super::Place::Memory { base: source, extents: own, .. },
+        ) = (&self.places[to.0 as usize], &self.places[from.0 as usize])
+        else {
+            return Err(self.fault("a number cannot be copied to rows".to_string()));
+        };
+        let (base, source, dtype) = (*base, *source, self.prim.buf(from).dtype);
+        let leading = &extents[..extents.len().saturating_sub(own.len())];
+        let rows = leading.iter().fold(ll.i64(1), |n, e| ll.mul(n, *e));
+        let bytes = ll.mul(row, ll.i64(dtype.size() as i64));
+        self.count(ll.i64(0), rows, 1, |_, i| {
+            ll.copy(ll.element(memory(dtype), base, ll.mul(i, row)), source, bytes, dtype.size() as u32);
+            Ok(())
+        })
+    }
+
     /// Gives an output its first value: all of it, or the rows of this slice.
     pub(super) fn fill_output(&mut self, buf: BufId, literal: Literal) -> Result<(), Error> {
         let ll = self.ll;

@@ -30,6 +30,11 @@ impl<'c> Ll<'c> {
         self.b.build_store(p, v).expect(OK).set_alignment(align).expect("a power of two");
     }
 
+    /// Copies bytes between places that do not overlap.
+    pub(crate) fn copy(&self, to: PointerValue<'c>, from: PointerValue<'c>, bytes: V<'c>, align: u32) {
+        self.b.build_memcpy(to, align, from, align, bytes.into_int_value()).expect(OK);
+    }
+
     /// The address of element `offset`, which exists.
     #[expect(unsafe_code, reason = "inkwell marks address arithmetic as unsafe")]
     pub(crate) fn element(&self, ty: Ty, p: PointerValue<'c>, offset: V<'c>) -> PointerValue<'c> {

@@ -25,13 +25,15 @@ use std::collections::BTreeSet;
 
 use shape::{Expr as Dim, Op, Pred, Step, Sym};
 
-use crate::ast::{self, BinaryOp, ExternDef, File, FnDef, Item, ItemKind, Mode, RuleDef, Signature, TestDef};
+use crate::ast::{
+    self, BinaryOp, Expr, ExprKind, ExternDef, File, FnDef, Item, ItemKind, Mode, RuleDef, Signature, TestDef,
+};
 use crate::graph::Func;
-use crate::loops::Prim;
+use crate::intrinsic::Literal;
+use crate::loops::{Prim, Scalar, ScalarKind};
 use crate::module::{CArg, CType, Extern, Module, PrimId, Rule};
 pub use names::Meaning;
 use names::{Callees, Names};
-use tensor::DType;
 use term::{binary, call, ident, int, item, name, negate};
 
 /// A file that holds every definition: bindings, primitives, functions, rules, tests. Primitives that nothing calls
@@ -295,21 +297,30 @@ fn extern_(e: &Extern, name: Sym) -> Item {
     let w = scalars::Writer::new(&as_prim);
     let args = e.args.iter().map(|a| match a {
         CArg::Buf(b) => term::name(w.buf(*b)),
-        CArg::Number(c, s) => {
-            let (c, want) = match c {
-                CType::Int => ("c_int", DType::I64),
-                CType::Long => ("c_long", DType::I64),
-                CType::SizeT => ("c_size_t", DType::I64),
-                CType::Float => ("f32", DType::F32),
-                CType::Double => ("f64", DType::F64),
-            };
-            call(c, vec![w.scalar(s, Some(want))])
-        }
+        CArg::Number(c, s) => c_number(&w, *c, s),
+        CArg::Address(c, s) => call("c_ptr", vec![c_number(&w, *c, s)]),
     });
     let args = args.collect();
-    let (sig, outs) = w.head(name);
+    let (sig, mut outs) = w.head(name);
+    for (out, id) in outs.iter_mut().zip(&e.outs) {
+        let begun = e.begins.iter().find(|(begun, _)| begun == id);
+        out.default = begun.map(|(_, from)| term::name(w.buf(*from)));
+    }
     let symbol = ident(Sym::new(&e.symbol));
-    item(ItemKind::Extern(ExternDef { library: e.library.clone(), sig, outs, symbol, args }), vec![])
+    let success = e.success.map(i64::from);
+    item(ItemKind::Extern(ExternDef { library: e.library.clone(), sig, outs, symbol, args, success }), vec![])
+}
+
+/// A number with its C type: `c_int(n)`, `c_char("T")`.
+fn c_number(w: &scalars::Writer<'_>, c: CType, s: &Scalar) -> Expr {
+    let value = match (c, &s.kind) {
+        (CType::Char, ScalarKind::Const(Literal::Int(i))) => {
+            let one = u8::try_from(*i).map_or('?', char::from);
+            term::expr(ExprKind::Str(one.to_string()))
+        }
+        _ => w.scalar(s, Some(c.value())),
+    };
+    call(c.name(), vec![value])
 }
 
 fn rule(m: &Module, callees: &Callees, r: &Rule) -> Item {
@@ -321,7 +332,12 @@ fn rule(m: &Module, callees: &Callees, r: &Rule) -> Item {
     let side = |f: &Func| graph::expression(m, callees, f, &names, &params);
     let (lhs, rhs) = (side(&r.lhs), side(&r.rhs));
     let heads = r.lhs.body.params.iter().zip(&params).enumerate().map(|(i, (v, p))| {
-        let mode = if r.constant.get(i) == Some(&true) { Mode::Const } else { Mode::Plain };
+        let own = r.lhs.params.get(i).is_some_and(|p| p.own);
+        let mode = match r.constant.get(i) {
+            Some(true) => Mode::Const,
+            Some(false) | None if own => Mode::Own,
+            Some(false) | None => Mode::Plain,
+        };
         term::param(mode, *p, Some(names.ty(r.lhs.ty(*v))))
     });
     let dims: Vec<Sym> = r.lhs.dims.iter().map(|d| names.dim(*d)).collect();

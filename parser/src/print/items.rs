@@ -98,7 +98,15 @@ impl Printer<'_> {
                 let at_symbol = self.line_before("=", def.symbol.span.lo);
                 let args =
                     self.list(("(", ")"), &def.args, |e| (e.span.lo, e.span.hi), Style::Fill, Self::expr);
-                docs![head, group(wheres), group(nest(docs![at_symbol, "= ", name(&def.symbol), args]))]
+                let success: Doc = match def.success {
+                    Some(value) => docs![format!(" == {value}")],
+                    None => "".into(),
+                };
+                docs![
+                    head,
+                    group(wheres),
+                    group(nest(docs![at_symbol, "= ", name(&def.symbol), args, success]))
+                ]
             }
             ItemKind::Rule(def) => {
                 let head = self.head("rule ", &def.sig, |_| "".into());
@@ -193,7 +201,7 @@ impl Printer<'_> {
     /// ` -> y: T` or ` -> (y: T, z: U)`
     fn outs(&mut self, outs: &[Param]) -> Doc {
         match outs {
-            [one] => docs![" -> ", self.param(one)],
+            [one] if one.default.is_none() => docs![" -> ", self.param(one)],
             _ => docs![" -> ", self.params(outs)],
         }
     }

@@ -73,6 +73,7 @@ impl Choices<'_> {
                 outs: self.many(1, Self::out),
                 symbol: self.ident(),
                 args: self.many(0, Self::expr),
+                success: self.some(|g| i64::from(g.flag())),
             }),
             5 => ItemKind::Rule(RuleDef {
                 sig: self.signature(),

@@ -205,6 +205,8 @@ impl Program {
             outs: gemm.outs.clone(),
             bufs: gemm.bufs.clone(),
             args: Vec::new(),
+            begins: vec![],
+            success: None,
             meaning: Some(rule),
             span: Span::default(),
         });

@@ -14,9 +14,11 @@ use super::memory::Memory;
 use super::value::Value;
 use super::{Executable, Meter};
 use crate::isa::Reg;
+use crate::loader;
 use crate::program::{Extent, Kernel};
 use crate::scalar::Compare;
 use crate::threads;
+use crate::threads::library::{self, Number};
 
 /// The native code of a kernel, or why there is none.
 #[derive(Clone)]
@@ -84,6 +86,8 @@ pub(crate) struct Prepared {
     scratch: Extent,
     /// What a block cost lately, in picoseconds.
     cost: AtomicU64,
+    /// The numbers of threads that the libraries it calls have.
+    theirs: Vec<&'static Number>,
 }
 
 impl Prepared {
@@ -94,7 +98,12 @@ impl Prepared {
             [Step::Int(i)] => Extent::Int(*i),
             _ => Extent::Steps(steps.to_vec()),
         };
+        let theirs = match code.code {
+            Code::Native { .. } => loader::thread_numbers(&kernel.abi.libraries),
+            Code::Missing(_) => Vec::new(),
+        };
         Prepared {
+            theirs,
             code,
             grid: extent(&kernel.abi.grid),
             scratch: extent(&kernel.abi.scratch),
@@ -261,7 +270,18 @@ pub(crate) fn call(
 
     let watched = meter.is_watched();
     let report = Report { kernel, words: bytes / size_of::<i64>(), lowest: Mutex::new(None) };
-    let answer = if workers == 1 && (grid == 1 || exe.threads.workers() == 1) && !watched {
+    let answer = if !prepared.theirs.is_empty() && grid == 1 {
+        let answer = exe.threads.lend(|threads| {
+            // SAFETY: see `invoke`.
+            library::told(&prepared.theirs, threads, &mut || unsafe {
+                invoke(entry, bufs, ints, base, 0, grid)
+            })
+        });
+        if answer != 0 {
+            report.keep(answer, 0, base);
+        }
+        answer
+    } else if workers == 1 && (grid == 1 || exe.threads.workers() == 1) && !watched {
         // SAFETY: see `invoke`.
         let answer = unsafe { invoke(entry, bufs, ints, base, 0, grid) };
         if answer != 0 {
