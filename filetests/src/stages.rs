@@ -150,16 +150,21 @@ fn planned(front: &Front, entry: FuncId, options: &Options) -> rewrites::Report 
 }
 
 fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
-    let (name, at) = d.args.split_first().ok_or("@opt ENTRY n=64")?;
+    let (name, rest) = d.args.split_first().ok_or("@opt ENTRY n=64")?;
     let entry = pipeline::entry(&mut front, Some(name)).map_err(|f| f.render(&front.sources, false))?;
     let pair = |t: &String| t.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse().ok()?)));
-    let at = at.iter().map(pair).collect::<Option<Vec<_>>>().ok_or("@opt ENTRY n=64")?;
-    let report = planned(&front, entry, &Options { at, ..Options::default() });
+    let forced = |t: &String| t.strip_prefix("force=").map(str::to_owned);
+    let force = rest.iter().filter_map(forced).collect();
+    let at = rest.iter().filter(|t| forced(t).is_none()).map(pair);
+    let at = at.collect::<Option<Vec<_>>>().ok_or("@opt ENTRY n=64")?;
+    let report = planned(&front, entry, &Options { at, force, ..Options::default() });
     let name = &front.module.func(entry).name;
     let found: Vec<_> = report.functions.iter().filter(|f| f.name == *name).collect();
     let line = |s: &rewrites::Step| {
         let by = if s.why.is_empty() { String::new() } else { format!(" by {}", s.why.join(", ")) };
-        let refused: String = s.refused.iter().map(|why| format!("    refused: {why}\n")).collect();
+        // What was asked for is no news.
+        let refused = s.refused.iter().filter(|why| !why.ends_with("another is forced"));
+        let refused: String = refused.map(|why| format!("    refused: {why}\n")).collect();
         format!("  {} {} covers {}{by}\n{refused}", s.kind, s.name, s.covers.join(", "))
     };
     let steps = found.iter().flat_map(|f| &f.regimes);
