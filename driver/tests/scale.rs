@@ -1,0 +1,139 @@
+//! Graphs as large as models are: what planning holds grows as they do, and never without end.
+
+use std::fmt::Write as _;
+
+use driver::{Options, pipeline};
+use rewrites::FuncReport;
+
+/// The plan of `main` of a text.
+fn planned(text: &str) -> FuncReport {
+    let mut sources = pipeline::sources();
+    let id = sources.add("large.tn", text);
+    let front = pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false));
+    let module = front.unwrap_or_else(|said| panic!("{said}")).module;
+    let (_, report) = pipeline::plan(&module, &Options::default());
+    report.functions.into_iter().find(|f| f.name == "main").expect("it is there")
+}
+
+/// A decoder with each layer written out, over weights of their own.
+fn decoder(layers: usize) -> String {
+    let mut params = String::from("x: f32[t, 256]");
+    let mut body = String::from("    let x0 = x\n");
+    for i in 0..layers {
+        let _ = write!(
+            params,
+            ", n{i}: f32[256], q{i}: f32[256, 256], k{i}: f32[128, 256], v{i}: f32[128, 256], o{i}: f32[256, 256], \
+             m{i}: f32[256], g{i}: f32[688, 256], u{i}: f32[688, 256], d{i}: f32[256, 688]"
+        );
+        let next = i + 1;
+        let _ = write!(
+            body,
+            "    let h{i} = rms_norm(x{i}, n{i}, 1e-5)
+    let turn{i} = rope_frequencies[16](10000.0)
+    let qs{i} = rope(reshape[t, 8, 32](h{i} @ q{i}.T), arange[i32, t], turn{i})
+    let ks{i} = rope(reshape[t, 4, 32](h{i} @ k{i}.T), arange[i32, t], turn{i})
+    let a{i} = attention(qs{i}, ks{i}, reshape[t, 4, 32](h{i} @ v{i}.T), causal=true)
+    let y{i} = x{i} + reshape[t, 256](a{i}) @ o{i}.T
+    let z{i} = rms_norm(y{i}, m{i}, 1e-5)
+    let x{next} = y{i} + (silu(z{i} @ g{i}.T) * (z{i} @ u{i}.T)) @ d{i}.T
+"
+        );
+    }
+    format!("fn main<t>({params}) -> f32[t, 256] {{\n{body}    x{layers}\n}}\n")
+}
+
+#[test]
+fn what_a_decoder_takes_grows_with_its_layers_and_no_faster() {
+    let nodes: Vec<usize> = [1, 8, 16, 32].map(|layers| planned(&decoder(layers)).nodes).into();
+    assert!(nodes[0] < 20_000, "{nodes:?}");
+    let (eight, sixteen) = (nodes[2] - nodes[1], nodes[3] - nodes[2]);
+    assert!(sixteen <= eight * 205 / 100, "{nodes:?}");
+}
+
+/// What ResNet-50 is: a stem, stages of 3, 4, 6 and 3 bottlenecks, of which the first changes the extents, and a classifier.
+fn resnet() -> String {
+    let (mut params, mut body) = (String::from("x: f32[n, 3, 224, 224]"), String::new());
+    let mut made = 0;
+    let mut unit = |body: &mut String, of: &str, i: usize, o: usize, size: usize, stride: usize| {
+        let k = made;
+        made += 1;
+        let _ = write!(
+            params,
+            ", w{k}: f32[{o}, {i}, {size}, {size}], s{k}: f32[{o}], b{k}: f32[{o}], m{k}: f32[{o}], v{k}: f32[{o}]"
+        );
+        let pad = size / 2;
+        let _ = writeln!(
+            body,
+            "    let c{k} = batch_norm(conv({of}, w{k}, stride={stride}, low={pad}, high={pad}), s{k}, b{k}, m{k}, v{k})"
+        );
+        format!("c{k}")
+    };
+    let stem = unit(&mut body, "x", 3, 64, 7, 2);
+    let _ = writeln!(body, "    let y0 = max_pool(relu({stem}), size=3, stride=2, low=1, high=1)");
+    let (mut y, mut wide) = (0, 64);
+    for (stage, blocks) in [3, 4, 6, 3].into_iter().enumerate() {
+        let inner = 64 << stage;
+        for block in 0..blocks {
+            let stride = if stage > 0 && block == 0 { 2 } else { 1 };
+            let of = format!("y{y}");
+            let a = unit(&mut body, &of, wide, inner, 1, 1);
+            let b = unit(&mut body, &format!("relu({a})"), inner, inner, 3, stride);
+            let c = unit(&mut body, &format!("relu({b})"), inner, 4 * inner, 1, 1);
+            let around = if block == 0 { unit(&mut body, &of, wide, 4 * inner, 1, stride) } else { of };
+            wide = 4 * inner;
+            y += 1;
+            let _ = writeln!(body, "    let y{y} = relu({c} + {around})");
+        }
+    }
+    params.push_str(", w: f32[2048, 1000], b: f32[1000]");
+    format!("fn main<n>({params}) -> f32[n, 1000] {{\n{body}    softmax(global_avg_pool(y{y}) @ w + b)\n}}\n")
+}
+
+#[test]
+fn a_convolution_network_of_fifty_layers_is_planned() {
+    let report = planned(&resnet());
+    let convolutions =
+        report.regimes[0].steps.iter().filter(|s| s.covers.iter().any(|c| c.starts_with("conv")));
+    assert_eq!(convolutions.count(), 53, "{:?}", report.notes);
+    assert!(report.nodes < 20_000, "{}", report.nodes);
+}
+
+/// A graph of so many operators, each of values shortly before it.
+fn chain(operators: usize) -> String {
+    let forms = [
+        "relu(A)",
+        "A + B",
+        "A * B",
+        "tanh(A)",
+        "A @ w",
+        "A + b",
+        "softmax(A)",
+        "layer_norm(A, b, b)",
+        "sigmoid(A) * B",
+        "exp(-abs(A))",
+    ];
+    let mut random = 1u64;
+    let mut below = |n: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % n
+    };
+    let mut text = String::from(
+        "fn main<n>(x: f32[n, 64], w: f32[64, 64], b: f32[64]) -> f32[n, 64] {\n    let v0 = x\n",
+    );
+    for i in 0..operators {
+        let form = forms[below(forms.len() as u64) as usize];
+        let before = (i as u64).saturating_sub(below(8) + 1);
+        let form = form.replace('A', &format!("v{i}")).replace('B', &format!("v{before}"));
+        let _ = writeln!(text, "    let v{} = {form}", i + 1);
+    }
+    let _ = writeln!(text, "    v{operators}\n}}");
+    text
+}
+
+#[test]
+fn a_flat_graph_of_five_thousand_operators_is_planned_within_the_budget() {
+    let report = planned(&chain(5_000));
+    assert!(report.regimes.iter().all(|r| r.steps.len() > 1_000), "{:?}", report.notes);
+    assert!(report.saturated || !report.notes.is_empty(), "what was given up is said");
+    println!("{} nodes, {:?}", report.nodes, report.notes);
+}
