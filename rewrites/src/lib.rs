@@ -66,7 +66,7 @@ pub use crate::flatten::flatten;
 pub use crate::machine::{Generated, Level, Library, Machine, Product, Speed};
 pub use crate::measured::{Basis, Database, Key};
 pub use crate::report::{
-    Alternative, Callee, FuncReport, Offer, RegimeReport, Report, RuleReport, Step, render,
+    Alternative, Callee, FuncReport, Offer, RegimeReport, Report, RuleReport, Step, render, rule_name,
 };
 pub use crate::work::{KernelWork, extern_work, prim_work};
 
