@@ -209,7 +209,19 @@ impl<'a> Checker<'a> {
             let usual = fitting(p, [Const::Int(0), Const::Bool(false)].iter()).pop();
             env.consts.extend(usual.map(|c| (p.name.name, c)));
         }
-        attributes_known(&def.sig, &env).then_some(env)
+        let usual = attributes_known(&def.sig, &env).then_some(env);
+        if !self.every_rule || attributes(&def.sig).is_empty() {
+            return usual;
+        }
+        // Where those do not fit, such as permutations: the first that the conditions and operators allow.
+        let all = usual.iter().cloned().chain(self.made_up(&def.sig)).collect::<Vec<_>>();
+        let fits = |env: &&Env| {
+            let said = self.diagnostics.len();
+            let fits = self.rule_pattern(def, env).is_some() && self.diagnostics.len() == said;
+            self.unsay(said);
+            fits
+        };
+        all.iter().find(fits).cloned().or(usual)
     }
 
     /// Forgets the diagnostics after the first few.
@@ -337,6 +349,7 @@ impl<'a> Checker<'a> {
             vals: vec![],
             body: Block::default(),
             plan: true,
+            pins: Vec::new(),
             span: def.sig.name.span,
         };
         for p in values(&def.sig) {

@@ -157,7 +157,8 @@ fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
     let found: Vec<_> = report.functions.iter().filter(|f| f.name == *name).collect();
     let line = |s: &rewrites::Step| {
         let by = if s.why.is_empty() { String::new() } else { format!(" by {}", s.why.join(", ")) };
-        format!("  {} {} covers {}{by}\n", s.kind, s.name, s.covers.join(", "))
+        let pinned = if s.pinned { ", pinned" } else { "" };
+        format!("  {} {} covers {}{by}{pinned}\n", s.kind, s.name, s.covers.join(", "))
     };
     let steps = found.iter().flat_map(|f| &f.regimes);
     let mut out: String =

@@ -36,6 +36,9 @@ fn chosen(out: &mut String, report: &Report, r: &RegimeReport, s: &Step) {
             let _ = writeln!(out, "    {} led there", report.with_status(rule));
         }),
     }
+    if s.pinned {
+        out.push_str("    it is pinned: the text asks for it\n");
+    }
     match s.alternatives.iter().find(|a| a.plan_us.is_some()) {
         Some(next) => out.push_str(&format!("    the next best: {}\n", instead(report, next, r.total_us))),
         None => out.push_str("    nothing else was offered\n"),

@@ -160,6 +160,11 @@ pub struct Step {
     pub source: String,
     /// The rules that led to it; empty: the program says so.
     pub why: Vec<String>,
+    /// The text asks for it: `#[force(..)]`.
+    pub pinned: bool,
+    /// The pins that name it, by their places among those of the function.
+    #[serde(skip)]
+    pub(crate) pins: Vec<usize>,
     /// What else could have been chosen, for this value or one that the step covers.
     pub alternatives: Vec<Alternative>,
     /// What could not be offered, and why.
@@ -220,7 +225,7 @@ pub fn render(report: &Report) -> String {
                 if s.kind == "native" {
                     continue;
                 }
-                let why = report.by(&s.why);
+                let why = report.by(&s.why) + if s.pinned { ", pinned" } else { "" };
                 line(
                     2,
                     format!(
