@@ -223,7 +223,7 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
         // What a called function keeps would be made at each call.
         let alone = options.use_rules && !called.contains(&(i as u32));
         let mut solve = |found: &mut FuncReport, keep| {
-            function(&source, options, &pins, patterns, &mut fused, func, found, keep)
+            function(&source, options, (&pins, patterns), &mut fused, func, found, keep)
         };
         let mut solved = solve(&mut found, alone);
         if let (Err(why), true) = (&solved, alone) {
@@ -275,8 +275,7 @@ fn known(func: &Func) -> Facts {
 fn function(
     source: &Source<'_>,
     options: &Options,
-    pins: &Pins,
-    patterns: &[Pattern],
+    (pins, patterns): (&Pins, &[Pattern]),
     fused: &mut Fused,
     func: &Func,
     report: &mut FuncReport,
