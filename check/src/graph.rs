@@ -699,6 +699,7 @@ pub(crate) fn nameless(name: &str, span: Span) -> Func {
         vals: vec![],
         body: Block::default(),
         plan: false,
+        pins: Vec::new(),
         span,
     }
 }

@@ -658,6 +658,7 @@ impl<'a> Checker<'a> {
             vals: Vec::new(),
             body: Block::default(),
             plan: item.attrs.iter().any(|a| a.name.name.name() == "plan"),
+            pins: crate::pins::of(item),
             span: def.sig.name.span,
         };
         let mut names = Vec::new();

@@ -12,13 +12,16 @@ type Mark = (&'static str, &'static str, fn(&ItemKind) -> bool);
 /// Every attribute.
 const MARKS: &[Mark] = &[
     ("config", "a test", |k| matches!(k, ItemKind::Test(_))),
+    ("forbid", "a function", |k| matches!(k, ItemKind::Fn(_))),
+    ("force", "a function", |k| matches!(k, ItemKind::Fn(_))),
     ("plan", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
     ("variadic", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
 ];
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
     /// The attributes of a definition.
-    pub(crate) fn marks(&mut self, item: &Item) {
+    pub(crate) fn marks(&mut self, item: &'a Item) {
+        self.pin_forms(item);
         for a in &item.attrs {
             let name = a.name.name.name();
             let text = match MARKS.iter().find(|m| m.0 == name) {
@@ -31,7 +34,9 @@ impl Checker<'_> {
             let d = Diagnostic::error("E0201", a.name.span, text);
             self.report(match nearest(name, MARKS.iter().map(|m| m.0)) {
                 Some(guess) => d.help(format!("did you mean `#[{guess}]`?")),
-                None => d.help("the attributes are `#[config(..)]` of tests, `#[plan]` and `#[variadic]`"),
+                None => d.help(
+                    "the attributes are `#[config(..)]` of tests, `#[force(..)]`, `#[forbid(..)]`, `#[plan]` and `#[variadic]`",
+                ),
             });
         }
     }

@@ -203,18 +203,25 @@ impl<'a> Checker<'a> {
     pub(crate) fn rule(&mut self, def: &'a RuleDef) {
         self.signature(&def.sig);
         let name = def.sig.name.name;
-        let attributes = attributes(&def.sig);
         let library = self.defs.in_library(def.sig.name.span);
-        if !library && attributes.is_empty() && def.sig.generics.iter().all(|g| g.kind == GenericKind::Dim) {
+        if !library
+            && attributes(&def.sig).is_empty()
+            && def.sig.generics.iter().all(|g| g.kind == GenericKind::Dim)
+        {
             let none = self.env();
             let _ = self.rule_instance(def, &none, name, Wanted::Always);
             return;
         }
-        let mut any = false;
+        let types = |env: &Env| -> Vec<DType> {
+            def.sig.generics.iter().filter_map(|g| env.dtypes.get(&g.name.name).copied()).collect()
+        };
+        let mut tried: Vec<Vec<DType>> = Vec::new();
         for (env, suffix) in self.choices(def) {
             let name = Sym::new(&format!("{name}{suffix}"));
             let said = self.diagnostics.len();
-            any |= self.rule_instance(def, &env, name, Wanted::IfMatched).is_some();
+            if self.rule_instance(def, &env, name, Wanted::IfMatched).is_some() {
+                tried.push(types(&env));
+            }
             // A program is not told what is wrong with the library.
             if library && !self.every_rule {
                 self.unsay(said);
@@ -224,18 +231,54 @@ impl<'a> Checker<'a> {
         if library && !self.every_rule {
             return;
         }
-        if !any && let Some(mut env) = self.sampled(&def.sig) {
-            // An attribute that nothing has is checked with one that most operators take.
-            for p in attributes {
-                env.consts.extend(
-                    fitting(p, [Const::Int(0), Const::Bool(false)].iter()).pop().map(|c| (p.name.name, c)),
-                );
-            }
-            if attributes_known(&def.sig, &env) {
-                let wanted = if self.every_rule { Wanted::Always } else { Wanted::Never };
-                let _ = self.rule_instance(def, &env, name, wanted);
+        let Some(env) = self.alone(def) else { return };
+        if tried.is_empty() {
+            let wanted = if self.every_rule { Wanted::Always } else { Wanted::Never };
+            let _ = self.rule_instance(def, &env, name, wanted);
+            tried.push(types(&env));
+        }
+        if !self.every_rule {
+            return;
+        }
+        // Each type that a generic may be, the others being usual ones.
+        for g in def.sig.generics.iter().filter(|g| g.kind == GenericKind::DType) {
+            for d in DType::all().filter(|d| crate::bind::allows(g, *d)) {
+                let mut env = env.clone();
+                env.dtypes.insert(g.name.name, d);
+                if tried.contains(&types(&env)) {
+                    continue;
+                }
+                tried.push(types(&env));
+                // The bounds may allow what an operator does not take.
+                let said = self.diagnostics.len();
+                let name = Sym::new(&format!("{name}_{d}"));
+                let _ = self.rule_instance(def, &env, name, Wanted::Always);
+                self.unsay(said);
             }
         }
+    }
+
+    /// What a rule is checked with where nothing in the program tells.
+    fn alone(&mut self, def: &'a RuleDef) -> Option<Env> {
+        let mut env = self.sampled(&def.sig)?;
+        // An attribute that nothing has is checked with one that most operators take.
+        for p in attributes(&def.sig) {
+            let usual = fitting(p, [Const::Int(0), Const::Bool(false)].iter()).pop();
+            env.consts.extend(usual.map(|c| (p.name.name, c)));
+        }
+        let usual = attributes_known(&def.sig, &env).then_some(env);
+        if !self.every_rule || attributes(&def.sig).is_empty() {
+            return usual;
+        }
+        // Where those do not fit, such as permutations: the first that the conditions and operators allow.
+        let all = usual.iter().cloned().chain(self.made_up(&def.sig)).collect::<Vec<_>>();
+        let fits = |env: &&Env| {
+            let said = self.diagnostics.len();
+            let fits = self.rule_pattern(def, env).is_some() && self.diagnostics.len() == said;
+            self.unsay(said);
+            fits
+        };
+        all.iter().find(fits).cloned().or(usual)
     }
 
     /// Forgets the diagnostics after the first few.
@@ -363,6 +406,7 @@ impl<'a> Checker<'a> {
             vals: vec![],
             body: Block::default(),
             plan: true,
+            pins: Vec::new(),
             span: def.sig.name.span,
         };
         for p in values(&def.sig) {

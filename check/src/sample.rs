@@ -170,7 +170,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Generics and attributes that the conditions of a definition allow: one choice, and some that differ from it in one.
-    fn made_up(&mut self, sig: &'a Signature) -> Vec<Env> {
+    pub(crate) fn made_up(&mut self, sig: &'a Signature) -> Vec<Env> {
         let Some(env) = self.sampled(sig) else { return vec![] };
         let texts: Vec<&str> = sig.wheres.iter().flat_map(texts_in).collect();
         let attributes: Vec<&Param> = sig.params.iter().filter(|p| p.mode == Mode::Const).collect();

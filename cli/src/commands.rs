@@ -308,6 +308,7 @@ fn run_file(
                 if plan {
                     let mut report = compilation.report.clone();
                     report.functions.retain(|f| f.name == name);
+                    driver::admit::tell(&front, &mut report, options.store.as_ref());
                     // Not on stdout: that is for the results.
                     eprint!("{}", rewrites::render(&report));
                 }
@@ -423,6 +424,7 @@ fn opt(
         let (plan, mut report) = pipeline::plan(&front.module, &options);
         let names: Vec<&str> = entries.iter().map(|id| front.module.func(*id).name.as_str()).collect();
         report.functions.retain(|f| names.contains(&f.name.as_str()));
+        driver::admit::tell(&front, &mut report, options.store.as_ref());
         let answer = match (&question.why, &question.why_not) {
             (Some(name), _) => Some(ask::why(&report, name)?),
             (None, Some(rule)) => Some(ask::why_not(&front, &report, rule)?),

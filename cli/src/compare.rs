@@ -75,14 +75,18 @@ fn told(d: &Divergence, text: String) -> Diagnostic {
 
 fn divergence(d: &Divergence, sources: &SourceMap) -> Value {
     let (line, col) = sources.line_col(d.span);
-    let (kind, names) = match &d.blame {
-        Blame::Rules(names) => ("rule", names.clone()),
-        Blame::Plan(kernel) => ("plan", vec![kernel.clone()]),
-        Blame::Code(kernel) => ("code", vec![kernel.clone()]),
+    let (kind, names): (_, Vec<&str>) = match &d.blame {
+        Blame::Rules(names) => ("rule", names.iter().map(|n| n.0.as_str()).collect()),
+        Blame::Plan(kernel) => ("plan", vec![kernel]),
+        Blame::Code(kernel) => ("code", vec![kernel]),
+    };
+    let statuses: Vec<&str> = match &d.blame {
+        Blame::Rules(names) => names.iter().map(|n| n.1).collect(),
+        Blame::Plan(_) | Blame::Code(_) => Vec::new(),
     };
     let mut said = json!({
         "operator": d.operator, "value": d.value, "file": sources.get(d.span.file).name, "line": line, "col": col,
-        "by": kind, "names": names,
+        "by": kind, "names": names, "statuses": statuses,
     });
     if let (Difference::Element { at, want, got, by, allowed }, Some(said)) =
         (&d.difference, said.as_object_mut())

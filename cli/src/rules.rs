@@ -1,5 +1,6 @@
 //! `tenon rules`: the rules of a program, and with `--check` whether they hold.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -19,15 +20,23 @@ pub(crate) fn rules(file: Option<&Path>, check: bool, json: bool) -> Done {
         None => driver::pipeline::front(driver::pipeline::sources(), &[])?,
     };
     admit::every_rule(&mut front);
-    // Without a trial a rule is taken at its author's word.
     let verdicts = check.then(|| admit::verdicts(&front.module));
-    let of = |k: usize| verdicts.as_ref().map(|v| &v[k]);
-    let listed = front.module.rules.iter().enumerate().map(|(k, r)| (r, of(k)));
+    // What a trial finds is known already, or kept once it is found.
+    let statuses = match &verdicts {
+        Some(verdicts) => verdicts.iter().map(|v| v.status.name()).collect(),
+        None => admit::listed(&front, driver::cache::user().as_ref()),
+    };
+    let listed = rules_of(&front).zip(statuses).enumerate().map(|(k, (rule, status))| Listed {
+        name: front.sources.snippet(rule.span),
+        rule,
+        status,
+        verdict: verdicts.as_ref().map(|v| &v[k]),
+    });
     if json {
-        let list: Vec<Value> = listed.map(|(r, v)| described(r, v)).collect();
+        let list: Vec<Value> = listed.map(|l| described(&l)).collect();
         output::print_json(&json!({ "rules": list }));
     } else {
-        listed.for_each(|(r, v)| output::print(&line(&front, r, v)));
+        listed.for_each(|l| output::print(&line(&front, &l)));
     }
     let refused: Vec<Diagnostic> =
         verdicts.iter().flatten().filter_map(|v| refusal(front.module.rule(v.rule), v)).collect();
@@ -39,15 +48,30 @@ pub(crate) fn rules(file: Option<&Path>, check: bool, json: bool) -> Done {
     }
 }
 
-fn line(front: &Front, rule: &Rule, verdict: Option<&Verdict>) -> String {
+/// A rule of the list.
+struct Listed<'a> {
+    name: &'a str,
+    /// The first of its instances.
+    rule: &'a Rule,
+    status: &'static str,
+    verdict: Option<&'a Verdict>,
+}
+
+/// The first instance of each rule.
+fn rules_of(front: &Front) -> impl Iterator<Item = &Rule> {
+    let mut seen = BTreeSet::new();
+    front.module.rules.iter().filter(move |r| seen.insert(r.span))
+}
+
+fn line(front: &Front, Listed { name, rule, status, verdict }: &Listed<'_>) -> String {
     let (line, _) = front.sources.line_col(rule.span);
     let arrow = if rule.both_ways { "<=>" } else { "=>" };
     let file = &front.sources.get(rule.span.file).name;
-    let status = verdict.map_or("trusted", |v| v.status.name());
-    let mut text = format!("{:24} {arrow:3} {status:8} {file}:{line}", rule.name.name());
+    let mut text = format!("{name:24} {arrow:3} {status:8} {file}:{line}");
     match verdict.map(|v| &v.status) {
         Some(Status::Tested { cases, beyond }) => {
-            text += &format!("  {cases} cases");
+            let types: Vec<&str> = verdict.iter().flat_map(|v| &v.types).map(|d| d.name()).collect();
+            text += &format!("  {cases} cases of {}", types.join(" "));
             if let Some(case) = beyond {
                 text += &format!(", of finite values ({})", case.text);
             }
@@ -56,7 +80,7 @@ fn line(front: &Front, rule: &Rule, verdict: Option<&Verdict>) -> String {
         Some(Status::Refused(_)) | None => {}
     }
     text.push('\n');
-    for c in verdict.into_iter().flat_map(|v| &v.conditions) {
+    for c in verdict.iter().flat_map(|v| &v.conditions) {
         text += &match &c.without {
             Some(case) => format!("    without `{}` it fails: {}\n", c.pred, case.text),
             None => format!("    `{}`: no case that it excludes fails\n", c.pred),
@@ -72,11 +96,11 @@ fn refusal(rule: &Rule, verdict: &Verdict) -> Option<Diagnostic> {
     Some(counter.lines().into_iter().fold(d, Diagnostic::note))
 }
 
-fn described(rule: &Rule, verdict: Option<&Verdict>) -> Value {
+fn described(Listed { name, rule, status, verdict }: &Listed<'_>) -> Value {
     let when: Vec<String> = rule.when.iter().map(|p| p.to_string()).collect();
     let mut value = json!({
-        "name": rule.name.name(),
-        "status": verdict.map_or("trusted", |v| v.status.name()),
+        "name": name,
+        "status": status,
         "both_ways": rule.both_ways,
         "when": when,
     });
@@ -84,6 +108,7 @@ fn described(rule: &Rule, verdict: Option<&Verdict>) -> Value {
     match &v.status {
         Status::Tested { cases, beyond } => {
             value["cases"] = json!(cases);
+            value["types"] = v.types.iter().map(|d| d.name()).collect();
             value["beyond"] = json!(beyond.as_deref().map(case));
         }
         Status::Trusted(why) => value["why"] = json!(why),

@@ -180,3 +180,58 @@ fn a_case_says_what_is_wrong_in_words() {
     let text = list[1]["counter_example"]["text"].as_str().expect("a case");
     assert!(text.contains("x: bool[1] = [true]"), "{text}");
 }
+
+#[test]
+fn each_element_type_that_a_rule_allows_is_tried() {
+    let (exit, list) = verdicts(concat!(
+        "rule doubled<T: num, ..s>(x: T[..s]) { x + x => x * 2 }\n",
+        "rule root<T: float, n>(x: T[n]) { sqrt(x * x) => abs(x) }\n",
+        "rule one<T: f32 | f64, n>(x: T[n]) { x + x => x * 2 }\n",
+        // Right for numbers with a sign, and where the sum of two does not wrap.
+        "rule magnitude<T: num, n>(x: T[n]) { max(x, -x) => abs(x) }\n",
+        "rule halved<T: num, n>(x: T[n]) { (x + x) / 2 => x }\n",
+    ));
+    let types = |k: usize| -> Vec<&str> {
+        list[k]["types"].as_array().expect("a list").iter().filter_map(Value::as_str).collect()
+    };
+    assert_eq!(types(0), ["f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8"]);
+    assert_eq!(types(1), ["f64", "f32", "f16", "bf16"]);
+    assert_eq!(types(2), ["f64", "f32"]);
+    assert_eq!(list[3]["status"], "refused", "{}", list[3]);
+    assert!(list[3]["counter_example"]["text"].as_str().is_some_and(|t| t.contains("u8[")), "{}", list[3]);
+    assert_eq!(list[4]["status"], "refused", "{}", list[4]);
+    assert_eq!((exit, list.len()), (Some(1), 5));
+}
+
+#[test]
+fn the_status_stands_where_a_rule_is_named() {
+    let program = concat!(
+        "rule right<n>(x: f32[n]) { x + x => x * 2 }\n",
+        "rule wrong<n>(x: f32[n]) { relu(x) => abs(x) }\n",
+        "fn f<n>(x: f32[n]) -> f32[n] { relu(x + x) }\n",
+        "fn g<n>(x: f32[n, n], y: f32[n, n]) -> f32[n, n] { (y.T @ x.T).T }\n",
+    );
+    let said = |args: &[&str]| run(&[("f.tn", program.to_owned())], args).stdout;
+    let list = said(&["rules", "f.tn"]);
+    assert!(list.contains("tested   ") && list.contains("refused  ") && !list.contains("trusted"), "{list}");
+    let library = said(&["rules"]);
+    assert!(library.lines().all(|l| l.contains(" tested ")), "{library}");
+
+    let plan = said(&["opt", "f.tn"]);
+    for named in
+        ["by rule wrong (refused)", "rule right (tested) fired", "rule matmul_transposed_f32 (tested)"]
+    {
+        assert!(plan.contains(named), "{named}: {plan}");
+    }
+    let named = |line: &str| {
+        line.matches("rule ").count()
+            == line.matches(" (tested)").count() + line.matches(" (refused)").count()
+    };
+    assert!(plan.lines().all(named), "{plan}");
+    // The same bytes whatever was known before.
+    assert_eq!(plan, said(&["opt", "f.tn"]));
+    let json: Value = serde_json::from_str(&said(&["opt", "f.tn", "--json"])).expect("JSON");
+    assert_eq!(json["statuses"]["rule wrong"], "refused", "{}", json["statuses"]);
+    assert!(said(&["opt", "f.tn", "--why", "g"]).is_empty());
+    assert!(said(&["opt", "f.tn", "--why-not", "wrong"]).contains("rule wrong (refused)"));
+}

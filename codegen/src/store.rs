@@ -1,6 +1,6 @@
-//! Kernels kept on disk between runs: a folder with a file a kernel.
+//! Kernels kept on disk between runs: a folder with a file a kernel; beside them notes, short texts that others found out.
 //!
-//! In and out: kernels by their key, which holds all that the code depends on; the store adds what made the code, this
+//! In and out: kernels and notes by their key, which holds all that the code depends on; the store adds what made the code, this
 //! crate's sources and LLVM. A file is named by a hash of the key and holds the whole of it, so that two keys of one
 //! hash are a miss and no confusion.
 //!
@@ -17,12 +17,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ir::text::stable_hash;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::compiler::Compiled;
 
 /// What begins a file: the format, then a checksum of what follows.
 const MAGIC: &[u8; 8] = b"TENONK1\n";
-const EXTENSION: &str = "kernel";
+const KERNEL: &str = "kernel";
+const NOTE: &str = "note";
 
 /// Kernels on disk. Clones share a folder.
 #[derive(Clone, Debug)]
@@ -47,22 +50,38 @@ impl Store {
 
     /// The kernel of a key.
     pub(crate) fn get(&self, key: &str) -> Option<Compiled> {
-        let key = versioned(key);
-        let bytes = fs::read(self.place(&key)).ok()?;
+        self.read(KERNEL, &versioned(key))
+    }
+
+    /// Keeps a kernel, if that can be done.
+    pub(crate) fn put(&self, key: &str, kernel: &Compiled) {
+        self.write(KERNEL, &versioned(key), kernel);
+    }
+
+    /// What was noted under a key, which holds all that it depends on, whoever found it out among that.
+    pub fn note(&self, key: &str) -> Option<String> {
+        self.read(NOTE, key)
+    }
+
+    /// Keeps a note, if that can be done.
+    pub fn put_note(&self, key: &str, note: &str) {
+        self.write(NOTE, key, &note);
+    }
+
+    fn read<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Option<T> {
+        let bytes = fs::read(self.place(kind, key)).ok()?;
         let rest = bytes.strip_prefix(MAGIC)?;
         let (sum, rest) = rest.split_first_chunk::<4>()?;
         if crc32fast::hash(rest) != u32::from_le_bytes(*sum) {
             return None;
         }
-        let (found, kernel) = postcard::from_bytes::<(String, Compiled)>(rest).ok()?;
-        (found == key).then_some(kernel)
+        let (found, value) = postcard::from_bytes::<(String, T)>(rest).ok()?;
+        (found == key).then_some(value)
     }
 
-    /// Keeps a kernel, if that can be done.
-    pub(crate) fn put(&self, key: &str, kernel: &Compiled) {
-        let key = versioned(key);
-        let Ok(rest) = postcard::to_allocvec(&(&key, kernel)) else { return };
-        let place = self.place(&key);
+    fn write<T: Serialize>(&self, kind: &str, key: &str, value: &T) {
+        let Ok(rest) = postcard::to_allocvec(&(key, value)) else { return };
+        let place = self.place(kind, key);
         if !self.used.swap(true, Ordering::Relaxed) {
             self.prune();
         }
@@ -72,12 +91,12 @@ impl Store {
             return;
         }
         let Some((mut file, draft)) = self.draft() else { return };
-        let write = || {
+        let whole = || {
             file.write_all(&bytes)?;
             drop(file);
             fs::rename(&draft, &place)
         };
-        if write().is_err() {
+        if whole().is_err() {
             let _ = fs::remove_file(&draft);
         }
     }
@@ -99,7 +118,7 @@ impl Store {
         let mut files: Vec<_> = entries
             .filter_map(|e| e.ok().and_then(|e| Some((e.metadata().ok()?, e.path()))))
             .filter(|(about, path)| {
-                let ours = path.extension().is_some_and(|e| e == EXTENSION || e == "draft");
+                let ours = path.extension().is_some_and(|e| e == KERNEL || e == NOTE || e == "draft");
                 ours && about.is_file()
             })
             .collect();
@@ -118,8 +137,8 @@ impl Store {
         }
     }
 
-    fn place(&self, key: &str) -> PathBuf {
-        self.folder.join(format!("{:016x}.{EXTENSION}", stable_hash(key)))
+    fn place(&self, kind: &str, key: &str) -> PathBuf {
+        self.folder.join(format!("{:016x}.{kind}", stable_hash(key)))
     }
 }
 

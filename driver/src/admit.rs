@@ -10,7 +10,9 @@
 //! A case on which the left side fails says nothing. Same rule, same cases: nothing here is drawn anew.
 
 mod dims;
+mod fingerprint;
 mod judge;
+mod known;
 mod numbers;
 mod values;
 
@@ -18,6 +20,7 @@ use std::collections::BTreeMap;
 
 use interp::Interp;
 use ir::graph::{Func, Op, Param, Type};
+use ir::source::Span;
 use ir::{Module, Rule, RuleId};
 use shape::{Pred, Sym};
 use tensor::{DType, Tensor};
@@ -29,13 +32,18 @@ use judge::{Case, Said, number};
 use numbers::Numbers;
 use values::Values;
 
+pub(crate) use known::{Recorded, record};
+pub use known::{listed, statuses, tell, written};
+
 /// What is known of a rule.
 #[derive(Debug, Clone)]
 pub struct Verdict {
-    /// Which.
+    /// The first of its instances.
     pub rule: RuleId,
     /// Whether it holds.
     pub status: Status,
+    /// The element types of the arguments it was tried with.
+    pub types: Vec<DType>,
     /// Its conditions on dims.
     pub conditions: Vec<Condition>,
 }
@@ -93,18 +101,37 @@ pub fn every_rule(front: &mut Front) {
     front.module = check::check_rules(&Library::get().files, &front.files).module;
 }
 
-/// Tries every rule of a module.
+/// The instances of each rule of a module, in the order of the text.
+pub(crate) fn instances(module: &Module) -> Vec<(Span, Vec<RuleId>)> {
+    let mut found: Vec<(Span, Vec<RuleId>)> = Vec::new();
+    for (k, rule) in module.rules.iter().enumerate() {
+        let id = RuleId(k as u32);
+        match found.iter_mut().find(|(span, _)| *span == rule.span) {
+            Some((_, ids)) => ids.push(id),
+            None => found.push((rule.span, vec![id])),
+        }
+    }
+    found
+}
+
+/// Tries every rule of a module, in the order of [`listed`].
 pub fn verdicts(module: &Module) -> Vec<Verdict> {
+    let rules = instances(module);
     let Some(doubles) = wide::module(module, Casts::Round) else {
-        let none = |(k, r): (usize, &Rule)| Verdict {
-            rule: RuleId(k as u32),
+        let none = |(_, ids): &(Span, Vec<RuleId>)| Verdict {
+            rule: ids[0],
             status: Status::Trusted("there is no memory for its constants in double"),
-            conditions: r.when.iter().map(|p| Condition { pred: p.clone(), without: None }).collect(),
+            types: Vec::new(),
+            conditions: untried(module.rule(ids[0])),
         };
-        return module.rules.iter().enumerate().map(none).collect();
+        return rules.iter().map(none).collect();
     };
     let trial = Trial { module, doubles: &doubles };
-    (0..module.rules.len() as u32).map(|id| trial.verdict(RuleId(id))).collect()
+    rules.iter().map(|(_, ids)| trial.verdict(ids)).collect()
+}
+
+fn untried(rule: &Rule) -> Vec<Condition> {
+    rule.when.iter().map(|p| Condition { pred: p.clone(), without: None }).collect()
 }
 
 /// Steps of the interpreter on one side of a case.
@@ -135,29 +162,51 @@ struct Tried {
 }
 
 impl Trial<'_> {
-    fn verdict(&self, id: RuleId) -> Verdict {
-        let rule = self.module.rule(id);
-        let status = if calls_library(self.module, rule) {
-            Status::Trusted("a library's function does it")
-        } else {
-            match self.tried(id, &rule.when) {
-                Tried { against: Some(counter), .. } => Status::Refused(Box::new(counter)),
-                Tried { agreed: 0, .. } => Status::Trusted("no case that was tried could be run"),
-                Tried { agreed, beyond, .. } => {
-                    Status::Tested { cases: agreed, beyond: beyond.map(Box::new) }
-                }
-            }
-        };
+    /// Of all instances of a rule.
+    fn verdict(&self, ids: &[RuleId]) -> Verdict {
+        let (status, types) = self.status(ids);
+        let rule = self.module.rule(ids[0]);
+        // What a condition excludes does not depend on the type of the elements.
         let conditions = (0..rule.when.len()).map(|k| {
             let mut preds = rule.when.clone();
             preds[k] = preds[k].negate();
-            Condition { pred: rule.when[k].clone(), without: self.tried(id, &preds).against }
+            let without = self.tried(ids[0], &preds, dims::MANY).against;
+            Condition { pred: rule.when[k].clone(), without }
         });
-        Verdict { rule: id, conditions: conditions.collect(), status }
+        Verdict { rule: ids[0], conditions: conditions.collect(), status, types }
+    }
+
+    /// Whether it holds, and for which element types: the first instance is tried at more dims than the others, which differ from
+    /// it in those alone.
+    fn status(&self, ids: &[RuleId]) -> (Status, Vec<DType>) {
+        let mut types: Vec<DType> = Vec::new();
+        let (mut agreed, mut beyond, mut why) = (0, None, "no case that was tried could be run");
+        for (k, &id) in ids.iter().enumerate() {
+            let rule = self.module.rule(id);
+            if calls_library(self.module, rule) {
+                why = "a library's function does it";
+                continue;
+            }
+            let most = if k == 0 { dims::MANY } else { dims::FEW };
+            let found = self.tried(id, &rule.when, most);
+            if let Some(counter) = found.against {
+                return (Status::Refused(Box::new(counter)), types);
+            }
+            agreed += found.agreed;
+            beyond = beyond.or(found.beyond);
+            let given = rule.lhs.body.params.iter().map(|v| rule.lhs.ty(*v).dtype);
+            types.extend(given.filter(|_| found.agreed > 0));
+        }
+        types = DType::all().filter(|d| types.contains(d)).collect();
+        let status = match agreed {
+            0 => Status::Trusted(why),
+            cases => Status::Tested { cases, beyond: beyond.map(Box::new) },
+        };
+        (status, types)
     }
 
     /// Runs both sides where the predicates hold.
-    fn tried(&self, id: RuleId, preds: &[Pred]) -> Tried {
+    fn tried(&self, id: RuleId, preds: &[Pred], most: usize) -> Tried {
         let (rule, doubles) = (self.module.rule(id), self.doubles.rule(id));
         let limits = interp::Limits { steps: Some(STEPS), ..interp::Limits::default() };
         let interp = Interp::with_limits(self.doubles, limits);
@@ -169,7 +218,7 @@ impl Trial<'_> {
         let types: Vec<DType> = rule.lhs.result_types.iter().map(|t| t.dtype).collect();
         let kinds = values::kinds(&given, &numbers);
         let mut found = Tried::default();
-        for (dims, round, kind) in dims::assignments(rule, preds).into_iter().flat_map(|dims| {
+        for (dims, round, kind) in dims::assignments(rule, preds, most).into_iter().flat_map(|dims| {
             let all = (0..rounds(rule, &dims)).flat_map(|round| kinds.iter().map(move |kind| (round, *kind)));
             all.map(|(round, kind)| (dims.clone(), round, kind)).collect::<Vec<_>>()
         }) {

@@ -152,6 +152,7 @@ pub(crate) fn callable(module: &mut Module, id: FuncId) -> FuncId {
         vals: Vec::new(),
         body: Block::default(),
         plan: true,
+        pins: Vec::new(),
         ..inner.clone()
     };
     let check = |pred: Pred, text: String| (Op::Check(pred, text), vec![], vec![]);
@@ -246,6 +247,7 @@ fn wrapped(module: &mut Module, p: &Prim, call: Op) -> FuncId {
         vals: Vec::new(),
         body: Block::default(),
         plan: false,
+        pins: Vec::new(),
         span: p.span,
     };
     // What the primitive assumes of its dims is asked of whoever calls it from outside.

@@ -1,12 +1,14 @@
 //! The operator library: `std/*.tn` and its rules, `std/rules/*.tn`, inside the binary. A new file there is a new part of the library.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use include_dir::{Dir, include_dir};
 use ir::ast::{File, ItemKind};
 use ir::diag::Diagnostic;
 use ir::source::SourceMap;
+
+use crate::admit::{Recorded, record};
 
 static TEXTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../std");
 
@@ -17,6 +19,8 @@ pub(crate) struct Library {
     sources: SourceMap,
     /// What is wrong with it; a test keeps this empty.
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// What is known of its rules, by name.
+    pub(crate) statuses: BTreeMap<String, Recorded>,
 }
 
 impl Library {
@@ -27,7 +31,14 @@ impl Library {
             let folders = TEXTS.dirs().flat_map(Dir::files);
             let mut texts: Vec<_> = TEXTS.files().chain(folders).collect();
             texts.sort_by_key(|f| f.path());
-            let mut library = Library { files: vec![], sources: SourceMap::default(), diagnostics: vec![] };
+            let known =
+                TEXTS.get_file("rules/status.txt").and_then(|f| f.contents_utf8()).unwrap_or_default();
+            let mut library = Library {
+                files: vec![],
+                sources: SourceMap::default(),
+                diagnostics: vec![],
+                statuses: record(known),
+            };
             for file in texts.into_iter().filter(|f| f.path().extension().is_some_and(|e| e == "tn")) {
                 let text = file.contents_utf8().unwrap_or_default();
                 let name = format!("std/{}", file.path().display());

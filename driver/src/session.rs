@@ -51,6 +51,7 @@ impl Bound {
 const COMMANDS: &[(&str, &str)] = &[
     (":load FILE", "reads a program; its definitions stand beside those here"),
     (":defs", "the functions, primitives and rules of the program"),
+    (":rules", "the rules of the program, each `tested`, `trusted` or `refused`"),
     (":values", "the values bound by `let`"),
     (":plan FN [n=64]", "the plan of a function for each regime, or for the dims given"),
     (":alts FN [n=64]", "the alternatives to each step of the plan, with their costs"),
@@ -222,6 +223,7 @@ impl Session {
         match (verb, rest) {
             ("load", [path]) => self.load(path),
             ("defs", []) => Ok(self.definitions()),
+            ("rules", []) => Ok(self.rules()),
             ("values", []) => Ok(self.values.iter().map(Bound::lines).collect()),
             ("plan", [name, at @ ..]) => self.plan(name, at, false),
             ("alts", [name, at @ ..]) => self.plan(name, at, true),
@@ -296,6 +298,15 @@ impl Session {
         out
     }
 
+    fn rules(&self) -> String {
+        let mut front = self.front();
+        crate::admit::every_rule(&mut front);
+        let statuses = crate::admit::listed(&front, self.options.store.as_ref());
+        let spans = crate::admit::instances(&front.module).into_iter().map(|r| r.0);
+        let name = |span| front.sources.snippet(span).to_owned();
+        spans.zip(statuses).map(|(span, status)| format!("{:24} {status}\n", name(span))).collect()
+    }
+
     fn plan(&self, name: &str, at: &[&str], alternatives: bool) -> Result<String, Failure> {
         let mut front = self.front();
         let mut options = self.options.clone();
@@ -307,6 +318,7 @@ impl Session {
         let name = front.module.func(entry).name.clone();
         let (_, mut report) = pipeline::plan(&front.module, &options);
         report.functions.retain(|f| f.name == name);
+        crate::admit::tell(&front, &mut report, self.options.store.as_ref());
         if !alternatives {
             for step in report.functions.iter_mut().flat_map(|f| &mut f.regimes).flat_map(|r| &mut r.steps) {
                 step.alternatives.clear();

@@ -32,6 +32,7 @@ fn every_rule_of_the_library_holds() {
     driver::admit::every_rule(&mut front);
     let verdicts = driver::admit::verdicts(&front.module);
     assert!(verdicts.len() >= 60, "the library has rules: {}", verdicts.len());
+    is_recorded(&driver::admit::written(&front, &verdicts));
     for v in verdicts {
         let name = front.module.rule(v.rule).name;
         match v.status {
@@ -43,6 +44,16 @@ fn every_rule_of_the_library_holds() {
             assert!(c.without.is_some(), "{name} holds without `{}` too", c.pred);
         }
     }
+}
+
+/// The statuses that the binary holds are those that were found.
+fn is_recorded(found: &str) {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../std/rules/status.txt"));
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, found).expect("the record is written");
+    }
+    let record = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(record == found, "the record is not what was found: BLESS=1 cargo test -p driver --test library");
 }
 
 #[test]
@@ -110,7 +121,8 @@ fn a_rule_has_no_instance_where_its_operators_do_not_stand() {
 fn texts(folder: &Path) -> Vec<std::path::PathBuf> {
     let paths = std::fs::read_dir(folder).expect("the folder is there");
     let paths = paths.map(|entry| entry.expect("it is readable").path());
-    paths.flat_map(|p| if p.is_dir() { texts(&p) } else { vec![p] }).collect()
+    let all = paths.flat_map(|p| if p.is_dir() { texts(&p) } else { vec![p] });
+    all.filter(|p| p.extension().is_some_and(|e| e == "tn")).collect()
 }
 
 #[test]

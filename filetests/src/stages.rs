@@ -165,7 +165,8 @@ fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
         // What was asked for is no news.
         let refused = s.refused.iter().filter(|why| !why.ends_with("another is forced"));
         let refused: String = refused.map(|why| format!("    refused: {why}\n")).collect();
-        format!("  {} {} covers {}{by}\n{refused}", s.kind, s.name, s.covers.join(", "))
+        let pinned = if s.pinned { ", pinned" } else { "" };
+        format!("  {} {} covers {}{by}{pinned}\n{refused}", s.kind, s.name, s.covers.join(", "))
     };
     let steps = found.iter().flat_map(|f| &f.regimes);
     let mut out: String =

@@ -386,6 +386,15 @@ fn f<n>(own c: f32[n]) -> f32[n] { raised(c) }"#,
         right: r#"extern "libm.so.6" f<n>(x: f32[n]) -> y: f32[n] = cfun(x, c_int(n), y)"#,
     },
     Code {
+        code: "E0506",
+        title: "a pin that names nothing",
+        cause: r#"`#[force(..)]` and `#[forbid(..)]` before a function say what its plan uses, as `--force` and `--forbid` do of all functions. They name an implementation (an operator, a library function, a fused kernel as `tenon opt` shows it), a kind of them (`kernel`, `fused`, `library`, `view`) or a rule; `h = fused` is about the values of the name `h` alone. What has no such name cannot be followed."#,
+        wrong: r#"#[forbid(fuse)]
+fn f<n>(x: f32[n], y: f32[n]) -> f32[n] { relu(x + y) }"#,
+        right: r#"#[forbid(fused)]
+fn f<n>(x: f32[n], y: f32[n]) -> f32[n] { relu(x + y) }"#,
+    },
+    Code {
         code: "E0601",
         title: "an argument that does not fit",
         cause: r#"The value given at run time has another rank, element type or shape than the parameter, or does not satisfy the entry's `where`."#,

@@ -67,8 +67,35 @@ pub struct Func {
     pub body: Block,
     /// True for a function whose calls are the plan itself: rewriting leaves it as it is.
     pub plan: bool,
+    /// What the text asks of the plan: `#[force(sgemm)]`, `#[forbid(h = fused)]`.
+    pub pins: Vec<Pin>,
     /// The definition in the source.
     pub span: Span,
+}
+
+/// An implementation or rule that the text asks for, or asks not to have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pin {
+    /// True: it is to be used wherever it can be. False: nowhere where anything else can.
+    pub force: bool,
+    /// The name of the values it is about; none: all of the function.
+    pub value: Option<Sym>,
+    /// What is named, as it is written: an implementation, its kind or a rule.
+    pub name: Sym,
+    /// The names that this stands for in the module: of a definition, those of its instances.
+    pub means: Vec<String>,
+    /// Where it is written.
+    pub span: Span,
+}
+
+impl std::fmt::Display for Pin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let verb = if self.force { "force" } else { "forbid" };
+        match self.value {
+            Some(value) => write!(f, "#[{verb}({value} = {})]", self.name),
+            None => write!(f, "#[{verb}({})]", self.name),
+        }
+    }
 }
 
 /// What callers know of a parameter.

@@ -14,7 +14,7 @@ pub fn why(report: &Report, name: &str) -> Option<String> {
                 if i == 0 {
                     let _ = writeln!(out, "{}", place(f, r));
                 }
-                chosen(&mut out, r, step);
+                chosen(&mut out, report, r, step);
             }
         }
     }
@@ -27,21 +27,26 @@ fn place(f: &FuncReport, r: &RegimeReport) -> String {
     format!("fn {}, {}: the plan takes {} us{at}", f.name, r.guard, short(r.total_us))
 }
 
-fn chosen(out: &mut String, r: &RegimeReport, s: &Step) {
+fn chosen(out: &mut String, report: &Report, r: &RegimeReport, s: &Step) {
     let _ = writeln!(out, "  {}: {} = {} {}, {} us", s.value, s.ty, s.kind, s.name, short(s.us));
     let _ = writeln!(out, "    it does {}", s.covers.join(", "));
     match s.why.as_slice() {
         [] => out.push_str("    no rule led there: the program says so\n"),
-        rules => rules.iter().for_each(|rule| out.push_str(&format!("    {rule} led there\n"))),
+        rules => rules.iter().for_each(|rule| {
+            let _ = writeln!(out, "    {} led there", report.with_status(rule));
+        }),
+    }
+    if s.pinned {
+        out.push_str("    it is pinned: the text asks for it\n");
     }
     match s.alternatives.iter().find(|a| a.plan_us.is_some()) {
-        Some(next) => out.push_str(&format!("    the next best: {}\n", instead(next, r.total_us))),
+        Some(next) => out.push_str(&format!("    the next best: {}\n", instead(report, next, r.total_us))),
         None => out.push_str("    nothing else was offered\n"),
     }
 }
 
-fn instead(a: &Alternative, total: f64) -> String {
-    let by = if a.why.is_empty() { String::new() } else { format!(", by {}", a.why.join(", ")) };
+fn instead(report: &Report, a: &Alternative, total: f64) -> String {
+    let by = report.by(&a.why);
     let whole = match a.plan_us {
         Some(us) => format!("the plan would take {} us, {} more", short(us), short((us - total).max(0.0))),
         None => "no plan can have it".to_owned(),
@@ -63,9 +68,13 @@ pub fn why_not(
             continue;
         }
         for rule in &mine {
+            let named = report.with_status(&rule.rule);
+            if rule.fired > 0 {
+                let _ = writeln!(out, "fn {}: {named} fired {} times", f.name, rule.fired);
+            }
             for (why, place) in rule.refused.iter().zip(&rule.places) {
                 let at = place.map_or_else(String::new, |span| format!(" ({})", place_of(span)));
-                let _ = writeln!(out, "fn {}: {} matched and was refused{at}: {why}", f.name, rule.rule);
+                let _ = writeln!(out, "fn {}: {named} matched and was refused{at}: {why}", f.name);
             }
         }
         if mine.iter().all(|r| r.fired == 0) {
@@ -81,7 +90,7 @@ pub fn why_not(
                 key(a).total_cmp(&key(b))
             });
             let lines: Vec<String> = match (taken.as_slice(), lost) {
-                ([], Some(a)) => vec![format!("it lost: {}", instead(a, r.total_us))],
+                ([], Some(a)) => vec![format!("it lost: {}", instead(report, a, r.total_us))],
                 ([], None) => vec!["what it made is no alternative to a step of this plan".to_owned()],
                 (steps, _) => {
                     let led = |s: &&Step| {

@@ -9,7 +9,7 @@ use shape::{Facts, Pred};
 use crate::Options;
 use crate::cost::{At, Cost};
 use crate::emit::{Plan, Traced, Unit};
-use crate::extract::{Cand, Priced, costs, kind};
+use crate::extract::{Cand, Pins, Priced, costs, kind};
 use crate::lang::Action;
 use crate::measured::Key;
 use crate::regimes::{Arm, Point, Solved, arm_at, cost_at, env};
@@ -69,6 +69,20 @@ pub(crate) fn regimes(
             }
         })
         .collect()
+}
+
+/// Says where what the text asks for is not what a plan does.
+pub(crate) fn not_held(pins: &Pins, regimes: &[RegimeReport], notes: &mut Vec<String>) {
+    for (k, (pin, _)) in pins.0.iter().enumerate() {
+        for r in regimes {
+            let text = match (pin.force, r.steps.iter().any(|s| s.pins.contains(&k))) {
+                (true, false) => "no step of that plan is",
+                (false, true) => "nothing else can stand there",
+                (true, true) | (false, false) => continue,
+            };
+            notes.push(format!("{pin} is not held, {}: {text}", r.guard));
+        }
+    }
 }
 
 /// The steps of a plan.
@@ -183,6 +197,7 @@ impl Block<'_> {
             let key = |x: &Alternative| x.plan_us.unwrap_or(f64::INFINITY);
             key(a).total_cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
         });
+        let pins = unit.pool.pins_of(&unit.b, *class, cand);
         Some(Step {
             value: val.name.name().to_owned(),
             ty: val.ty.to_string(),
@@ -197,6 +212,8 @@ impl Block<'_> {
             us: cost.us,
             source: cost.basis.name().to_owned(),
             why: cand.why.clone(),
+            pinned: pins.iter().any(|&k| unit.pool.forces(k)),
+            pins,
             alternatives,
             refused,
         })

@@ -9,6 +9,7 @@
 //! terms and costs are turned round, or drawn.
 
 use egg::Id;
+use ir::graph::{Func, Pin, ValId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Sym};
 use tensor::generate::Rng;
@@ -18,6 +19,7 @@ use crate::classify::bytes_of;
 use crate::cost::{BEYOND, Cost, cost};
 use crate::lang::{Action, ImplDesc, ImplId, Ir};
 use crate::measured::Basis;
+use crate::report::rule_name;
 use crate::{Choose, Options};
 
 /// One node extraction may choose.
@@ -49,6 +51,66 @@ pub(crate) struct Pool {
     /// What was refused, and why, by class.
     pub(crate) refused: Vec<Vec<String>>,
     pub(crate) notes: Vec<String>,
+    /// The names that pins force, by class.
+    pinned: Vec<Vec<String>>,
+    /// The pins about each class, and what they are.
+    about: Vec<Vec<usize>>,
+    pins: Pins,
+}
+
+impl Pool {
+    /// True if a pin asks for what it names.
+    pub(crate) fn forces(&self, pin: usize) -> bool {
+        self.pins.0[pin].0.force
+    }
+
+    /// The pins that name a candidate of a class.
+    pub(crate) fn pins_of(&self, b: &BlockGraph, class: usize, c: &Cand) -> Vec<usize> {
+        let mut about: Vec<usize> =
+            c.covers.iter().chain([&class]).flat_map(|&m| self.about[m].clone()).collect();
+        about.sort_unstable();
+        about.dedup();
+        about.retain(|&k| named(b, c, &self.pins.0[k].0.means));
+        about
+    }
+}
+
+/// What the text asks of a function's plan, by value: [`ir::graph::Pin`]s, of which those with a name are found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pins(pub(crate) Vec<(Pin, Vec<ValId>)>);
+
+impl Pins {
+    /// The pins of a function, as it stands in the text.
+    pub(crate) fn of(func: &Func) -> Pins {
+        let vals = |name: Sym| {
+            let all = func.vals.iter().enumerate().filter(move |(_, v)| v.name == name);
+            all.map(|(i, _)| ValId(i as u32)).collect()
+        };
+        Pins(func.pins.iter().map(|p| (p.clone(), p.value.map_or_else(Vec::new, vals))).collect())
+    }
+
+    /// The pins about each class of a block.
+    fn about(&self, b: &BlockGraph, classes: &[Id]) -> Vec<Vec<usize>> {
+        let mut about = vec![Vec::new(); classes.len()];
+        for (k, (pin, vals)) in self.0.iter().enumerate() {
+            let own: Vec<Id> = vals.iter().filter_map(|v| b.vals.get(v)).map(|&c| b.graph.find(c)).collect();
+            for (list, class) in about.iter_mut().zip(classes) {
+                if pin.value.is_none() || own.contains(class) {
+                    list.push(k);
+                }
+            }
+        }
+        about
+    }
+
+    /// The names that pins of a verb give for each class.
+    fn names(&self, about: &[Vec<usize>], force: bool) -> Vec<Vec<String>> {
+        let pins = |list: &Vec<usize>| {
+            let all = list.iter().map(|&k| &self.0[k].0).filter(|p| p.force == force);
+            all.flat_map(|p| p.means.clone()).collect()
+        };
+        about.iter().map(pins).collect()
+    }
 }
 
 /// Values that a rule makes together: none of them pays for what all of them need.
@@ -64,8 +126,10 @@ pub(crate) struct Bundle {
 pub(crate) type Choice = Vec<Option<usize>>;
 
 /// Gathers the candidates of a block, less what the options forbid or others are forced over.
-pub(crate) fn pool(b: &BlockGraph, options: &Options) -> Pool {
+pub(crate) fn pool(b: &BlockGraph, options: &Options, pins: &Pins) -> Pool {
     let classes = b.class_ids();
+    let about = pins.about(b, &classes);
+    let [pinned, barred] = [true, false].map(|force| pins.names(&about, force));
     let at: FxHashMap<Id, usize> = classes.iter().enumerate().map(|(i, &c)| (c, i)).collect();
     let origins = b.origin_of();
     let canon = |node: &Ir| {
@@ -113,7 +177,10 @@ pub(crate) fn pool(b: &BlockGraph, options: &Options) -> Pool {
             let cand = Cand { node: node.clone(), kids, imp, covers, why, kept: None };
             if loops { again.push(cand) } else { list.push(cand) }
         }
-        let forbidden = |c: &Cand| named(b, c, &options.forbid);
+        let forbidden = |c: &Cand| {
+            let members = c.covers.iter().chain([&i]);
+            named(b, c, &options.forbid) || members.into_iter().any(|&m| named(b, c, &barred[m]))
+        };
         if list.iter().any(forbidden) {
             if list.iter().all(forbidden) {
                 notes.push("forbidding would leave a value without an implementation; kept".to_owned());
@@ -138,7 +205,19 @@ pub(crate) fn pool(b: &BlockGraph, options: &Options) -> Pool {
     let bundle =
         |m: &Merged| Bundle { values: m.values.len(), shared: m.shared.iter().filter_map(place).collect() };
     let bundles = b.merged.iter().map(bundle).collect();
-    let mut pool = Pool { classes, at, cands, copies, roots, bundles, refused, notes };
+    let mut pool = Pool {
+        classes,
+        at,
+        cands,
+        copies,
+        roots,
+        bundles,
+        refused,
+        notes,
+        pinned,
+        about,
+        pins: pins.clone(),
+    };
     in_time(b, &mut pool);
     force(b, &mut pool, &options.force);
     pool
@@ -213,9 +292,9 @@ fn named(b: &BlockGraph, c: &Cand, names: &[String]) -> bool {
     let Some(id) = c.imp else { return false };
     let desc = b.graph.analysis.table.desc(id);
     let kind = kind(desc);
-    names.iter().any(|n| {
-        *n == desc.name || *n == kind && kind != "native" || c.why.iter().any(|w| *w == format!("rule {n}"))
-    })
+    names
+        .iter()
+        .any(|n| *n == desc.name || *n == kind && kind != "native" || c.why.iter().any(|w| rule_name(w) == n))
 }
 
 /// The kind of an implementation, as reports and options call it.
@@ -231,14 +310,17 @@ pub(crate) fn kind(desc: &ImplDesc) -> &'static str {
 
 /// Where a forced implementation can compute a class, nothing else may cover that class.
 fn force(b: &BlockGraph, pool: &mut Pool, names: &[String]) {
-    if names.is_empty() {
+    if names.is_empty() && pool.pinned.iter().all(Vec::is_empty) {
         return;
     }
-    let forced: FxHashSet<usize> =
-        (0..pool.cands.len()).filter(|&i| pool.cands[i].iter().any(|c| named(b, c, names))).collect();
+    let asked = |pinned: &[Vec<String>], i: usize, c: &Cand| named(b, c, names) || named(b, c, &pinned[i]);
+    let pinned = pool.pinned.clone();
+    let any = |i: &usize| pool.cands[*i].iter().any(|c| asked(&pinned, *i, c));
+    let forced: FxHashSet<usize> = (0..pool.cands.len()).filter(any).collect();
     for i in 0..pool.cands.len() {
         let keep = |c: &Cand| {
-            c.imp.is_none() || named(b, c, names) || !c.covers.iter().chain([&i]).any(|m| forced.contains(m))
+            let mut members = c.covers.iter().chain([&i]).filter(|m| forced.contains(m));
+            c.imp.is_none() || named(b, c, names) || members.all(|&m| asked(&pinned, m, c))
         };
         if pool.cands[i].iter().any(keep) {
             let lost: Vec<String> = pool.cands[i]

@@ -41,7 +41,9 @@ fn is_straight(func: &Func) -> bool {
     let plain = |op: &Op| {
         matches!(op, Op::Const(_) | Op::Dim(_) | Op::Scalar(_) | Op::Cast | Op::Prim(..) | Op::Extern(..))
     };
+    // What is pinned is planned by itself: its pins are about nothing else.
     !func.plan
+        && func.pins.is_empty()
         && func.exists.is_empty()
         && func.params.iter().all(|p| !p.own)
         && func.body.nodes.len() <= NODES

@@ -22,7 +22,7 @@ use shape::{Expr, Facts, Pred, Sym, Verdict};
 use crate::block::{BlockGraph, Source};
 use crate::classify::bytes_of;
 use crate::emit::{Plan, Unit, emit};
-use crate::extract::{costs, extract, order, pool};
+use crate::extract::{Pins, costs, extract, order, pool};
 use crate::fuse::Fused;
 use crate::lang::{Ir, OpKey, Stage};
 use crate::regimes::env;
@@ -252,7 +252,7 @@ fn load(
         }
     }
     b.params = weights(func);
-    let pool = pool(&b, options);
+    let pool = pool(&b, options, &Pins::default());
     let facts = crate::known(func);
     let point: regimes::Point = Vec::new();
     let us = costs(&b, &pool, options, &env(&facts, &point));
@@ -301,6 +301,7 @@ fn head(func: &Func, facts: &Facts, taken: &[ValId], told: &FxHashSet<Sym>, vals
         result_types: vals.iter().map(|&v| func.ty(v).clone()).collect(),
         body: Block { params: taken.to_vec(), ..Block::default() },
         plan: true,
+        pins: Vec::new(),
         ..func.clone()
     }
 }

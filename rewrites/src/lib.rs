@@ -53,6 +53,7 @@ use shape::{Facts, Pred, Sym};
 
 use crate::block::{BlockGraph, Source};
 use crate::emit::{Plan, Unit};
+use crate::extract::Pins;
 use crate::fuse::Fused;
 use crate::keep::{Kept, Load};
 use crate::lang::Action;
@@ -66,7 +67,7 @@ pub use crate::flatten::flatten;
 pub use crate::machine::{Generated, Level, Library, Machine, Product, Speed};
 pub use crate::measured::{Basis, Database, Key};
 pub use crate::report::{
-    Alternative, Callee, FuncReport, Offer, RegimeReport, Report, RuleReport, Step, render,
+    Alternative, Callee, FuncReport, Offer, RegimeReport, Report, RuleReport, Step, render, rule_name,
 };
 pub use crate::work::{KernelWork, extern_work, prim_work};
 
@@ -204,11 +205,25 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
         if func.plan {
             continue;
         }
+        // Its values keep their numbers where calls are taken apart.
+        let pins = Pins::of(&module.funcs[i]);
+        let barred = |p: &Pattern| {
+            let everywhere = pins.0.iter().filter(|(pin, _)| !pin.force && pin.value.is_none());
+            everywhere.flat_map(|(pin, _)| &pin.means).any(|m| m == p.name.name())
+        };
+        let allowed: Vec<Pattern>;
+        let patterns = match patterns.iter().any(barred) {
+            true => {
+                allowed = patterns.iter().filter(|p| !barred(p)).cloned().collect();
+                &allowed
+            }
+            false => &patterns,
+        };
         let mut found = FuncReport { name: func.name.clone(), saturated: true, ..FuncReport::default() };
         // What a called function keeps would be made at each call.
         let alone = options.use_rules && !called.contains(&(i as u32));
         let mut solve = |found: &mut FuncReport, keep| {
-            function(&source, options, &patterns, &mut fused, func, found, keep)
+            function(&source, options, (&pins, patterns), &mut fused, func, found, keep)
         };
         let mut solved = solve(&mut found, alone);
         if let (Err(why), true) = (&solved, alone) {
@@ -219,6 +234,8 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
         }
         match solved {
             Ok(Some((mut new, loads))) => {
+                // The plan says itself what it uses.
+                new.pins.clear();
                 let mut calls = Vec::new();
                 for mut load in loads {
                     load.func.name = out.unused(&load.func.name);
@@ -258,7 +275,7 @@ fn known(func: &Func) -> Facts {
 fn function(
     source: &Source<'_>,
     options: &Options,
-    patterns: &[Pattern],
+    (pins, patterns): (&Pins, &[Pattern]),
     fused: &mut Fused,
     func: &Func,
     report: &mut FuncReport,
@@ -297,7 +314,7 @@ fn function(
             inner.refused.clear();
             outcome.absorb(inner);
         }
-        let unit = unit(source, options, fused, b);
+        let unit = unit(source, options, pins, fused, b);
         if let Some(fault) = fault(&unit) {
             return Err(format!("internal error in rewriting: {fault}"));
         }
@@ -372,6 +389,9 @@ fn function(
     let kept = regimes::few(&costs, &anywhere, options.budget.plans);
     let arms = regimes::arms(&facts, &points, &costs, &kept, &solved, &cost);
     report.regimes = explain::regimes(options, func, &facts, &cells, &solved, &arms);
+    if options.use_rules {
+        explain::not_held(pins, &report.regimes, &mut report.notes);
+    }
     if options.offers {
         for point in regimes::samples(&points) {
             let at = regimes::env(&facts, point);
@@ -486,7 +506,7 @@ fn assume(b: &mut BlockGraph, preds: &[Pred]) {
 }
 
 /// Adds implementations and gathers the candidates.
-fn unit(source: &Source<'_>, options: &Options, fused: &mut Fused, mut b: BlockGraph) -> Unit {
+fn unit(source: &Source<'_>, options: &Options, pins: &Pins, fused: &mut Fused, mut b: BlockGraph) -> Unit {
     let available = |id: ExternId| {
         if options.available.get(id.0 as usize).copied().unwrap_or(true) {
             Ok(())
@@ -502,11 +522,11 @@ fn unit(source: &Source<'_>, options: &Options, fused: &mut Fused, mut b: BlockG
     if options.measured.is_some() || options.offers {
         fuse::identify(source, fused, &mut b);
     }
-    let pool = extract::pool(&b, options);
+    let pool = extract::pool(&b, options, pins);
     let nested = b.pinned.iter_mut().map(|p| std::mem::take(&mut p.nested)).collect::<Vec<_>>();
     let nested = nested
         .into_iter()
-        .map(|blocks| blocks.into_iter().map(|n| unit(source, options, fused, n)).collect())
+        .map(|blocks| blocks.into_iter().map(|n| unit(source, options, pins, fused, n)).collect())
         .collect();
     Unit { b, pool, nested }
 }

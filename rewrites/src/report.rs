@@ -1,5 +1,6 @@
 //! What was chosen and why: data for `tenon opt --json`, and the same as text.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use ir::ExternId;
@@ -18,6 +19,43 @@ pub struct Report {
     pub functions: Vec<FuncReport>,
     /// What concerns the module: rules that cannot be used, and why.
     pub notes: Vec<String>,
+    /// Whether each rule that is named above holds, for all that is known: `tested`, `trusted` or `refused`. Whoever makes the report
+    /// does not know; who can try rules tells it.
+    pub statuses: BTreeMap<String, String>,
+}
+
+impl Report {
+    /// The rules that it names, as it names them.
+    pub fn rules_named(&self) -> BTreeSet<String> {
+        let mut named = BTreeSet::new();
+        for f in &self.functions {
+            named.extend(f.rules.iter().map(|r| r.rule.clone()));
+            for s in f.regimes.iter().flat_map(|r| &r.steps) {
+                named.extend(s.why.iter().chain(s.alternatives.iter().flat_map(|a| &a.why)).cloned());
+            }
+        }
+        named
+    }
+
+    /// A rule as it is named, with its status where that is known.
+    pub(crate) fn with_status(&self, said: &str) -> String {
+        match self.statuses.get(said) {
+            Some(status) => format!("{said} ({status})"),
+            None => said.to_owned(),
+        }
+    }
+
+    /// `, by rule use_blas (trusted)`; nothing for no rules.
+    pub(crate) fn by(&self, why: &[String]) -> String {
+        let names: Vec<String> = why.iter().map(|w| self.with_status(w)).collect();
+        if names.is_empty() { String::new() } else { format!(", by {}", names.join(", ")) }
+    }
+}
+
+/// The name of a rule's instance in what a report calls it: `rule assoc, right to left`.
+pub fn rule_name(said: &str) -> &str {
+    let name = said.strip_prefix("rule ").unwrap_or(said);
+    name.split_once(',').map_or(name, |n| n.0)
 }
 
 /// A function.
@@ -122,6 +160,11 @@ pub struct Step {
     pub source: String,
     /// The rules that led to it; empty: the program says so.
     pub why: Vec<String>,
+    /// The text asks for it: `#[force(..)]`.
+    pub pinned: bool,
+    /// The pins that name it, by their places among those of the function.
+    #[serde(skip)]
+    pub(crate) pins: Vec<usize>,
     /// What else could have been chosen, for this value or one that the step covers.
     pub alternatives: Vec<Alternative>,
     /// What could not be offered, and why.
@@ -182,7 +225,7 @@ pub fn render(report: &Report) -> String {
                 if s.kind == "native" {
                     continue;
                 }
-                let why = if s.why.is_empty() { String::new() } else { format!(", by {}", s.why.join(", ")) };
+                let why = report.by(&s.why) + if s.pinned { ", pinned" } else { "" };
                 line(
                     2,
                     format!(
@@ -200,8 +243,7 @@ pub fn render(report: &Report) -> String {
                     ),
                 );
                 for a in s.alternatives.iter().take(SHOWN) {
-                    let why =
-                        if a.why.is_empty() { String::new() } else { format!(", by {}", a.why.join(", ")) };
+                    let why = report.by(&a.why);
                     let whole = a
                         .plan_us
                         .map_or_else(|| "in no plan".to_owned(), |t| format!("plan {} us", short(t)));
@@ -228,11 +270,12 @@ pub fn render(report: &Report) -> String {
             }
         }
         for r in &f.rules {
+            let rule = report.with_status(&r.rule);
             if r.fired > 0 {
-                line(1, format!("{} fired {} times", r.rule, r.fired));
+                line(1, format!("{rule} fired {} times", r.fired));
             }
             for why in &r.refused {
-                line(1, format!("{} refused: {why}", r.rule));
+                line(1, format!("{rule} refused: {why}"));
             }
         }
         for n in &f.notes {

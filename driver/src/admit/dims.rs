@@ -10,13 +10,15 @@ use tensor::generate::Rng;
 const AWKWARD: [i64; 15] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33];
 /// Draws of dims, of which those that the conditions allow are kept.
 const DRAWS: usize = 4000;
-/// Assignments of dims that are tried.
-const ASSIGNMENTS: usize = 20;
+/// Assignments of dims that a rule is tried at.
+pub(super) const MANY: usize = 20;
+/// Those that it is tried at for one more type of elements.
+pub(super) const FEW: usize = 6;
 /// Elements of the arguments of a case.
 const ELEMENTS: i64 = 20_000;
 
-/// Dims for which the predicates hold, the smallest first.
-pub(super) fn assignments(rule: &Rule, preds: &[Pred]) -> Vec<BTreeMap<Sym, i64>> {
+/// About so many assignments of dims for which the predicates hold, the smallest first.
+pub(super) fn assignments(rule: &Rule, preds: &[Pred], most: usize) -> Vec<BTreeMap<Sym, i64>> {
     let mut values: BTreeSet<i64> = AWKWARD.into();
     // What the rule itself compares dims with.
     for e in preds.iter().chain(rule.lhs.facts.iter()).flat_map(Pred::exprs) {
@@ -54,8 +56,8 @@ pub(super) fn assignments(rule: &Rule, preds: &[Pred]) -> Vec<BTreeMap<Sym, i64>
         }
     }
     // Small ones, and some of the others.
-    let every = found.len().div_ceil(ASSIGNMENTS).max(1);
-    let kept = |k: &usize| *k < ASSIGNMENTS / 2 || k.is_multiple_of(every);
+    let every = found.len().div_ceil(most).max(1);
+    let kept = |k: &usize| *k < most / 2 || k.is_multiple_of(every);
     let chosen = found.into_iter().enumerate().filter(|(k, _)| kept(k)).map(|(_, (_, drawn))| drawn);
     chosen.map(|drawn| dims.iter().copied().zip(drawn).collect()).collect()
 }

@@ -14,8 +14,8 @@ use crate::pipeline::{self, Front, Options};
 /// What made a value differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Blame {
-    /// The rules without which it would not.
-    Rules(Vec<String>),
+    /// The rules without which it would not, each with its status.
+    Rules(Vec<(String, &'static str)>),
     /// No rule: the kernel that the plan put together for it.
     Plan(String),
     /// The machine code of a kernel: the loops are right.
@@ -26,7 +26,8 @@ impl std::fmt::Display for Blame {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Blame::Rules(names) => {
-                let names: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
+                let names: Vec<String> =
+                    names.iter().map(|(n, status)| format!("`{n}` ({status})")).collect();
                 match names.as_slice() {
                     [one] => write!(f, "rule {one} introduced it"),
                     all => write!(f, "rules {} together introduced it", all.join(", ")),
@@ -54,7 +55,7 @@ impl Search<'_> {
             self.wrong_with(&Options { forbid, ..options.clone() }, front, id, args, want).is_none()
         };
         if let Some(one) = rules.iter().find(|r| right(std::slice::from_ref(*r))) {
-            return Blame::Rules(vec![one.clone()]);
+            return self.accused(front, vec![one.clone()]);
         }
         if !right(&rules) {
             return Blame::Plan(kernel);
@@ -66,7 +67,14 @@ impl Search<'_> {
                 together = fewer;
             }
         }
-        Blame::Rules(together)
+        self.accused(front, together)
+    }
+
+    fn accused(&self, front: &Front, rules: Vec<String>) -> Blame {
+        let store = self.options.store.as_ref();
+        let known = crate::admit::statuses(front, rules.iter().map(String::as_str), store);
+        let status = |name: &String| known.get(name).copied().unwrap_or("trusted");
+        Blame::Rules(rules.iter().map(|r| (r.clone(), status(r))).collect())
     }
 
     /// The last kernel of a function's plan, and the rules that may have led to it: those that the plan names first.
@@ -79,8 +87,7 @@ impl Search<'_> {
         let fired = found.iter().flat_map(|f| &f.rules).filter(|r| r.fired > 0).map(|r| &r.rule);
         let mut rules: Vec<String> = Vec::new();
         for said in steps().flat_map(|s| &s.why).chain(fired) {
-            let name = said.strip_prefix("rule ").unwrap_or(said);
-            let name = name.split_once(',').map_or(name, |n| n.0);
+            let name = rewrites::rule_name(said);
             if !rules.iter().any(|r| r == name) {
                 rules.push(name.to_owned());
             }

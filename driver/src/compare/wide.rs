@@ -8,7 +8,7 @@
 //! decide which way, and accuse.
 
 use ir::graph::{Block, Func, Node, Op, Type, Val, ValId};
-use ir::loops::{Buf, Prim, Scalar, ScalarKind, Stmt};
+use ir::loops::{Buf, BufId, Prim, Scalar, ScalarKind, Stmt};
 use ir::{Literal, Module};
 use tensor::{DType, Tensor};
 
@@ -120,30 +120,52 @@ fn bufs(list: &mut [Buf]) {
 }
 
 fn prim(p: &mut Prim, casts: Casts) {
+    let own = own_type(p);
     bufs(&mut p.bufs);
     p.vars.iter_mut().for_each(|v| v.dtype = wide(v.dtype));
-    p.body.iter_mut().for_each(|s| stmt(s, casts));
+    p.body.iter_mut().for_each(|s| stmt(s, casts, own));
 }
 
-fn stmt(s: &mut Stmt, casts: Casts) {
+/// The element type of a primitive all of whose floats have one. What it adds up in a wider type it stores in that, as others
+/// round what they store: a cast there is no more than that, and says nothing.
+fn own_type(p: &Prim) -> Option<DType> {
+    let of = |ids: &[BufId]| -> Vec<DType> {
+        ids.iter().map(|b| p.buf(*b).dtype).filter(|d| d.is_float()).collect()
+    };
+    let (given, made) = (of(&p.params), of(&p.outs));
+    let one = *given.first()?;
+    given.iter().chain(&made).all(|d| *d == one).then_some(one)
+}
+
+fn stmt(s: &mut Stmt, casts: Casts, own: Option<DType>) {
     let scalar = |e: &mut Scalar| scalar(e, casts);
     match s {
         Stmt::For { lo, hi, body, .. } => {
             scalar(lo);
             scalar(hi);
-            body.iter_mut().for_each(|s| stmt(s, casts));
+            body.iter_mut().for_each(|s| stmt(s, casts, own));
         }
         Stmt::While(c, body) => {
             scalar(c);
-            body.iter_mut().for_each(|s| stmt(s, casts));
+            body.iter_mut().for_each(|s| stmt(s, casts, own));
         }
         Stmt::If(c, yes, no) => {
             scalar(c);
-            yes.iter_mut().chain(no).for_each(|s| stmt(s, casts));
+            yes.iter_mut().chain(no).for_each(|s| stmt(s, casts, own));
         }
         Stmt::Set(_, value) => scalar(value),
         Stmt::Alloc(_) => {}
-        Stmt::Store { index, value, .. } => index.iter_mut().chain([value]).for_each(scalar),
+        Stmt::Store { index, value, .. } => {
+            index.iter_mut().for_each(scalar);
+            if let ScalarKind::Cast(inner) = &mut value.kind
+                && own == Some(value.dtype)
+            {
+                scalar(inner);
+                value.dtype = wide(value.dtype);
+            } else {
+                scalar(value);
+            }
+        }
     }
 }
 

@@ -163,6 +163,7 @@ impl Graph {
                 vals: Vec::new(),
                 body: Block::default(),
                 plan: false,
+                pins: Vec::new(),
                 span: Span::default(),
             },
             block: Block::default(),

@@ -54,7 +54,7 @@ pub fn module(m: &Module, meaning: Meaning<'_>) -> File {
         let mut def = fn_def(m, &callees, f, callees.funcs[i]);
         let record = if inner.contains(&i) { None } else { named_results(&callees, f, &mut def) };
         let record = record.map(|r| item(ItemKind::Record(r), vec![]));
-        record.into_iter().chain([item(ItemKind::Fn(def), plan(f))])
+        record.into_iter().chain([item(ItemKind::Fn(def), attrs(m, f))])
     });
     let rules = m.rules.iter().map(|r| rule(m, &callees, r));
     let tests = m.tests.iter().map(|t| {
@@ -140,7 +140,7 @@ fn named_results(callees: &Callees, f: &Func, def: &mut FnDef) -> Option<ast::Re
 pub fn func(m: &Module, f: &Func) -> Item {
     let callees = Callees::new(m, Meaning::default());
     let name = Sym::new(&names::printable(&f.name));
-    item(ItemKind::Fn(fn_def(m, &callees, f, name)), plan(f))
+    item(ItemKind::Fn(fn_def(m, &callees, f, name)), attrs(m, f))
 }
 
 /// A primitive.
@@ -209,8 +209,29 @@ fn goes_without_saying(p: &Pred) -> bool {
     matches!(p, Pred::Le(zero, n) if zero.as_int() == Some(0) && n.as_sym().is_some())
 }
 
-fn plan(f: &Func) -> Vec<ast::Attr> {
-    if f.plan { vec![ast::Attr { name: ident(Sym::new("plan")), args: vec![] }] } else { vec![] }
+/// The attributes of a function. What a plan uses it says itself.
+fn attrs(m: &Module, f: &Func) -> Vec<ast::Attr> {
+    if f.plan {
+        return vec![ast::Attr { name: ident(Sym::new("plan")), args: vec![] }];
+    }
+    let of = |verb: &str, force: bool| {
+        let arg = |pin: &crate::graph::Pin, name: Sym| ast::Arg {
+            name: pin.value.map(|v| ident(Sym::new(&names::printable(v.name())))),
+            value: term::name(name),
+        };
+        let mut args = Vec::new();
+        for pin in f.pins.iter().filter(|p| p.force == force) {
+            // Instances of primitives are definitions in the text.
+            let prims = m.prims.iter().filter(|p| pin.means.contains(&p.name));
+            let mut named: Vec<Sym> = prims.map(|p| Sym::new(&names::printable(&p.name))).collect();
+            if named.is_empty() {
+                named.push(pin.name);
+            }
+            args.extend(named.into_iter().map(|name| arg(pin, name)));
+        }
+        (!args.is_empty()).then(|| ast::Attr { name: ident(Sym::new(verb)), args })
+    };
+    [of("force", true), of("forbid", false)].into_iter().flatten().collect()
 }
 
 fn signature(

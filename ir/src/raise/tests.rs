@@ -291,6 +291,7 @@ fn func_of(build: impl FnOnce(&mut Func) -> Block) -> Func {
         vals: vec![],
         body: Block::default(),
         plan: false,
+        pins: Vec::new(),
         span: Span::default(),
     };
     f.add_val(Sym::new("a"), Type::scalar(DType::I64));

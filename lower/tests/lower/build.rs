@@ -47,6 +47,7 @@ impl Build {
                 vals: Vec::new(),
                 body: Block::default(),
                 plan: false,
+                pins: Vec::new(),
                 span: Span::default(),
             },
             blocks: vec![Block::default()],

@@ -278,6 +278,7 @@ impl<'a> Build<'a> {
             vals: Vec::new(),
             body: Block::default(),
             plan: false,
+            pins: Vec::new(),
             span: Span::default(),
         };
         for (i, shape) in params.iter().enumerate() {

@@ -1,0 +1,147 @@
+//! The status of rules wherever one is named, without trying what was tried before.
+//!
+//! A rule of the library has its status in `std/rules/status.txt`, which is part of the binary: a line a rule, with the hash of all
+//! that the status rests on ([`super::fingerprint`]). A test tries them all and holds the record against what it finds. A rule
+//! of a program is tried when it is first named; the user's cache folder keeps what came out, by the fingerprint and the
+//! sources of what tries. So a status is a function of the rule and of what it names: the same with a cache and without.
+
+use std::collections::BTreeMap;
+
+use codegen::Store;
+use ir::Module;
+use ir::source::Span;
+use ir::text::stable_hash;
+use rewrites::Report;
+
+use super::{Trial, Verdict, fingerprint, instances};
+use crate::Front;
+use crate::compare::wide::{self, Casts};
+use crate::library::Library;
+
+/// What a status can be.
+const WORDS: [&str; 3] = ["tested", "trusted", "refused"];
+
+/// What `std/rules/status.txt` begins with.
+const HEAD: &str = "\
+# What `tenon rules --check` found of each rule: the rule, a hash of it and of the definitions that it comes to, its status.
+# Written by `BLESS=1 cargo test -p driver --test library`.
+";
+
+/// A status as the library's record has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Recorded {
+    hash: u64,
+    word: &'static str,
+}
+
+/// Reads the library's record. A line that cannot be read says nothing.
+pub(crate) fn record(text: &str) -> BTreeMap<String, Recorded> {
+    let line = |line: &str| {
+        let [name, hash, word] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
+        let hash = u64::from_str_radix(hash, 16).ok()?;
+        Some((name.to_owned(), Recorded { hash, word: one_of(word)? }))
+    };
+    text.lines().filter(|l| !l.starts_with('#')).filter_map(line).collect()
+}
+
+/// The record as it should be, of a module with every rule of the library.
+pub fn written(front: &Front, verdicts: &[Verdict]) -> String {
+    let all = instances(&front.module);
+    let line = |v: &Verdict| {
+        let span = front.module.rule(v.rule).span;
+        let (name, hash) = (front.sources.snippet(span), hash(&front.module, &all, span));
+        format!("{name} {hash:016x} {}\n", v.status.name())
+    };
+    HEAD.to_owned() + &verdicts.iter().map(line).collect::<String>()
+}
+
+fn one_of(word: &str) -> Option<&'static str> {
+    WORDS.into_iter().find(|w| *w == word)
+}
+
+/// The instances of each rule.
+type Instances = [(Span, Vec<ir::RuleId>)];
+
+fn text(module: &Module, all: &Instances, span: Span) -> Option<String> {
+    let (_, ids) = all.iter().find(|(s, _)| *s == span)?;
+    let rules: Vec<_> = ids.iter().map(|id| module.rule(*id)).collect();
+    Some(fingerprint::text(module, &rules))
+}
+
+fn hash(module: &Module, all: &Instances, span: Span) -> u64 {
+    text(module, all, span).map_or(0, |t| stable_hash(&t))
+}
+
+/// The status of every rule of a module that has instances of all ([`super::every_rule`]), in the order of
+/// [`super::verdicts`].
+pub fn listed(front: &Front, store: Option<&Store>) -> Vec<&'static str> {
+    let all = instances(&front.module);
+    all.iter().map(|(span, _)| status(front, &all, *span, store)).collect()
+}
+
+/// From the library's record, from the cache, or by trying.
+fn status(front: &Front, all: &Instances, span: Span, store: Option<&Store>) -> &'static str {
+    let module = &front.module;
+    let Some(text) = text(module, all, span) else { return "trusted" };
+    if let Some(known) = recorded(front, span).filter(|r| r.hash == stable_hash(&text)) {
+        return known.word;
+    }
+    let key = format!("rule by {}\n{text}", env!("TENON_TRIAL"));
+    if let Some(word) = store.and_then(|s| s.note(&key)).and_then(|w| one_of(&w)) {
+        return word;
+    }
+    let word = tried(module, all, span);
+    if let Some(store) = store {
+        store.put_note(&key, word);
+    }
+    word
+}
+
+fn recorded(front: &Front, span: Span) -> Option<Recorded> {
+    let library = Library::get();
+    let ours = library.files.iter().any(|f| f.source == span.file);
+    library.statuses.get(front.sources.snippet(span)).copied().filter(|_| ours)
+}
+
+fn tried(module: &Module, all: &Instances, span: Span) -> &'static str {
+    let Some((_, ids)) = all.iter().find(|(s, _)| *s == span) else { return "trusted" };
+    let Some(doubles) = wide::module(module, Casts::Round) else { return "trusted" };
+    Trial { module, doubles: &doubles }.status(ids).0.name()
+}
+
+/// The status of instances of rules, by their names in the module: of the library's from its record, of the program's own
+/// as a trial finds it.
+pub fn statuses<'a>(
+    front: &Front,
+    names: impl Iterator<Item = &'a str>,
+    store: Option<&Store>,
+) -> BTreeMap<String, &'static str> {
+    let mut own: Option<Front> = None;
+    let mut known: BTreeMap<Span, &'static str> = BTreeMap::new();
+    let mut found = BTreeMap::new();
+    for name in names {
+        let Some(rule) = front.module.rules.iter().find(|r| r.name.name() == name) else { continue };
+        let word = *known.entry(rule.span).or_insert_with(|| {
+            if let Some(known) = recorded(front, rule.span) {
+                return known.word;
+            }
+            let every = own.get_or_insert_with(|| {
+                let mut every = front.clone();
+                super::every_rule(&mut every);
+                every
+            });
+            status(every, &instances(&every.module), rule.span, store)
+        });
+        found.insert(name.to_owned(), word);
+    }
+    found
+}
+
+/// Tells a report the status of each rule that it names.
+pub fn tell(front: &Front, report: &mut Report, store: Option<&Store>) {
+    let said = report.rules_named();
+    let names = said.iter().map(|s| rewrites::rule_name(s));
+    let known = statuses(front, names, store);
+    let of = |s: &String| Some((s.clone(), (*known.get(rewrites::rule_name(s))?).to_owned()));
+    report.statuses = said.iter().filter_map(of).collect();
+}
