@@ -18,6 +18,7 @@ use ir::{Intrinsic, Module, PrimId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Facts, Pred, Sym, Verdict};
 
+use crate::alike::{Canon, canon};
 use crate::classify::{Profile, profile};
 use crate::lang::{Ctx, Graph, Ir, Kids, OpKey, Stage, Table};
 use crate::pattern::Head;
@@ -100,20 +101,14 @@ pub(crate) struct Merged {
 pub(crate) struct Source<'m> {
     pub(crate) module: &'m Module,
     pub(crate) profiles: Vec<Profile>,
-    /// The first primitive that is the same but for its name.
-    pub(crate) canon: Vec<PrimId>,
+    /// For each primitive the first that is the same but for its names.
+    pub(crate) canon: Vec<Canon>,
 }
 
 impl<'m> Source<'m> {
     pub(crate) fn new(module: &'m Module) -> Source<'m> {
-        let mut seen: FxHashMap<String, PrimId> = FxHashMap::default();
-        let canon = module.prims.iter().enumerate().map(|(i, p)| {
-            let facts: Vec<_> = p.facts.iter().collect();
-            let text =
-                format!("{:?}", (p.def, &p.dims, facts, &p.params, &p.outs, &p.bufs, &p.vars, &p.body));
-            *seen.entry(text).or_insert(PrimId(i as u32))
-        });
-        Source { module, canon: canon.collect(), profiles: module.prims.iter().map(profile).collect() }
+        let profiles: Vec<Profile> = module.prims.iter().map(profile).collect();
+        Source { module, canon: canon(&module.prims, &profiles), profiles }
     }
 
     pub(crate) fn profile(&self, id: PrimId) -> &Profile {
@@ -139,7 +134,8 @@ impl<'m> Source<'m> {
                 if p.fallible || p.in_place {
                     return None;
                 }
-                OpKey::Prim(self.canon[id.0 as usize], all(args))
+                let canon = &self.canon[id.0 as usize];
+                OpKey::Prim(canon.id, all(&canon.dims(args)))
             }
             Op::Extern(id, args) => {
                 let e = self.module.extern_(*id);

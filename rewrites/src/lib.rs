@@ -19,6 +19,7 @@
 //! anything goes wrong with is left as it was, with a note.
 #![forbid(unsafe_code)]
 
+mod alike;
 mod ask;
 mod assemble;
 mod block;

@@ -206,7 +206,8 @@ fn side(source: &Source<'_>, func: &Func, dims: &[Expr]) -> Result<Side, String>
                         source.module.prim(*id).name
                     ));
                 }
-                Op::Prim(source.canon[id.0 as usize], all(args))
+                let canon = &source.canon[id.0 as usize];
+                Op::Prim(canon.id, all(&canon.dims(args)))
             }
             Op::Extern(id, args) => {
                 let ext = source.module.extern_(*id);
