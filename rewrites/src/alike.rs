@@ -8,6 +8,7 @@ use ir::source::Span;
 use ir::{Combine, Intrinsic, Literal, PrimId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Sym};
+use tensor::DType;
 
 use crate::classify::{Profile, as_var};
 
@@ -138,6 +139,8 @@ fn as_sum(p: &Prim) -> Option<Vec<Stmt>> {
         ScalarKind::Var(_) | ScalarKind::Dim(_) | ScalarKind::Load { .. } | ScalarKind::Op(..) => false,
         ScalarKind::Choose(_) | ScalarKind::Cast(_) | ScalarKind::Reduce { .. } => false,
     };
+    // A sum is rounded once, what is added to an element of few bits at each step.
+    let rounds = matches!(p.buf(*buf).dtype, DType::F16 | DType::Bf16);
     let named = |index: &[Scalar]| index.iter().map(as_var).collect::<Option<Vec<VarId>>>();
     let (places, cleared) = (named(index)?, named(cleared)?);
     let distinct = places.iter().collect::<FxHashSet<_>>().len() == places.len();
@@ -148,7 +151,7 @@ fn as_sum(p: &Prim) -> Option<Vec<Stmt>> {
     let alike = |(a, b): (&VarId, &VarId)| range(&loops, *a).is_some_and(|r| Some(r) == range(&begun, *b));
     let whole =
         begun.len() == cleared.len() && cleared.iter().collect::<FxHashSet<_>>().len() == cleared.len();
-    if !is_zero || first != buf || !distinct || !whole || !places.iter().zip(&cleared).all(alike) {
+    if rounds || !is_zero || first != buf || !distinct || !whole || !places.iter().zip(&cleared).all(alike) {
         return None;
     }
     let over = loops.iter().filter(|l| !places.contains(&l.0));
