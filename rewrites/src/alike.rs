@@ -26,27 +26,39 @@ impl Canon {
     }
 }
 
+/// What a primitive says, whatever its author calls its parts.
+struct Form {
+    text: String,
+    /// Its dims, in the order in which the text names them.
+    order: Vec<usize>,
+    /// True if the text has a sum where the primitive adds step by step.
+    by_steps: bool,
+}
+
 /// For each primitive the first that is the same, sums before what adds to an output step by step.
 pub(crate) fn canon(prims: &[Prim], profiles: &[Profile]) -> Vec<Canon> {
-    let forms: Vec<(String, Vec<usize>)> = prims
+    let forms: Vec<Form> = prims
         .iter()
         .zip(profiles)
         .map(|(p, profile)| match &profile.contraction {
             Some(_) => form(p),
-            None => (format!("{} {:?}", p.def, (&p.dims, said(p))), (0..p.dims.len()).collect()),
+            None => Form {
+                text: format!("{} {:?}", p.def, (&p.dims, said(p))),
+                order: (0..p.dims.len()).collect(),
+                by_steps: false,
+            },
         })
         .collect();
     let mut first: FxHashMap<&str, usize> = FxHashMap::default();
-    let (sums, steps): (Vec<usize>, Vec<usize>) =
-        (0..prims.len()).partition(|&i| as_sum(&prims[i]).is_none());
+    let (steps, sums): (Vec<usize>, Vec<usize>) = (0..prims.len()).partition(|&i| forms[i].by_steps);
     for i in sums.into_iter().chain(steps) {
-        first.entry(forms[i].0.as_str()).or_insert(i);
+        first.entry(forms[i].text.as_str()).or_insert(i);
     }
-    let each = forms.iter().map(|(text, order)| {
-        let id = first[text.as_str()];
+    let each = forms.iter().map(|form| {
+        let id = first[form.text.as_str()];
         // A place in the form is another dim of each of the two.
-        let mut dims = vec![0; order.len()];
-        forms[id].1.iter().zip(order).for_each(|(&theirs, &own)| dims[theirs] = own);
+        let mut dims = vec![0; form.order.len()];
+        forms[id].order.iter().zip(&form.order).for_each(|(&theirs, &own)| dims[theirs] = own);
         Canon { id: PrimId(id as u32), dims }
     });
     each.collect()
@@ -58,8 +70,7 @@ fn said(p: &Prim) -> String {
     format!("{:?}", (facts, &p.params, &p.outs, &p.bufs, &p.vars, &p.body))
 }
 
-/// What a primitive says, whatever its author calls its parts, and its dims in the order in which that names them.
-fn form(p: &Prim) -> (String, Vec<usize>) {
+fn form(p: &Prim) -> Form {
     let place = |s: Sym| p.dims.iter().position(|d| *d == s);
     let extents = p.params.iter().flat_map(|&b| &p.buf(b).shape);
     let mut order: Vec<usize> = extents.filter_map(|e| e.as_sym().and_then(place)).collect();
@@ -78,7 +89,9 @@ fn form(p: &Prim) -> (String, Vec<usize>) {
         .iter()
         .map(|b| (b.dtype, b.shape.iter().map(|e| e.subst(&rename)).collect::<Vec<_>>(), b.local))
         .collect();
-    let mut body = as_sum(p).unwrap_or_else(|| p.body.clone());
+    let sum = as_sum(p);
+    let by_steps = sum.is_some();
+    let mut body = sum.unwrap_or_else(|| p.body.clone());
     let mut numbers: FxHashMap<VarId, VarId> = FxHashMap::default();
     for s in &mut body {
         s.walk_mut(&mut |s| {
@@ -93,7 +106,7 @@ fn form(p: &Prim) -> (String, Vec<usize>) {
     let mut vars: Vec<_> = numbers.iter().map(|(old, new)| (*new, p.var(*old).dtype)).collect();
     vars.sort_unstable_by_key(|v| v.0);
     let ends: (&[BufId], &[BufId]) = (&p.params, &p.outs);
-    (format!("{:?}", (facts, ends, bufs, vars, body)), order)
+    Form { text: format!("{:?}", (facts, ends, bufs, vars, body)), order, by_steps }
 }
 
 /// Variables are numbered as they are met.
