@@ -41,6 +41,7 @@ mod line;
 mod lists;
 mod marks;
 mod modules;
+mod more;
 mod offered;
 mod pins;
 mod prim;

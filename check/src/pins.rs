@@ -2,14 +2,14 @@
 //! that function alone, or of its values of a name.
 //!
 //! In: attributes, once the module is whole. Out: [`Pin`]s with the names that they stand for; a name that nothing has is
-//! an error, since its author believes that it does something. Fused kernels are named only by the rewriter, so names of
+//! an error, since its author believes that it does something; so are pins of which no plan can hold both, and one about a parameter. Fused kernels are named only by the rewriter, so names of
 //! those are taken as they are, and what cannot be held is told with the plan.
 
 use std::collections::BTreeSet;
 
 use ir::ast::{ExprKind, File, Item, ItemKind};
 use ir::diag::{Diagnostic, nearest};
-use ir::graph::Pin;
+use ir::graph::{Pin, ValId};
 use ir::source::Span;
 use shape::Sym;
 
@@ -116,6 +116,21 @@ impl<'a> Checker<'a> {
                         None => d.help("`tenon opt` lists those that the program has"),
                     });
                 }
+                // What is given is not made, unless something made later has its name.
+                let is_given = |v: &Sym| {
+                    let named = |id: &ValId| f.vals[id.0 as usize].name == *v;
+                    let mut made = false;
+                    f.body.walk(&mut |n| made |= n.results.iter().any(named));
+                    f.body.params.iter().any(named) && !made
+                };
+                if let Some(value) = pin.value.filter(is_given) {
+                    let text = format!(
+                        "`{value}` is a parameter of `{}`: nothing makes it, so nothing is chosen",
+                        f.def
+                    );
+                    let d = Diagnostic::error("E0506", pin.span, text);
+                    self.report(d.help("pin a value that the function makes: `let h = ..`"));
+                }
                 if let Some(value) = pin.value.filter(|v| !values.contains(v)) {
                     let text = format!("`{}` makes no value `{value}`", f.def);
                     let d = Diagnostic::error("E0506", pin.span, text);
@@ -125,7 +140,32 @@ impl<'a> Checker<'a> {
                     });
                 }
             }
+            for (k, pin) in f.pins.iter().enumerate() {
+                if let Some(other) = f.pins[..k].iter().find(|other| self.contradict(pin, other)) {
+                    let text = format!("`{pin}` contradicts `{other}`");
+                    let d = Diagnostic::error("E0507", pin.span, text).label(other.span, "asked for here");
+                    self.report(d.help(match (pin.value, other.value) {
+                        (None, None) => "of one function, a name is forced or forbidden: say of which values each is, `h = ..`",
+                        _ => "of one value, a name is forced or forbidden, and one kind is forced",
+                    }));
+                }
+            }
         }
         self.module.funcs = funcs;
+    }
+
+    /// Whether two pins of a function cannot both be held: of the same values the one forbids all that the other forces, or each forces
+    /// a kind of its own.
+    fn contradict(&self, a: &Pin, b: &Pin) -> bool {
+        let same = a.value.is_none() || b.value.is_none() || a.value == b.value;
+        if a.force && b.force {
+            let kinds = [a, b].map(|p| KINDS.contains(&p.name.name()));
+            return a.value.is_some() && a.value == b.value && kinds == [true, true] && a.name != b.name;
+        }
+        let (force, forbid) = if a.force { (a, b) } else { (b, a) };
+        let library = |p: &Pin| self.module.externs.iter().any(|e| e.name == p.name);
+        let within = force.means.iter().all(|m| forbid.means.contains(m))
+            || forbid.name.name() == "library" && library(force);
+        a.force != b.force && same && within
     }
 }

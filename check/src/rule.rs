@@ -20,6 +20,8 @@ use crate::{Checker, Maybe};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Always,
+    /// Without being told what is wrong with it: [`Rule::more`].
+    More,
     /// If the operators of its pattern stand in functions.
     IfMatched,
     /// It is only checked.
@@ -256,6 +258,11 @@ impl<'a> Checker<'a> {
                 self.unsay(said);
             }
         }
+        for (k, env) in self.more(def, &env).into_iter().enumerate() {
+            let said = self.diagnostics.len();
+            let _ = self.rule_instance(def, &env, Sym::new(&format!("{name}_more{k}")), Wanted::More);
+            self.unsay(said);
+        }
     }
 
     /// What a rule is checked with where nothing in the program tells.
@@ -349,6 +356,7 @@ impl<'a> Checker<'a> {
             both_ways: def.both_ways,
             when,
             constant: values(&def.sig).map(|p| p.mode == Mode::Const).collect(),
+            more: wanted == Wanted::More,
             span: def.sig.name.span,
         });
         Some(())

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
-use driver::admit::{self, Counter, Status, Verdict};
+use driver::admit::{self, Counter, Laws, Status, Verdict};
 use driver::{Failure, Front};
 use ir::Rule;
 use ir::diag::Diagnostic;
@@ -69,8 +69,11 @@ fn line(front: &Front, Listed { name, rule, status, verdict }: &Listed<'_>) -> S
     let file = &front.sources.get(rule.span.file).name;
     let mut text = format!("{name:24} {arrow:3} {status:8} {file}:{line}");
     match verdict.map(|v| &v.status) {
-        Some(Status::Tested { cases, beyond }) => {
+        Some(status @ (Status::Proven { cases, beyond, .. } | Status::Tested { cases, beyond })) => {
             let types: Vec<&str> = verdict.iter().flat_map(|v| &v.types).map(|d| d.name()).collect();
+            if let Status::Proven { laws, .. } = status {
+                text += &format!("  {};", by(*laws));
+            }
             text += &format!("  {cases} cases of {}", types.join(" "));
             if let Some(case) = beyond {
                 text += &format!(", of finite values ({})", case.text);
@@ -87,6 +90,14 @@ fn line(front: &Front, Listed { name, rule, status, verdict }: &Listed<'_>) -> S
         };
     }
     text
+}
+
+/// What a proof is of.
+fn by(laws: Laws) -> &'static str {
+    match laws {
+        Laws::Bits => "bit for bit",
+        Laws::Reals => "of the reals",
+    }
 }
 
 fn refusal(rule: &Rule, verdict: &Verdict) -> Option<Diagnostic> {
@@ -106,7 +117,10 @@ fn described(Listed { name, rule, status, verdict }: &Listed<'_>) -> Value {
     });
     let Some(v) = verdict else { return value };
     match &v.status {
-        Status::Tested { cases, beyond } => {
+        Status::Proven { cases, beyond, .. } | Status::Tested { cases, beyond } => {
+            if let Status::Proven { laws, .. } = &v.status {
+                value["proven"] = json!(by(*laws));
+            }
             value["cases"] = json!(cases);
             value["types"] = v.types.iter().map(|d| d.name()).collect();
             value["beyond"] = json!(beyond.as_deref().map(case));

@@ -51,3 +51,16 @@ fn the_ir_keeps_pins_and_a_plan_needs_none() {
     let plan = said(&["dis", "f.tn", "--stage", "plan"]);
     assert!(!plan.contains("force") && !plan.contains("forbid"), "{plan}");
 }
+
+#[test]
+fn a_rule_that_is_forbidden_is_named_with_its_status() {
+    let program = "fn f<n>(x: f32[n, 8], y: f32[n, 8]) -> f32[n, n] { (y @ x.T).T }\n";
+    let rule = "matmul_of_transposed_f32";
+    let said = run(&[("f.tn", program.to_owned())], &["opt", "f.tn", "--forbid", rule]);
+    assert!(
+        said.stdout.contains(&format!("rule {rule} (proven): forbidden\n")),
+        "{}{}",
+        said.stdout,
+        said.stderr
+    );
+}

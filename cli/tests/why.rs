@@ -34,7 +34,7 @@ fn a_step_names_the_rules_that_led_to_it_and_what_came_next() {
     assert!(text.starts_with("fn gated, n <= "), "{text}");
     assert!(text.contains("at n = 16\n"), "{text}");
     assert!(text.contains("= kernel matmul, "), "{text}");
-    assert!(text.contains("    rule merge_two_products_f32_1 (tested) led there\n"), "{text}");
+    assert!(text.contains("    rule merge_two_products_f32_1 (proven) led there\n"), "{text}");
     assert!(text.contains("    the next best: ") && text.contains(" more\n"), "{text}");
 }
 
@@ -43,7 +43,7 @@ fn a_rule_that_was_refused_says_where_and_why_and_one_that_lost_by_how_much() {
     let text = asked(&["-e", "free", "--why-not", "merge_two_products"]);
     assert_eq!(
         text,
-        "fn free: rule merge_two_products_f32_1 (tested) matched and was refused (f.tn:6): parameter 2 must be constant and is known \
+        "fn free: rule merge_two_products_f32_1 (proven) matched and was refused (f.tn:6): parameter 2 must be constant and is known \
          only while running\n"
     );
     let text = asked(&["-e", "gated", "--at", "n=4096", "--why-not", "merge_two_products"]);

@@ -6,7 +6,8 @@
 //! context of its own, so nothing is shared but the cache. What is not in memory may be in a [`Store`].
 //!
 //! What a runtime must know of a kernel is settled before LLVM sees it ([`Compiler::describe_prim`]): a program can be
-//! lowered first, and its kernels compiled afterwards, many at once.
+//! lowered first, and its kernels compiled afterwards, many at once. The key is that of the primitive as it came, so what is
+//! in the store is found before anything is scheduled, and what is not is scheduled once.
 
 use dashmap::DashMap;
 use inkwell::context::Context;
@@ -35,7 +36,21 @@ pub struct Compiled {
     pub object: Vec<u8>,
 }
 
-type Entry = Arc<OnceLock<Result<Arc<Compiled>, Error>>>;
+/// What is known of a kernel so far.
+#[derive(Debug, Default)]
+struct Entry {
+    begun: OnceLock<Result<Begun, Error>>,
+    made: OnceLock<Result<Arc<Compiled>, Error>>,
+}
+
+/// A kernel whose outside is known.
+#[derive(Debug)]
+enum Begun {
+    /// It was in the store.
+    Found(Arc<Compiled>),
+    /// It is to be compiled: its loops as they are to run, and how it is called.
+    Scheduled(Box<(Prim, Layout, Kernel)>),
+}
 
 /// Compiles for one target, and remembers.
 #[derive(Debug)]
@@ -43,7 +58,7 @@ pub struct Compiler {
     target: Target,
     order: Order,
     store: Option<Store>,
-    cache: DashMap<String, Entry>,
+    cache: DashMap<String, Arc<Entry>>,
 }
 
 /// The symbol of a kernel: readable, and different for different contents.
@@ -75,9 +90,13 @@ impl Compiler {
 
     /// How the kernel of a primitive is called.
     pub fn describe_prim(&self, prim: &Prim) -> Result<Kernel, Error> {
-        let name = symbol(&prim.name, &self.prim_key(prim));
-        let (prim, layout) = self.scheduled(prim);
-        layout.kernel(&prim, name)
+        let key = self.prim_key(prim);
+        let entry = self.entry(&key);
+        let begun = entry.begun.get_or_init(|| self.begin(prim, &key));
+        Ok(match begun.as_ref().map_err(Clone::clone)? {
+            Begun::Found(compiled) => compiled.kernel.clone(),
+            Begun::Scheduled(all) => all.2.clone(),
+        })
     }
 
     /// How the kernel of a library function is called.
@@ -88,26 +107,41 @@ impl Compiler {
 
     /// The number of kernels made so far, compiled or found.
     pub fn compiled(&self) -> usize {
-        self.cache.len()
+        self.cache.iter().filter(|entry| entry.made.get().is_some()).count()
     }
 
     /// The kernel of a primitive.
     pub fn compile_prim(&self, prim: &Prim) -> Result<Arc<Compiled>, Error> {
-        self.cached(self.prim_key(prim), |key| self.build(prim, key))
+        let key = self.prim_key(prim);
+        let entry = self.entry(&key);
+        let make = || {
+            let begun = entry.begun.get_or_init(|| self.begin(prim, &key));
+            match begun.as_ref().map_err(Clone::clone)? {
+                Begun::Found(compiled) => Ok(Arc::clone(compiled)),
+                Begun::Scheduled(all) => Ok(self.keep(&key, self.build(&all.0, &all.1, &all.2)?)),
+            }
+        };
+        entry.made.get_or_init(make).clone()
     }
 
     /// The kernel of a library function: its call, behind the ABI of every other kernel.
     pub fn compile_extern(&self, ext: &Extern) -> Result<Arc<Compiled>, Error> {
-        self.cached(self.key(extern_text(ext)), |key| {
+        let key = self.key(extern_text(ext));
+        let make = || {
+            if let Some(found) = self.find(&key) {
+                return Ok(found);
+            }
             let context = Context::create();
             let ll = Ll::new(&context, ext.name.name(), &self.target);
-            let name = symbol(ext.name.name(), key);
+            let name = symbol(ext.name.name(), &key);
             binding::emit(&ll, ext, &name)?;
             let kernel = binding::describe(ext, name)?;
             let machine = self.target.machine()?;
             object::optimise(&ll, &machine)?;
-            Ok(Compiled { kernel, object: object::write(&ll, &machine, FileType::Object)? })
-        })
+            let object = object::write(&ll, &machine, FileType::Object)?;
+            Ok(self.keep(&key, Compiled { kernel, object }))
+        };
+        self.entry(&key).made.get_or_init(make).clone()
     }
 
     /// The optimised LLVM text of a primitive's kernel.
@@ -155,36 +189,43 @@ impl Compiler {
         format!("{} {:?}\n{text}", self.target.key(), self.order)
     }
 
-    fn cached(
-        &self,
-        key: String,
-        build: impl FnOnce(&str) -> Result<Compiled, Error>,
-    ) -> Result<Arc<Compiled>, Error> {
-        // The map's lock is held only to find the entry, never while compiling.
-        let entry = Arc::clone(&self.cache.entry(key.clone()).or_default());
-        let make = || {
-            if let Some(found) = self.store.as_ref().and_then(|s| s.get(&key)) {
-                return Ok(Arc::new(found));
-            }
-            let made = build(&key)?;
-            if let Some(store) = &self.store {
-                store.put(&key, &made);
-            }
-            Ok(Arc::new(made))
-        };
-        entry.get_or_init(make).clone()
+    /// The entry of a key. The map's lock is held only to find it, never while compiling.
+    fn entry(&self, key: &str) -> Arc<Entry> {
+        if let Some(known) = self.cache.get(key) {
+            return Arc::clone(&known);
+        }
+        Arc::clone(&self.cache.entry(key.to_owned()).or_default())
     }
 
-    fn build(&self, prim: &Prim, key: &str) -> Result<Compiled, Error> {
-        let name = symbol(&prim.name, key);
-        let (prim, layout) = self.scheduled(prim);
-        let kernel = layout.kernel(&prim, name.clone())?;
+    /// What the store has under a key.
+    fn find(&self, key: &str) -> Option<Arc<Compiled>> {
+        self.store.as_ref().and_then(|s| s.get(key)).map(Arc::new)
+    }
+
+    fn keep(&self, key: &str, made: Compiled) -> Arc<Compiled> {
+        if let Some(store) = &self.store {
+            store.put(key, &made);
+        }
+        Arc::new(made)
+    }
+
+    fn begin(&self, prim: &Prim, key: &str) -> Result<Begun, Error> {
+        if let Some(found) = self.find(key) {
+            return Ok(Begun::Found(found));
+        }
+        let (scheduled, layout) = self.scheduled(prim);
+        let kernel = layout.kernel(&scheduled, symbol(&prim.name, key))?;
+        Ok(Begun::Scheduled(Box::new((scheduled, layout, kernel))))
+    }
+
+    fn build(&self, prim: &Prim, layout: &Layout, kernel: &Kernel) -> Result<Compiled, Error> {
         let context = Context::create();
         let ll = Ll::new(&context, &prim.name, &self.target);
-        emit::emit(&ll, &prim, &layout, &name)?;
+        emit::emit(&ll, prim, layout, &kernel.symbol)?;
         let machine = self.target.machine()?;
         object::optimise(&ll, &machine)?;
-        Ok(Compiled { kernel, object: object::write(&ll, &machine, FileType::Object)? })
+        let object = object::write(&ll, &machine, FileType::Object)?;
+        Ok(Compiled { kernel: kernel.clone(), object })
     }
 
     fn with_module(

@@ -1,8 +1,8 @@
 //! Local buffers that need no zeros, because nothing of them is read but what was written.
 //!
 //! In: a scheduled primitive. Out: those of its local buffers that one loop nest fills right after they are made, where
-//! each access has the index of that write, under loops of the same bounds. The loops of that nest are those of the axes, an
-//! axis each, so that where nothing is written nothing is read either.
+//! each access goes over the positions of that write. Along an axis go loops of their own, one or several of which one counts the
+//! rounds of the next (`8 * b + q`), so that where nothing is written nothing is read either.
 
 use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
 use shape::{Expr as Dim, Sym};
@@ -11,11 +11,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The loops around something, with their bounds.
 type Loops = BTreeMap<VarId, (Dim, Dim)>;
 
-/// The positions of an access, an axis each: what is added to the variable of a loop, and the bounds of that loop.
-type Place = Vec<(Dim, Dim, Dim)>;
+/// The positions of an access, an axis each: from where, and to where.
+type Place = Vec<(Dim, Dim)>;
 
 pub(crate) fn unread(prim: &Prim) -> BTreeSet<BufId> {
-    let mut found = Found { prim, accesses: BTreeMap::new(), bad: BTreeSet::new(), changing: changing(prim) };
+    let mut found = Found {
+        prim,
+        accesses: BTreeMap::new(),
+        outside: BTreeMap::new(),
+        bad: BTreeSet::new(),
+        changing: changing(prim),
+    };
     found.block(&prim.body, &Loops::new());
     let local = (0..prim.bufs.len() as u32).map(BufId).filter(|b| prim.buf(*b).local);
     local.filter(|b| found.fits(*b)).collect()
@@ -24,6 +30,8 @@ pub(crate) fn unread(prim: &Prim) -> BTreeSet<BufId> {
 struct Found<'a> {
     prim: &'a Prim,
     accesses: BTreeMap<BufId, Vec<Option<Place>>>,
+    /// The loops around where a buffer is made.
+    outside: BTreeMap<BufId, BTreeSet<VarId>>,
     /// Not filled at once by what follows.
     bad: BTreeSet<BufId>,
     /// Variables that are set in several places: their name does not say their value.
@@ -38,10 +46,11 @@ impl Found<'_> {
 
     fn block(&mut self, stmts: &[Stmt], loops: &Loops) {
         for (at, s) in stmts.iter().enumerate() {
-            if let Stmt::Alloc(buf) = s
-                && !stmts.get(at + 1).is_some_and(|next| self.fills(next, *buf, &Loops::new()))
-            {
-                self.bad.insert(*buf);
+            if let Stmt::Alloc(buf) = s {
+                self.outside.insert(*buf, loops.keys().copied().collect());
+                if !stmts.get(at + 1).is_some_and(|next| self.fills(next, *buf, &Loops::new())) {
+                    self.bad.insert(*buf);
+                }
             }
             s.scalars().into_iter().for_each(|e| self.scalar(e, loops));
             match s {
@@ -77,9 +86,12 @@ impl Found<'_> {
     }
 
     fn access(&mut self, buf: BufId, index: &[Scalar], loops: &Loops) {
-        let place = self.place(index, loops).filter(|axes| {
+        let outside = self.outside.get(&buf);
+        let mut inside = loops.clone();
+        inside.retain(|v, _| outside.is_none_or(|o| !o.contains(v)));
+        let place = self.place(index, &inside).map(|found| found.0).filter(|axes| {
             let still = |e: &Dim| e.syms().is_disjoint(&self.changing);
-            axes.iter().all(|(rest, lo, hi)| still(rest) && still(lo) && still(hi))
+            axes.iter().all(|(from, to)| still(from) && still(to))
         });
         self.accesses.entry(buf).or_default().push(place);
     }
@@ -107,28 +119,42 @@ impl Found<'_> {
                     e.walk(&mut |e| reads |= matches!(&e.kind, ScalarKind::Load { buf, .. } if *buf == to));
                 }
                 let along = self.place(index, loops);
-                *buf == to && !reads && along.is_some_and(|axes| axes.len() == loops.len())
+                *buf == to && !reads && along.is_some_and(|(_, used)| used == loops.len())
             }
             Stmt::Store { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) | Stmt::Alloc(_) => false,
         }
     }
 
-    /// Each axis by a loop of its own.
-    fn place(&self, index: &[Scalar], loops: &Loops) -> Option<Place> {
+    /// The positions along each axis, by loops of its own, and how many loops these are.
+    fn place(&self, index: &[Scalar], loops: &Loops) -> Option<(Place, usize)> {
         let mut used = BTreeSet::new();
         let mut axes = Vec::new();
         for i in index {
             let e = self.prim.as_dim(i)?;
-            let (var, rest, bounds) = loops.iter().find_map(|(var, bounds)| {
+            let step = |var: &VarId| {
                 let name = self.prim.var(*var).name;
-                let rest = &e - &Dim::sym(name);
-                let fits = !used.contains(var) && e.syms().contains(&name) && !rest.syms().contains(&name);
-                fits.then_some((*var, rest, bounds))
-            })?;
-            used.insert(var);
-            axes.push((rest, bounds.0.clone(), bounds.1.clone()));
+                let next = e.subst(&|n| (n == name).then(|| Dim::sym(name) + 1));
+                e.syms().contains(&name).then(|| (&next - &e).as_int())
+            };
+            // The loops that go along it, from the innermost.
+            let mut along = loops.iter().filter_map(|(v, b)| Some((step(v)?, *v, b))).collect::<Vec<_>>();
+            along.sort_by_key(|a| a.0);
+            let (mut from, mut below) = (e.clone(), Some(Dim::int(1)));
+            for (step, var, (lo, hi)) in along {
+                let name = self.prim.var(var).name;
+                let fits = step.is_some() && below.as_ref().and_then(Dim::as_int) == step && used.insert(var);
+                if !fits {
+                    return None;
+                }
+                from = from.subst(&|n| (n == name).then(|| lo.clone()));
+                let extent = hi - lo;
+                // An inner loop has rounds whatever the dims are.
+                below = below.map(|b| b * &extent).filter(|b| b.as_int().is_none_or(|n| n > 0));
+            }
+            let size = below.filter(|_| from != e)?;
+            axes.push((from.clone(), &from + &size));
         }
-        Some(axes)
+        Some((axes, used.len()))
     }
 }
 

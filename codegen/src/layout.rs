@@ -21,6 +21,7 @@ const STACK: i64 = 16 * 1024;
 /// Scratch buffers begin at multiples of it.
 const LINE: i64 = 64;
 
+#[derive(Debug)]
 pub(crate) struct Layout {
     /// The buffer arguments in order.
     pub(crate) bufs: Vec<BufId>,
@@ -45,6 +46,7 @@ pub(crate) struct Layout {
 }
 
 /// What blocks are.
+#[derive(Debug)]
 pub(crate) struct Grid {
     /// Rounds of one of these loops: which one, the dims decide.
     pub(crate) loops: Vec<VarId>,
@@ -211,14 +213,22 @@ fn grid(prim: &Prim, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid
     grid_of(prim, last, init, is_checked)
 }
 
+/// Whether the whole body is one loop of blocks, nothing having to hold a value first.
+pub(crate) fn has_blocks(prim: &Prim) -> bool {
+    matches!(prim.body.as_slice(), [_]) && grid(prim, &[], !prim.checked().is_empty()).is_some()
+}
+
 fn grid_of(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid> {
     if let Stmt::If(c, a, b) = s
-        && let (ScalarKind::Op(Intrinsic::Lt, args), [a], [b]) = (&c.kind, a.as_slice(), b.as_slice())
+        && let (ScalarKind::Op(op @ (Intrinsic::Lt | Intrinsic::Eq), args), [a], [b]) =
+            (&c.kind, a.as_slice(), b.as_slice())
         && let [x, y] = args.as_slice()
         && init.is_empty()
     {
-        // One where `x < y`, otherwise nothing, on expressions of dims.
-        let less = &prim.as_dim(y)? - &prim.as_dim(x)?;
+        // One where `x < y`, or where they are equal, otherwise nothing, on expressions of dims.
+        let more = &prim.as_dim(y)? - &prim.as_dim(x)?;
+        let apart = Dim::max(&more, &(Dim::int(0) - &more));
+        let less = if *op == Intrinsic::Lt { more } else { Dim::int(1) - &apart };
         let less = Dim::max(&Dim::min(&less, &Dim::int(1)), &Dim::int(0));
         let (a, b) = (grid_of(prim, a, init, is_checked)?, grid_of(prim, b, init, is_checked)?);
         let extent = &(&less * &a.extent) + &(&(Dim::int(1) - &less) * &b.extent);

@@ -44,6 +44,37 @@ impl<'c> Ll<'c> {
         self.operation(c.intrinsic(), d, &[a, b])
     }
 
+    /// The lanes of each vector as a reduction combines them.
+    pub(crate) fn fold(&self, c: Combine, d: DType, vectors: Vec<V<'c>>) -> Vec<V<'c>> {
+        let extreme = matches!(c, Combine::Max | Combine::Min) && register(d) == Ty::F32;
+        if !extreme || self.lanes(vectors[0]) == 1 {
+            return self.fold_all(vectors, |a, b| self.combine(c, d, a, b));
+        }
+        // One step waits for the other, and the extreme of floats, with its zeros and NaNs, is many instructions; of integers
+        // in the same order it is one.
+        let keys = vectors.into_iter().map(|v| self.ordered(c, v)).collect();
+        let found = self.fold_all(keys, |a, b| self.operation(c.intrinsic(), DType::I32, &[a, b]));
+        let float = |key| {
+            let v = self.bits(self.turned(key), Ty::F32);
+            self.select(self.fcmp(F::UNO, v, v), self.float(Ty::F32, f64::NAN), v)
+        };
+        found.into_iter().map(float).collect()
+    }
+
+    /// Integers that are in the order of floats, where -0 is below 0, and a NaN is what a reduction gives.
+    fn ordered(&self, c: Combine, v: V<'c>) -> V<'c> {
+        let n = self.lanes(v);
+        let nan = if c == Combine::Max { f32::NAN } else { -f32::NAN };
+        let nan = self.splat(self.int(Ty::I32, i64::from(nan.to_bits() as i32)), n);
+        self.turned(self.select(self.fcmp(F::UNO, v, v), nan, self.bits(v, Ty::I32)))
+    }
+
+    /// The bits of floats as integers in their order, or the other way round: what is below zero is turned.
+    fn turned(&self, bits: V<'c>) -> V<'c> {
+        let of = |i: i64| self.splat(self.int(Ty::I32, i), self.lanes(bits));
+        self.xor(bits, self.and(self.ashr(bits, of(31)), of(i64::from(i32::MAX))))
+    }
+
     #[expect(clippy::wildcard_enum_match_arm, reason = "the classes of the table say which there are")]
     fn float_unary(&self, op: Intrinsic, d: DType, a: V<'c>) -> V<'c> {
         let zero = self.float(register(d), 0.0);

@@ -244,6 +244,12 @@ impl Target {
         self.level == Level::V4
     }
 
+    /// From how many KiB on it is better not to have in a cache what a kernel writes: about half of what a core has of
+    /// the last level, as what is read comes there too. None where vectors cannot be stored past the caches.
+    pub(crate) fn streams_from(&self) -> Option<u32> {
+        Some(16 << 10)
+    }
+
     /// Whether products of bytes are summed into words by one instruction: of 512 bits at level 4, of 256 below.
     pub fn has_vnni(&self) -> bool {
         self.extras.contains(&if self.level == Level::V4 { AVX512VNNI } else { AVXVNNI })

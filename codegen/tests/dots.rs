@@ -120,9 +120,26 @@ fn blocks_with_scales() {
             )
         }
     }";
-    let lengths = [[1, 3, 5], [2, 1, 66], [3, 2, 64], [4, 3, 70], [9, 5, 17], [50, 2, 65], [5, 0, 3]];
+    // Some of so many blocks that panels hold a piece of them.
+    let lengths = [
+        [1, 3, 5],
+        [1, 7, 70],
+        [2, 1, 66],
+        [3, 2, 64],
+        [4, 3, 70],
+        [9, 5, 17],
+        [50, 2, 65],
+        [5, 0, 3],
+        [8, 37, 70],
+        [13, 65, 130],
+        [300, 33, 17],
+    ];
+    let compiler = codegen::Compiler::new(codegen::Target::named("znver4").expect("known"));
     for text in [q8, q4] {
         check(text, &lengths, Near::Within(1e-6));
+        let prim = checked(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let schedule = ir::text::prim_text(&compiler.schedule_prim(&prim));
+        assert!(schedule.contains("local sums"), "{schedule}");
     }
     let vector = "prim p<k, n>(s: f16[k], x: i8[k, 32], t: f16[n, k], w: i8[n, k, 32]) -> y: f32[n] {
         for j in n {

@@ -8,12 +8,16 @@
 //! excludes should fail.
 //!
 //! A case on which the left side fails says nothing. Same rule, same cases: nothing here is drawn anew.
+//!
+//! What no case refuses may be proved besides ([`proof`]), for all dims and values at once: of each of the rule's instances that were
+//! tried, and of those with other ranks and attributes that the checker makes for this (`Rule::more`).
 
 mod dims;
 mod fingerprint;
 mod judge;
 mod known;
 mod numbers;
+mod proof;
 mod values;
 
 use std::collections::BTreeMap;
@@ -34,6 +38,7 @@ use values::Values;
 
 pub(crate) use known::{Recorded, record};
 pub use known::{listed, statuses, tell, written};
+pub use proof::{Laws, proof};
 
 /// What is known of a rule.
 #[derive(Debug, Clone)]
@@ -51,6 +56,15 @@ pub struct Verdict {
 /// Whether a rule holds.
 #[derive(Debug, Clone)]
 pub enum Status {
+    /// Both sides are the same expressions of the same elements, whatever the dims and values. So they were in the cases tried.
+    Proven {
+        /// By such laws.
+        laws: Laws,
+        /// Cases tried.
+        cases: usize,
+        /// As of [`Status::Tested`].
+        beyond: Option<Box<Counter>>,
+    },
     /// Both sides agreed.
     Tested {
         /// In so many cases.
@@ -69,6 +83,7 @@ impl Status {
     /// One word.
     pub fn name(&self) -> &'static str {
         match self {
+            Status::Proven { .. } => "proven",
             Status::Tested { .. } => "tested",
             Status::Trusted(_) => "trusted",
             Status::Refused(_) => "refused",
@@ -183,6 +198,9 @@ impl Trial<'_> {
         let (mut agreed, mut beyond, mut why) = (0, None, "no case that was tried could be run");
         for (k, &id) in ids.iter().enumerate() {
             let rule = self.module.rule(id);
+            if rule.more {
+                continue;
+            }
             if calls_library(self.module, rule) {
                 why = "a library's function does it";
                 continue;
@@ -198,11 +216,24 @@ impl Trial<'_> {
             types.extend(given.filter(|_| found.agreed > 0));
         }
         types = DType::all().filter(|d| types.contains(d)).collect();
-        let status = match agreed {
-            0 => Status::Trusted(why),
-            cases => Status::Tested { cases, beyond: beyond.map(Box::new) },
+        let beyond = beyond.map(Box::new);
+        let status = match (self.proof(ids), agreed) {
+            (Some(laws), cases) => Status::Proven { laws, cases, beyond },
+            (None, 0) => Status::Trusted(why),
+            (None, cases) => Status::Tested { cases, beyond },
         };
         (status, types)
+    }
+
+    /// By which laws all instances hold.
+    fn proof(&self, ids: &[RuleId]) -> Option<Laws> {
+        let mut laws = Laws::Bits;
+        for &id in ids {
+            if proof::proof(self.module, self.module.rule(id))? == Laws::Reals {
+                laws = Laws::Reals;
+            }
+        }
+        Some(laws)
     }
 
     /// Runs both sides where the predicates hold.

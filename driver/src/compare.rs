@@ -3,7 +3,7 @@
 //! What is right is judged where it is made, so that rounding carried through the program accuses nobody. The plan is
 //! compared with the program in double ([`wide`]), where next to nothing rounds: where they part, [`first`] looks for the first
 //! operator whose value differs, by planning ever longer beginnings of the program ([`part`]), and [`blame`] for the rule without which it would
-//! not. The machine is compared with the plan one kernel at a time, on the machine's own arguments ([`steps`], [`bound`]).
+//! not; where literals of narrow types may be the reason, the program says how far they move it ([`literals`]). The machine is compared with the plan one kernel at a time, on the machine's own arguments ([`steps`], [`bound`]).
 //! One plan, whatever chose it, is judged in the same way ([`planned`]).
 //! [`difference`] says how far the results of whole programs are apart, and what is usual: the filetests' bound.
 
@@ -11,6 +11,7 @@ mod blame;
 pub(crate) mod bound;
 mod difference;
 mod first;
+mod literals;
 mod part;
 mod planned;
 mod steps;

@@ -55,18 +55,18 @@ pub fn describe(
     sources: &SourceMap,
     compiler: &Compiler,
 ) -> Result<Lowered, Failure> {
-    let mut describe = |of: KernelOf| {
-        let kernel = match of {
-            KernelOf::Prim(id) => compiler.describe_prim(plan.prim(id)),
-            KernelOf::Extern(id) => compiler.describe_extern(plan.extern_(id)),
-        };
-        kernel.map_err(Stopped::Emit)
+    let describe = |of| match of {
+        KernelOf::Prim(id) => compiler.describe_prim(plan.prim(id)),
+        KernelOf::Extern(id) => compiler.describe_extern(plan.extern_(id)),
     };
-    let mut lowered =
-        lower::lower(plan, entries, sources, &mut describe).map_err(|stopped| match stopped {
-            Stopped::Lower(e) => ir::diag::Diagnostic::error("E0701", e.span(), e.to_string()).into(),
-            Stopped::Emit(e) => refused(&e),
-        })?;
+    let described = |all: &[KernelOf]| {
+        let described = on_all_cores(all, describe);
+        described.into_iter().collect::<Result<_, _>>().map_err(Stopped::Emit)
+    };
+    let mut lowered = lower::lower(plan, entries, sources, described).map_err(|stopped| match stopped {
+        Stopped::Lower(e) => ir::diag::Diagnostic::error("E0701", e.span(), e.to_string()).into(),
+        Stopped::Emit(e) => refused(&e),
+    })?;
     for (kernel, of) in lowered.program.kernels.iter_mut().zip(&lowered.kernels) {
         kernel.work = work(plan, *of);
         // What it is called belongs to its code: a program is the same for every CPU.
@@ -84,7 +84,7 @@ pub fn lower(
     compiler: &Compiler,
 ) -> Result<(Lowered, Vec<Arc<Compiled>>), Failure> {
     let lowered = describe(plan, entries, sources, compiler)?;
-    let code = compile(&lowered.kernels, |of| match of {
+    let code = on_all_cores(&lowered.kernels, |of| match of {
         KernelOf::Prim(id) => compiler.compile_prim(plan.prim(id)),
         KernelOf::Extern(id) => compiler.compile_extern(plan.extern_(id)),
     });
@@ -96,8 +96,8 @@ fn refused(e: &codegen::Error) -> Failure {
     Failure::Message { code: "E0701", text: e.to_string() }
 }
 
-/// Does for each kernel what makes its code, on all cores; the answers in the order of the kernels.
-fn compile<T: Send>(kernels: &[KernelOf], make: impl Fn(KernelOf) -> T + Sync) -> Vec<T> {
+/// Does something for each kernel, on all cores; the answers in the order of the kernels.
+fn on_all_cores<T: Send>(kernels: &[KernelOf], make: impl Fn(KernelOf) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut made = Vec::new();

@@ -134,6 +134,11 @@ pub fn sources() -> SourceMap {
 
 /// The plan: the module with fused kernels, library calls and a choice for each regime.
 pub fn plan(module: &Module, options: &Options) -> (Module, Report) {
+    plan_of(module, &[], options)
+}
+
+/// The same where only some functions will be called: what they do not reach stays as the text has it.
+pub fn plan_of(module: &Module, entries: &[FuncId], options: &Options) -> (Module, Report) {
     let options = rewrites::Options {
         use_rules: options.rewrites,
         force: options.force.clone(),
@@ -143,6 +148,7 @@ pub fn plan(module: &Module, options: &Options) -> (Module, Report) {
         measured: options.measured.clone(),
         offers: options.offers,
         choose: options.choose,
+        entries: entries.to_vec(),
         ..rewrites::Options::new(options.machine.clone())
     };
     rewrites::rewrite(module, &options)
@@ -160,7 +166,7 @@ pub(crate) fn compile_part(
     entries: &[FuncId],
     options: &Options,
 ) -> Result<Compilation, Failure> {
-    compile_plan(front, plan(&front.module, options), entries, options)
+    compile_plan(front, plan_of(&front.module, entries, options), entries, options)
 }
 
 /// The same with a plan that is there already.

@@ -325,6 +325,7 @@ fn a_library_function_runs_as_its_meaning() {
         both_ways: false,
         when: vec![],
         constant: vec![false; 2],
+        more: false,
         span: ir::source::Span::default(),
     }];
     m.externs = vec![extern_of(Some(RuleId(0)))];

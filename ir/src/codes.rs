@@ -328,7 +328,7 @@ record Tree { left: Leaf, right: Leaf }"#,
     Code {
         code: "E0407",
         title: "a loop that cannot run so",
-        cause: r#"An attribute of a binder says how a loop or reduction of a primitive runs: `#[lanes(16, 4)]` as vectors, `#[rows(6, 2, 1)]` several rounds at once, `#[unroll]` written out, `#[ahead(8)]` asking for what a later round reads, `#[dot]` as one instruction. This loop cannot: its rounds depend on each other, their number is not known, or it is no sum of narrow products."#,
+        cause: r#"An attribute of a binder says how a loop or reduction of a primitive runs: `#[lanes(16, 4)]` as vectors, `#[stream(16, 4, 16384)]` as vectors that are stored past the caches where they are to 16384 KiB or more, `#[rows(6, 2, 1)]` several rounds at once, `#[unroll]` written out, `#[ahead(8)]` asking for what a later round reads, `#[dot]` as one instruction. This loop cannot: its rounds depend on each other, their number is not known, or it is no sum of narrow products."#,
         wrong: r#"prim total<n>(x: f32[n]) -> y: f32[1] {
     for #[lanes(16, 1)] i in n { y[0] += x[i] }
 }"#,
@@ -388,8 +388,18 @@ fn f<n>(own c: f32[n]) -> f32[n] { raised(c) }"#,
     Code {
         code: "E0506",
         title: "a pin that names nothing",
-        cause: r#"`#[force(..)]` and `#[forbid(..)]` before a function say what its plan uses, as `--force` and `--forbid` do of all functions. They name an implementation (an operator, a library function, a fused kernel as `tenon opt` shows it), a kind of them (`kernel`, `fused`, `library`, `view`) or a rule; `h = fused` is about the values of the name `h` alone. What has no such name cannot be followed."#,
+        cause: r#"`#[force(..)]` and `#[forbid(..)]` before a function say what its plan uses, as `--force` and `--forbid` do of all functions. They name an implementation (an operator, a library function, a fused kernel as `tenon opt` shows it), a kind of them (`kernel`, `fused`, `library`, `view`) or a rule; `h = fused` is about the values of the name `h` alone, which the function makes: nothing is chosen for a parameter. What has no such name cannot be followed."#,
         wrong: r#"#[forbid(fuse)]
+fn f<n>(x: f32[n], y: f32[n]) -> f32[n] { relu(x + y) }"#,
+        right: r#"#[forbid(fused)]
+fn f<n>(x: f32[n], y: f32[n]) -> f32[n] { relu(x + y) }"#,
+    },
+    Code {
+        code: "E0507",
+        title: "pins that contradict each other",
+        cause: r#"`#[force(..)]` and `#[forbid(..)]` before one function ask for what no plan can give: that a name is used and not used for the same values, or that one value is of two kinds (`kernel`, `fused`, `library`, `view`)."#,
+        wrong: r#"#[force(fused)]
+#[forbid(fused)]
 fn f<n>(x: f32[n], y: f32[n]) -> f32[n] { relu(x + y) }"#,
         right: r#"#[forbid(fused)]
 fn f<n>(x: f32[n], y: f32[n]) -> f32[n] { relu(x + y) }"#,

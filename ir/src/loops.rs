@@ -136,6 +136,15 @@ pub enum Run {
         /// Vectors done at once.
         vectors: u32,
     },
+    /// As such lanes, whose stores go past the caches where what they are to is large.
+    Stream {
+        /// Lanes of a vector.
+        lanes: u32,
+        /// Vectors done at once.
+        vectors: u32,
+        /// How many KiB are large.
+        from: u32,
+    },
     /// So many at once, statement by statement: the numbers are tried from first to last, the last is 1.
     Rows(Vec<u32>),
     /// Written out: the number of rounds is a constant.

@@ -201,6 +201,8 @@ pub struct Rule {
     pub when: Vec<Pred>,
     /// Which parameters must be known when loading (`const w`).
     pub constant: Vec<bool>,
+    /// True for an instance with another rank or attribute than those that are tried: for a proof to be of these too.
+    pub more: bool,
     /// The definition in the source.
     pub span: Span,
 }

@@ -15,6 +15,8 @@ use crate::{Combine, Intrinsic, Literal};
 const LANES: std::ops::RangeInclusive<u32> = 2..=64;
 /// Vectors done at once.
 const VECTORS: std::ops::RangeInclusive<u32> = 1..=8;
+/// KiB from which on stores go past the caches.
+const LARGE: u32 = 1 << 30;
 /// Rounds ahead.
 const AHEAD: std::ops::RangeInclusive<u32> = 1..=1024;
 /// Rounds done at once.
@@ -42,19 +44,25 @@ impl Run {
     pub fn in_range(&self) -> Result<(), Misfit> {
         match self {
             Run::Plain | Run::Unrolled | Run::Dot => Ok(()),
-            Run::Lanes { lanes, .. } if !lanes.is_power_of_two() || !LANES.contains(lanes) => {
+            Run::Lanes { lanes, .. } | Run::Stream { lanes, .. }
+                if !lanes.is_power_of_two() || !LANES.contains(lanes) =>
+            {
                 let help = "the lanes of a vector are 2, 4, 8, 16, 32 or 64";
                 Err(Misfit::new(format!("no vector has {lanes} lanes"), help))
             }
-            Run::Lanes { vectors, .. } if !VECTORS.contains(vectors) => {
+            Run::Lanes { vectors, .. } | Run::Stream { vectors, .. } if !VECTORS.contains(vectors) => {
                 let help = "1 to 8 vectors are done at once";
                 Err(Misfit::new(format!("{vectors} vectors are not done at once"), help))
+            }
+            Run::Stream { from, .. } if *from > LARGE => {
+                let help = format!("it is at most {LARGE}");
+                Err(Misfit::new(format!("no tensor has {from} KiB"), help))
             }
             Run::Ahead(rounds) if !AHEAD.contains(rounds) => {
                 let help = "it is 1 to 1024 rounds";
                 Err(Misfit::new(format!("nothing is asked for {rounds} rounds ahead"), help))
             }
-            Run::Lanes { .. } | Run::Ahead(_) => Ok(()),
+            Run::Lanes { .. } | Run::Stream { .. } | Run::Ahead(_) => Ok(()),
             Run::Rows(rows) => {
                 let down = rows.windows(2).all(|w| w[0] > w[1]) && rows.last() == Some(&1);
                 if down && rows[0] <= ROWS {
@@ -77,11 +85,12 @@ impl Run {
 
     /// Whether a reduction can run so, whatever its body.
     pub fn in_reduction(&self) -> Result<(), Misfit> {
-        if !matches!(self, Run::Rows(_)) {
-            return Ok(());
-        }
         let help = "rounds of a reduction are lanes: `sum(#[lanes(16, 1)] k in n)`";
-        Err(Misfit::new("a reduction has no statements to do at once", help))
+        match self {
+            Run::Rows(_) => Err(Misfit::new("a reduction has no statements to do at once", help)),
+            Run::Stream { .. } => Err(Misfit::new("a reduction stores nothing", help)),
+            Run::Plain | Run::Lanes { .. } | Run::Unrolled | Run::Ahead(_) | Run::Dot => Ok(()),
+        }
     }
 }
 
@@ -97,7 +106,7 @@ impl Prim {
                     let carries = carried.iter().find(|c| c.0 == *var).map(|c| c.1);
                     match (run, carries) {
                         (Run::Unrolled, _) => add(*var, self.written_out(*var, lo, hi)),
-                        (Run::Lanes { .. } | Run::Rows(_), Some(c)) => {
+                        (Run::Lanes { .. } | Run::Stream { .. } | Run::Rows(_), Some(c)) => {
                             add(*var, Err(self.dependent(*var, c)))
                         }
                         _ => {}

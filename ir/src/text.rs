@@ -83,6 +83,7 @@ fn run_text(run: &Run) -> String {
     match run {
         Run::Plain => String::new(),
         Run::Lanes { lanes, vectors } => format!("#[lanes({lanes}, {vectors})] "),
+        Run::Stream { lanes, vectors, from } => format!("#[stream({lanes}, {vectors}, {from})] "),
         Run::Rows(rows) => format!("#[rows{rows:?}] "),
         Run::Unrolled => "#[unroll] ".into(),
         Run::Ahead(rounds) => format!("#[ahead({rounds})] "),

@@ -2,12 +2,13 @@
 //!
 //! A view holds the memory of what it shows, so an update of that memory while the view lives would have to
 //! copy all of it. What may be consumed is therefore not looked at through views: a copy of a part is cheap beside that. Values that may
-//! be the same memory (through loops, branches, calls and views) are taken together.
+//! be the same memory (through loops, branches, calls and views) are taken together. Of a call that is what the callee may give back of
+//! what it was given, which its own text tells: a layer that takes a cache of bf16 gives back no weight of bf16.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ir::graph::{Block, Func, Node, Op, ValId};
-use ir::{Module, PrimId};
+use ir::{FuncId, Module, PrimId};
 
 use crate::families::Families;
 
@@ -17,16 +18,41 @@ pub(crate) struct Consumed {
     roots: BTreeSet<u32>,
 }
 
+/// What is asked of other functions and of primitives.
+pub(crate) struct Known<'a> {
+    pub(crate) module: &'a Module,
+    /// Which parameter a primitive shows.
+    pub(crate) view: &'a mut dyn FnMut(PrimId) -> Option<usize>,
+    pub(crate) given: &'a mut GivenBack,
+}
+
+/// By function the pairs of a parameter and a result that may be the same memory; none while that is being found.
+pub(crate) type GivenBack = BTreeMap<FuncId, Option<Vec<(usize, usize)>>>;
+
+impl Known<'_> {
+    /// What a function may give back of what it was given; none for one that leads to itself.
+    fn given_back(&mut self, id: FuncId) -> Option<Vec<(usize, usize)>> {
+        if let Some(known) = self.given.get(&id) {
+            return known.clone();
+        }
+        self.given.insert(id, None);
+        let func = self.module.func(id);
+        let all = Consumed::of(func, self);
+        let (params, results) = (&func.body.params, &func.body.results);
+        let pairs = (0..params.len()).flat_map(|p| (0..results.len()).map(move |r| (p, r)));
+        let found: Vec<(usize, usize)> =
+            pairs.filter(|(p, r)| all.root(params[*p]) == all.root(results[*r])).collect();
+        self.given.insert(id, Some(found.clone()));
+        Some(found)
+    }
+}
+
 impl Consumed {
-    /// `view` tells of a primitive which parameter it shows.
-    pub(crate) fn of(
-        module: &Module,
-        func: &Func,
-        view: &mut dyn FnMut(PrimId) -> Option<usize>,
-    ) -> Consumed {
+    /// Of a function.
+    pub(crate) fn of(func: &Func, known: &mut Known<'_>) -> Consumed {
         let mut all = Consumed { families: Families::new(func.vals.len()), roots: BTreeSet::new() };
         let mut taken = Vec::new();
-        all.block(module, func, &func.body, view, &mut taken);
+        all.block(func, &func.body, known, &mut taken);
         all.roots = taken.iter().map(|v| all.root(*v)).collect();
         all
     }
@@ -50,36 +76,23 @@ impl Consumed {
         }
     }
 
-    fn block(
-        &mut self,
-        module: &Module,
-        func: &Func,
-        block: &Block,
-        view: &mut dyn FnMut(PrimId) -> Option<usize>,
-        taken: &mut Vec<ValId>,
-    ) {
+    fn block(&mut self, func: &Func, block: &Block, known: &mut Known<'_>, taken: &mut Vec<ValId>) {
         for node in &block.nodes {
             for inner in node.op.blocks() {
-                self.block(module, func, inner, view, taken);
+                self.block(func, inner, known, taken);
             }
-            self.node(module, func, node, view, taken);
+            self.node(func, node, known, taken);
         }
     }
 
-    fn node(
-        &mut self,
-        module: &Module,
-        func: &Func,
-        node: &Node,
-        view: &mut dyn FnMut(PrimId) -> Option<usize>,
-        taken: &mut Vec<ValId>,
-    ) {
+    fn node(&mut self, func: &Func, node: &Node, known: &mut Known<'_>, taken: &mut Vec<ValId>) {
+        let module = known.module;
         match &node.op {
             Op::Prim(id, _) => {
                 let prim = module.prim(*id);
                 let owned = node.args.iter().zip(&prim.params).filter(|(_, p)| prim.outs.contains(p));
                 taken.extend(owned.map(|(a, _)| *a));
-                if let Some(shown) = view(*id).and_then(|param| node.args.get(param)) {
+                if let Some(shown) = (known.view)(*id).and_then(|param| node.args.get(param)) {
                     self.join_all(&[*shown], &node.results);
                 }
             }
@@ -92,10 +105,15 @@ impl Consumed {
                 let callee = module.func(*id);
                 let owned = node.args.iter().zip(&callee.params).filter(|(_, p)| p.own);
                 taken.extend(owned.map(|(a, _)| *a));
-                // A callee may give back what it was given.
-                for r in &node.results {
-                    for a in node.args.iter().filter(|a| func.ty(**a).dtype == func.ty(*r).dtype) {
-                        self.join(*a, *r);
+                match known.given_back(*id) {
+                    Some(pairs) => pairs.iter().for_each(|&(p, r)| self.join(node.args[p], node.results[r])),
+                    // Anything of the type that it was given.
+                    None => {
+                        for r in &node.results {
+                            for a in node.args.iter().filter(|a| func.ty(**a).dtype == func.ty(*r).dtype) {
+                                self.join(*a, *r);
+                            }
+                        }
                     }
                 }
             }

@@ -19,7 +19,7 @@ use shape::{Expr as Dim, Pred, Sym};
 use tensor::{DType, Tensor};
 
 use crate::arena;
-use crate::consumed::Consumed;
+use crate::consumed::{Consumed, GivenBack, Known};
 use crate::dims::{Code, literal};
 use crate::error::Error;
 use crate::live::last_uses;
@@ -35,6 +35,7 @@ pub(crate) fn module(module: &Module, entries: &[FuncId]) -> Result<rt::Module, 
         functions: Functions::new(),
         queue: Vec::new(),
         views: BTreeMap::new(),
+        given: GivenBack::new(),
     };
     for &id in entries {
         shared.function(id);
@@ -70,6 +71,8 @@ struct Shared<'m> {
     queue: Vec<FuncId>,
     /// What primitives show of an input, where that is all they do.
     views: BTreeMap<PrimId, Option<View>>,
+    /// What functions may give back of what they were given.
+    given: GivenBack,
 }
 
 impl Shared<'_> {
@@ -224,7 +227,10 @@ impl<'s, 'm> Builder<'s, 'm> {
     fn new(shared: &'s mut Shared<'m>, func: &'s Func) -> Builder<'s, 'm> {
         let code = Code::new(func.span);
         let module = shared.module;
-        let consumed = Consumed::of(module, func, &mut |id| shared.view(id).map(|v| v.param));
+        let mut given = std::mem::take(&mut shared.given);
+        let mut view = |id| shared.view(id).map(|v| v.param);
+        let consumed = Consumed::of(func, &mut Known { module, view: &mut view, given: &mut given });
+        shared.given = given;
         Builder {
             shared,
             func,

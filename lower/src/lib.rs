@@ -58,17 +58,16 @@ pub struct Lowered {
     pub rt: rt::Module,
 }
 
-/// Lowers functions and all they call. `kernels` compiles, or at least describes, each kernel that is met, once.
+/// Lowers functions and all they call. `kernels` compiles, or at least describes, the kernels that are met, each once.
 pub fn lower<E: From<Error>>(
     module: &Module,
     entries: &[FuncId],
     sources: &SourceMap,
-    kernels: &mut dyn FnMut(KernelOf) -> Result<abi::Kernel, E>,
+    kernels: impl FnOnce(&[KernelOf]) -> Result<Vec<abi::Kernel>, E>,
 ) -> Result<Lowered, E> {
     let rt = graph::module(module, entries)?;
     let mut described = Vec::new();
-    for &of in &rt.kernels {
-        let abi = kernels(of)?;
+    for (&of, abi) in rt.kernels.iter().zip(kernels(&rt.kernels)?) {
         described.push(kernel(module, of, abi)?);
     }
     let (mut program, places) = emit::program(&rt, module, sources)?;

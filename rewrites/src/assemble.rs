@@ -5,7 +5,9 @@ use ir::{Module, PrimId};
 use rustc_hash::FxHashMap;
 use shape::{Expr, Pred, Sym};
 
+use crate::block::substitution;
 use crate::fuse::Fused;
+use crate::general::Shared;
 
 /// A function that runs the first of some emitted bodies whose conditions hold.
 pub(crate) fn switch(func: &Func, arms: Vec<(Vec<Pred>, &Func)>) -> Func {
@@ -76,26 +78,34 @@ fn copy(block: &Block, from: &Func, out: &mut Func, map: &mut FxHashMap<ValId, V
 /// of each is said by its number.
 pub(crate) fn place_fused(module: &mut Module, fused: &Fused) -> FxHashMap<usize, PrimId> {
     let own = module.prims.len();
-    let mut placed: FxHashMap<usize, PrimId> = FxHashMap::default();
+    let mut shared = Shared::default();
+    let mut placed: FxHashMap<usize, (PrimId, Vec<Expr>)> = FxHashMap::default();
     let mut funcs = std::mem::take(&mut module.funcs);
     for func in &mut funcs {
         each_op(&mut func.body, &mut |op| {
-            if let Op::Prim(id, _) = op
+            if let Op::Prim(id, dims) = op
                 && id.0 as usize >= own
             {
                 let at = id.0 as usize - own;
-                *id = *placed.entry(at).or_insert_with(|| {
-                    let id = module.add_prim(fused.prim(at).clone());
-                    // A primitive made by fusion is its own definition, under its final name.
-                    let prim = &mut module.prims[id.0 as usize];
-                    prim.def = Sym::new(&prim.name);
-                    id
+                let prim = fused.prim(at);
+                let (new, stand_for) = placed.entry(at).or_insert_with(|| {
+                    shared.place(prim, |general| {
+                        let id = module.add_prim(general);
+                        // A primitive made by fusion is its own definition, under its final name.
+                        let prim = &mut module.prims[id.0 as usize];
+                        prim.def = Sym::new(&prim.name);
+                        id
+                    })
                 });
+                let given = std::mem::take(dims);
+                let here = substitution(&prim.dims, &given);
+                *dims = stand_for.iter().map(|e| e.subst(&here)).collect();
+                *id = *new;
             }
         });
     }
     module.funcs = funcs;
-    placed
+    placed.into_iter().map(|(at, (id, _))| (at, id)).collect()
 }
 
 fn each_op(block: &mut Block, f: &mut dyn FnMut(&mut Op)) {

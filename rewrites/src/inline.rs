@@ -47,7 +47,7 @@ pub(crate) fn place(prim: &Prim, dims: &[Expr]) -> Prim {
 }
 
 /// `name`, or `name_2` and so on where it is taken.
-fn fresh(name: Sym, taken: &mut FxHashSet<Sym>) -> Sym {
+pub(crate) fn fresh(name: Sym, taken: &mut FxHashSet<Sym>) -> Sym {
     let mut found = name;
     let mut n = 1;
     while !taken.insert(found) {
@@ -58,7 +58,7 @@ fn fresh(name: Sym, taken: &mut FxHashSet<Sym>) -> Sym {
 }
 
 /// Calls `f` on every scalar of a statement, the innermost first.
-fn edit_stmt(stmt: &mut Stmt, f: &mut dyn FnMut(&mut Scalar)) {
+pub(crate) fn edit_stmt(stmt: &mut Stmt, f: &mut dyn FnMut(&mut Scalar)) {
     match stmt {
         Stmt::For { lo, hi, body, .. } => {
             edit(lo, f);

@@ -13,7 +13,8 @@
 //! 5. [`extract`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between. Tests ask
 //!    for the dearest and for random ones ([`Choose`]): all mean the same;
 //! 6. [`emit`], [`assemble`]: blocks again. A plan that cannot keep the order of effects is refused here.
-//!    What weights make by themselves becomes a function of theirs ([`keep`]).
+//!    What weights make by themselves becomes a function of theirs ([`keep`]). Fused primitives that differ in no more
+//!    than names are one ([`general`]).
 //!
 //! Invariants: pure (no OS, no clock; budgets are counts); the same input gives the same bytes; a function that
 //! anything goes wrong with is left as it was, with a note.
@@ -31,6 +32,7 @@ mod extract;
 mod flatten;
 mod form;
 mod fuse;
+mod general;
 mod inline;
 mod keep;
 mod lang;
@@ -110,6 +112,8 @@ pub struct Options {
     pub offers: bool,
     /// Which of the equal terms a plan is made of.
     pub choose: Choose,
+    /// The functions that will be called: what they do not reach is left as it is. Empty: any may be.
+    pub entries: Vec<FuncId>,
     /// Limits of the work.
     pub budget: Budget,
 }
@@ -175,6 +179,7 @@ impl Options {
             at: Vec::new(),
             offers: false,
             choose: Choose::default(),
+            entries: Vec::new(),
             budget: Budget::default(),
         }
     }
@@ -202,8 +207,9 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
             }
         });
     }
+    let reached = reached(&flat, &options.entries);
     for (i, func) in flat.funcs.iter().enumerate() {
-        if func.plan {
+        if func.plan || reached.as_ref().is_some_and(|r| !r.contains(&(i as u32))) {
             continue;
         }
         // Its values keep their numbers where calls are taken apart.
@@ -259,6 +265,22 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
         }
     }
     (out, report)
+}
+
+/// Some functions and all they call; none where that is any.
+fn reached(module: &Module, entries: &[FuncId]) -> Option<BTreeSet<u32>> {
+    let mut reached = BTreeSet::new();
+    let mut open = entries.to_vec();
+    while let Some(FuncId(f)) = open.pop() {
+        if reached.insert(f) {
+            module.funcs[f as usize].body.walk(&mut |n| {
+                if let ir::graph::Op::Call(f, _) = n.op {
+                    open.push(f);
+                }
+            });
+        }
+    }
+    (!entries.is_empty()).then_some(reached)
 }
 
 /// What is known of a function's dims wherever it runs.

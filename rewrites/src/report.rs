@@ -19,7 +19,7 @@ pub struct Report {
     pub functions: Vec<FuncReport>,
     /// What concerns the module: rules that cannot be used, and why.
     pub notes: Vec<String>,
-    /// Whether each rule that is named above holds, for all that is known: `tested`, `trusted` or `refused`. Whoever makes the report
+    /// Whether each rule that is named above holds, for all that is known: `proven`, `tested`, `trusted` or `refused`. Whoever makes the report
     /// does not know; who can try rules tells it.
     pub statuses: BTreeMap<String, String>,
 }
@@ -28,6 +28,7 @@ impl Report {
     /// The rules that it names, as it names them.
     pub fn rules_named(&self) -> BTreeSet<String> {
         let mut named = BTreeSet::new();
+        named.extend(self.notes.iter().filter_map(|n| Some(of_rule(n)?.0.to_owned())));
         for f in &self.functions {
             named.extend(f.rules.iter().map(|r| r.rule.clone()));
             for s in f.regimes.iter().flat_map(|r| &r.steps) {
@@ -50,6 +51,11 @@ impl Report {
         let names: Vec<String> = why.iter().map(|w| self.with_status(w)).collect();
         if names.is_empty() { String::new() } else { format!(", by {}", names.join(", ")) }
     }
+}
+
+/// A note that is of a rule, as `rule use_blas: forbidden`: what it calls the rule, and the rest.
+fn of_rule(note: &str) -> Option<(&str, &str)> {
+    note.split_once(": ").filter(|(said, _)| said.starts_with("rule "))
 }
 
 /// The name of a rule's instance in what a report calls it: `rule assoc, right to left`.
@@ -205,7 +211,8 @@ pub fn render(report: &Report) -> String {
     };
     line(0, format!("machine {}", report.machine));
     for note in &report.notes {
-        line(0, format!("note: {note}"));
+        let text = of_rule(note).map(|(said, rest)| format!("{}: {rest}", report.with_status(said)));
+        line(0, format!("note: {}", text.as_ref().unwrap_or(note)));
     }
     for f in &report.functions {
         let end = if f.saturated { "saturated" } else { "not saturated" };

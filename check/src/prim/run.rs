@@ -1,6 +1,6 @@
 //! How loops run: the attributes of binders.
 //!
-//! In: `#[lanes(16, 4)]`, `#[rows(6, 2, 1)]`, `#[unroll]`, `#[ahead(8)]`, `#[dot]` before a binder of a primitive. Out: the [`Run`] of
+//! In: `#[lanes(16, 4)]`, `#[stream(16, 4, 16384)]`, `#[rows(6, 2, 1)]`, `#[unroll]`, `#[ahead(8)]`, `#[dot]` before a binder of a primitive. Out: the [`Run`] of
 //! the loop or reduction. An attribute that the loop cannot follow is an error: whether it can is read from the finished
 //! body, where it is known which rounds are independent.
 
@@ -18,6 +18,10 @@ use crate::{Checker, Maybe};
 /// The attributes, with what each says.
 const RUNS: &[(&str, &str)] = &[
     ("lanes", "`#[lanes(16, 4)]`: lanes of a vector, vectors at once"),
+    (
+        "stream",
+        "`#[stream(16, 4, 16384)]`: lanes whose stores go past the caches, to what has so many KiB or more",
+    ),
     ("rows", "`#[rows(6, 2, 1)]`: so many rounds at once, the last is 1"),
     ("unroll", "`#[unroll]`: each round is written out"),
     ("ahead", "`#[ahead(8)]`: what the round so many later reads is asked for"),
@@ -72,6 +76,7 @@ impl<'a> Checker<'a> {
         }
         match (name, numbers.as_slice()) {
             ("lanes", &[lanes, vectors]) => Some(Run::Lanes { lanes, vectors }),
+            ("stream", &[lanes, vectors, from]) => Some(Run::Stream { lanes, vectors, from }),
             ("rows", [_, ..]) => Some(Run::Rows(numbers)),
             ("unroll", []) => Some(Run::Unrolled),
             ("ahead", &[rounds]) => Some(Run::Ahead(rounds)),

@@ -2,7 +2,7 @@
 //!
 //! Where a later round reads follows from its number and from what the loop's body sets by it, as the page of a cache that a
 //! table names; what that reads is evaluated without a check, and is anything where there is none.
-//! It is asked for where this round reads the same, a share with each tile that reads it; what the later round copies to a panel, where
+//! It is asked for where this round reads the same; what the later round copies to a panel, where
 //! sums read this round's.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use super::tile::{Slot, Values};
 use super::{Emit, Place};
 use crate::Error;
 use crate::ll::{Ty, V};
-use crate::schedule::{Along, Stride};
+use crate::schedule::{Along, Pass, Stride, passes};
 
 /// A later round of a loop.
 #[derive(Clone)]
@@ -24,6 +24,8 @@ pub(super) struct Later<'c> {
     rows: Vec<(VarId, V<'c>)>,
     /// What it fills with copies of memory.
     panels: Vec<Filled<'c>>,
+    /// What goes several times over the same memory in it: each asks for its share.
+    passes: Vec<Pass>,
     /// Everything that changes with the round.
     changing: BTreeSet<VarId>,
 }
@@ -35,11 +37,15 @@ struct Filled<'c> {
     /// What is copied.
     from: BufId,
     index: Vec<Scalar>,
+    /// The variable of the parts of a word.
+    part: Option<VarId>,
     /// The variables of the copying loops, and where those begin in the later round.
     rounds: (VarId, V<'c>),
     lanes: (VarId, V<'c>),
     /// How many lanes there are.
     width: u32,
+    /// Of how many lines of each lane it is, where that is the same everywhere; otherwise they lie one behind the other.
+    lines: Option<i64>,
     /// How many bytes on each term asks: none where all of it has no room beside what is read now.
     step: V<'c>,
 }
@@ -50,8 +56,6 @@ const LINE: i64 = 64;
 const ROOM: i64 = 256 * 1024;
 /// Tiles of rows that share the asking for a panel.
 const TURNS: i64 = 4;
-/// Rows of the next round that a tile asks for, where other tiles that read the same rows ask for the others.
-const SHARE: u32 = 2;
 
 impl<'c> Emit<'_, 'c> {
     /// The round so many after the one that begins here.
@@ -63,9 +67,12 @@ impl<'c> Emit<'_, 'c> {
     ) -> Result<Option<Later<'c>>, Error> {
         let Slot::Fixed(now) = self.slots[var.0 as usize] else { return Ok(None) };
         let along = Along::new(self.prim, var, body);
-        let number = self.ll.add(now, self.ll.i64(i64::from(rounds)));
         let changing = along.varying().clone();
-        let mut later = Later { values: vec![(var, number)], rows: Vec::new(), panels: Vec::new(), changing };
+        let passes = passes(self.prim, var, body);
+        let rounds = self.that_fit(rounds, &passes)?;
+        let number = self.ll.add(now, rounds);
+        let values = vec![(var, number)];
+        let mut later = Later { values, rows: Vec::new(), panels: Vec::new(), passes, changing };
         for s in body {
             if let Stmt::Set(v, value) = s
                 && along.varying().contains(v)
@@ -104,6 +111,57 @@ impl<'c> Emit<'_, 'c> {
         Ok(Some(later))
     }
 
+    /// How far ahead is asked: not at all where what a round goes over several times leaves no room for another's.
+    fn that_fit(&mut self, rounds: u32, passes: &[Pass]) -> Result<V<'c>, Error> {
+        let ll = self.ll;
+        let mut fits = ll.bool(true);
+        for p in passes {
+            if self.is_known(&p.lo, false) && self.is_known(&p.hi, false) {
+                let [lo, hi] = [&p.lo, &p.hi].map(|s| self.at_point(0, 0, |e| e.scalar(s)));
+                let most = ROOM / self.prim.buf(p.buf).dtype.size() as i64;
+                let here = ll.icmp(inkwell::IntPredicate::SLE, ll.sub(hi?.one(), lo?.one()), ll.i64(most));
+                fits = ll.and(fits, here);
+            }
+        }
+        Ok(ll.select(fits, ll.i64(i64::from(rounds)), ll.i64(0)))
+    }
+
+    /// Asks, in a later round, for the share of this pass in what all of them go over.
+    fn ask_for_share(&mut self, pass: &Pass, index: &[Scalar]) -> Result<(), Error> {
+        let ll = self.ll;
+        let Slot::Lanes(at) = self.slots[pass.lanes.0 as usize] else { return Ok(()) };
+        if !self.is_known(&pass.lo, false) || !self.is_known(&pass.hi, false) {
+            return Ok(());
+        }
+        let [lo, hi] = [&pass.lo, &pass.hi].map(|s| self.at_point(0, 0, |e| e.scalar(s)));
+        let (lo, hi) = (lo?.one(), hi?.one());
+        let before = ll.mul(ll.sub(hi, lo), ll.i64(pass.before));
+        let own = ll.mul(ll.sub(at, lo), ll.i64(pass.parts));
+        let share = ll.udiv(ll.add(before, own), ll.i64(pass.of));
+        let outside = self.slots[pass.lanes.0 as usize].clone();
+        self.slots[pass.lanes.0 as usize] = Slot::Fixed(ll.add(lo, share));
+        let p = self.at_point(0, 0, |e| e.address(pass.buf, index))?;
+        self.slots[pass.lanes.0 as usize] = outside;
+        let bytes =
+            i64::from(self.tile.vectors * self.tile.width()) * self.prim.buf(pass.buf).dtype.size() as i64;
+        let lines = (bytes * pass.parts + pass.of * LINE - 1) / (pass.of * LINE);
+        for line in 0..lines {
+            ll.fetch(ll.element(Ty::I8, p, ll.i64(line * LINE)));
+        }
+        Ok(())
+    }
+
+    /// Whether an index is another in a later round.
+    fn is_later(&self, later: &Later<'c>, index: &Scalar) -> bool {
+        later.changing.iter().any(|v| Along::new(self.prim, *v, &[]).changes(index))
+    }
+
+    /// The pass that reads a tensor in the lanes of the tile.
+    fn pass(&self, later: &Later<'c>, buf: BufId) -> Option<Pass> {
+        let in_lanes = |p: &&Pass| p.buf == buf && matches!(self.slots[p.lanes.0 as usize], Slot::Lanes(_));
+        later.passes.iter().find(in_lanes).cloned()
+    }
+
     /// What a later round copies to a local buffer, where loops over lanes and rounds do nothing else.
     fn filled(&mut self, panel: BufId, s: &Stmt, later: &Later<'c>) -> Result<Option<Filled<'c>>, Error> {
         let (mut loops, mut at) = (Vec::new(), s);
@@ -114,41 +172,59 @@ impl<'c> Emit<'_, 'c> {
             at = inner;
         }
         let Stmt::Store { buf, index: to, combine: None, value, .. } = at else { return Ok(None) };
-        let copied = if let ScalarKind::Cast(e) = &value.kind { e } else { value };
-        let ScalarKind::Load { buf: from, index, checked: false, .. } = &copied.kind else { return Ok(None) };
+        let (mut reads, mut decoded) = (Vec::new(), false);
+        value.walk(&mut |e| match &e.kind {
+            ScalarKind::Load { buf, index, checked: false, .. } => reads.push((*buf, index)),
+            ScalarKind::Load { .. } | ScalarKind::Reduce { .. } | ScalarKind::Choose(_) => decoded = true,
+            ScalarKind::Const(_)
+            | ScalarKind::Var(_)
+            | ScalarKind::Dim(_)
+            | ScalarKind::Op(..)
+            | ScalarKind::Cast(_) => {}
+        });
+        let ([(from, index)], false) = (&reads[..], decoded) else { return Ok(None) };
+        let (from, index) = (*from, *index);
+        // The parts of a word lie side by side.
+        let part = if loops.len() == 3 { loops.pop().map(|l| l.0) } else { None };
         let changes =
             |at: usize, v: VarId| to.get(at).is_some_and(|i| Along::new(self.prim, v, &[]).changes(i));
         let [a, b] = loops[..] else { return Ok(None) };
         let (rounds, lanes) = if changes(0, a.0) { (a, b) } else { (b, a) };
         let shape = &self.prim.buf(panel).shape;
-        let width =
-            shape.last().and_then(|w| u32::try_from(w.as_int()?).ok()).filter(|w| w.is_power_of_two());
-        let (Some(width), true) = (width, *buf == panel && to.len() == 2 && changes(0, rounds.0)) else {
+        let constant = |at: usize| shape.get(at).and_then(shape::Expr::as_int);
+        let parts = if part.is_some() { constant(2).unwrap_or(0) } else { 1 };
+        let width = constant(1).and_then(|w| u32::try_from(w).ok()).filter(|w| w.is_power_of_two());
+        let axes = if part.is_some() { 3 } else { 2 };
+        let (Some(width), true) = (width, *buf == panel && to.len() == axes && changes(0, rounds.0)) else {
             return Ok(None);
         };
-        let stride = |v: VarId| Along::new(self.prim, v, &[]).stride(*from, index);
+        let apart = Along::new(self.prim, rounds.0, &[]).distance(from, index);
         let known = self.is_known(rounds.1, false) && self.is_known(rounds.2, false);
         let memory =
-            matches!(self.places[from.0 as usize], Place::Memory { .. }) && !self.prim.buf(*from).local;
+            matches!(self.places[from.0 as usize], Place::Memory { .. }) && !self.prim.buf(from).local;
         // Rows of a matrix that are cut into lanes lie far apart, at places that meet in a cache.
-        if !(known && memory && stride(rounds.0) == Stride::Unit) {
+        if !(known && memory && apart == Some(parts)) {
             return Ok(None);
         }
         let point = |e: &mut Self, s: &Scalar| Ok::<_, Error>(e.at_point(0, 0, |e| e.scalar(s))?.one());
-        let (first, end) = (point(self, rounds.1)?, point(self, rounds.2)?);
-        let lane =
-            self.in_round(later, |e| e.is_known(lanes.1, false).then(|| point(e, lanes.1)).transpose())?;
-        let Some(lane) = lane else { return Ok(None) };
+        let (now, end) = (point(self, rounds.1)?, point(self, rounds.2)?);
+        let mut begin = |s| self.in_round(later, |e| e.is_known(s, false).then(|| point(e, s)).transpose());
+        let (Some(lane), Some(first)) = (begin(lanes.1)?, begin(rounds.1)?) else { return Ok(None) };
         let ll = self.ll;
-        let most = ROOM / i64::from(width) / self.prim.buf(*from).dtype.size() as i64;
-        let fits = ll.icmp(inkwell::IntPredicate::SLE, ll.sub(end, first), ll.i64(most));
+        let bytes = parts * self.prim.buf(from).dtype.size() as i64;
+        // A piece of rows that are longer.
+        let lines = constant(0).map(|rounds| (rounds * bytes / LINE).max(1));
+        let most = ROOM / i64::from(width) / bytes;
+        let fits = ll.icmp(inkwell::IntPredicate::SLE, ll.sub(end, now), ll.i64(most));
         Ok(Some(Filled {
             panel,
-            from: *from,
+            from,
             index: index.clone(),
+            part,
             rounds: (rounds.0, first),
             lanes: (lanes.0, lane),
             width,
+            lines,
             step: ll.select(fits, ll.i64(LINE), ll.i64(0)),
         }))
     }
@@ -164,11 +240,20 @@ impl<'c> Emit<'_, 'c> {
         let Some((row, rows)) = tile else { return Ok(()) };
         let number = ll.and(ll.udiv(row, ll.i64(rows)), ll.i64(TURNS - 1));
         let lane = ll.mul(number, ll.i64(i64::from(filled.width) / TURNS));
-        self.slots[filled.lanes.0.0 as usize] = Slot::Fixed(ll.add(filled.lanes.1, lane));
+        let (further, line) = match filled.lines {
+            Some(lines) => {
+                (ll.udiv(q, ll.i64(lines)), ll.sub(q, ll.mul(ll.udiv(q, ll.i64(lines)), ll.i64(lines))))
+            }
+            None => (ll.i64(0), q),
+        };
+        self.slots[filled.lanes.0.0 as usize] = Slot::Fixed(ll.add(ll.add(filled.lanes.1, lane), further));
         self.slots[filled.rounds.0.0 as usize] = Slot::Fixed(filled.rounds.1);
+        if let Some(part) = filled.part {
+            self.slots[part.0 as usize] = Slot::Fixed(ll.i64(0));
+        }
         let p = self.at_point(0, 0, |e| e.address(filled.from, &filled.index))?;
-        // As many lines as there are rounds: rows that lie one behind the other.
-        let p = ll.element(Ty::I8, p, ll.mul(q, filled.step));
+        // As many lines as there are rounds.
+        let p = ll.element(Ty::I8, p, ll.mul(line, filled.step));
         ll.fetch(p);
         Ok(())
     }
@@ -219,25 +304,43 @@ impl<'c> Emit<'_, 'c> {
     pub(super) fn ask_ahead(&mut self, body: &[Stmt]) -> Result<(), Error> {
         // A round that fills panels is long: what else the next one reads would come too early.
         let Some(later) = self.ahead.clone().filter(|l| l.panels.is_empty()) else { return Ok(()) };
-        self.in_round(&later, |e| e.ask(body))
+        self.in_round(&later, |e| e.ask(&later, body))
     }
 
     /// Asks for what a later round of a loop around reads where a term of a reduction reads now, which statements before it
     /// could not know.
     pub(super) fn ask_in_sum(&mut self, term: &Scalar) -> Result<(), Error> {
         let Some(later) = self.ahead.clone() else { return Ok(()) };
-        let changes = |e: &Scalar| later.changing.iter().any(|v| Along::new(self.prim, *v, &[]).changes(e));
-        let mut loads = Vec::new();
+        let changes = |e: &Scalar| self.is_later(&later, e);
+        // The parts of a word lie side by side: their first is asked for.
+        let mut words = Vec::new();
+        term.walk(&mut |e| {
+            if let ScalarKind::Reduce { run: Run::Dot, var, body, .. } = &e.kind {
+                words.push((*var, ir::run::products(body).unwrap_or(1)));
+            }
+        });
+        let first_part = |i: &Scalar| {
+            let is_word = |n| words.iter().any(|w| self.prim.var(w.0).name == n);
+            self.prim.as_dim(i).map(|i| i.subst(&|n| is_word(n).then(|| shape::Expr::int(0))))
+        };
+        let (mut loads, mut seen) = (Vec::new(), Vec::new());
         term.walk(&mut |e| {
             if let ScalarKind::Load { buf, index, .. } = &e.kind
                 && later.panels.is_empty()
                 && !self.prim.buf(*buf).local
                 && index.iter().any(changes)
-                && self.stride(*buf, index) != Stride::Other
+                && let Some(apart) = self.distance(*buf, index)
+                && (apart <= 1 || words.iter().any(|w| w.1 == apart))
+                && let place = (*buf, index.iter().map(first_part).collect::<Vec<_>>())
+                && !seen.contains(&place)
             {
-                loads.push((*buf, index));
+                seen.push(place);
+                loads.push((*buf, index, apart));
             }
         });
+        // What is the same for all lanes is little beside what they read.
+        let most = loads.iter().map(|l| l.2).max();
+        loads.retain(|l| l.2 > 0 || most == Some(0));
         let mut filled = Vec::new();
         term.walk(&mut |e| {
             if let ScalarKind::Load { buf, index, .. } = &e.kind
@@ -251,11 +354,18 @@ impl<'c> Emit<'_, 'c> {
             self.in_round(&later, |e| e.ask_for_panel(f, round))?;
         }
         self.in_round(&later, |e| {
-            for (buf, index) in loads {
+            let mut shared = BTreeSet::new();
+            for (var, _) in words {
+                e.slots[var.0 as usize] = Slot::Fixed(e.ll.i64(0));
+            }
+            for (buf, index, _) in loads {
                 if !index.iter().all(|i| e.is_known(i, false)) {
                     continue;
                 }
-                if e.ask_for_share(buf, index)? {
+                if let Some(pass) = e.pass(&later, buf) {
+                    if shared.insert(buf) {
+                        e.ask_for_share(&pass, index)?;
+                    }
                     continue;
                 }
                 // Rows of one loop in those of another: each place once.
@@ -273,33 +383,6 @@ impl<'c> Emit<'_, 'c> {
         })
     }
 
-    /// Asks for some of the rows of what all tiles of another loop by rows read: which, the number of the tile says. So what the
-    /// next round reads comes while this one is busy, a little with each tile.
-    fn ask_for_share(&mut self, buf: BufId, index: &[Scalar]) -> Result<bool, Error> {
-        let (mut own, mut other) = (Vec::new(), Vec::new());
-        for (v, slot) in self.slots.iter().enumerate() {
-            if let Slot::Rows { base, of, .. } = slot {
-                let along = Along::new(self.prim, VarId(v as u32), &[]);
-                let list = if index.iter().any(|i| along.changes(i)) { &mut own } else { &mut other };
-                list.push((v, *base, *of));
-            }
-        }
-        let ([(v, base, rows)], [(_, first, size)]) = (&own[..], &other[..]) else { return Ok(false) };
-        if *rows <= SHARE || !rows.is_power_of_two() {
-            return Ok(false);
-        }
-        let ll = self.ll;
-        let number = ll.mul(ll.udiv(*first, ll.i64(i64::from(*size))), ll.i64(i64::from(SHARE)));
-        let slot = self.slots[*v].clone();
-        for r in 0..SHARE {
-            let row = ll.and(ll.add(number, ll.i64(i64::from(r))), ll.i64(i64::from(rows - 1)));
-            self.slots[*v] = Slot::Fixed(ll.add(*base, row));
-            self.fetch_row(buf, index, 0)?;
-        }
-        self.slots[*v] = slot;
-        Ok(true)
-    }
-
     /// Which round of each loop by rows an index means in a row of the tile.
     fn row_of(&self, index: &[Scalar], row: u32) -> Vec<u32> {
         let mut rounds = Vec::new();
@@ -315,7 +398,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Asks for neighbours that statements read at places that are known before the loops inside.
-    fn ask(&mut self, body: &[Stmt]) -> Result<(), Error> {
+    fn ask(&mut self, later: &Later<'c>, body: &[Stmt]) -> Result<(), Error> {
         for s in body {
             match s {
                 Stmt::For { var, lo, hi, run: Run::Unrolled, body, .. } => {
@@ -327,11 +410,11 @@ impl<'c> Emit<'_, 'c> {
                     let first = self.at_point(0, 0, |e| e.scalar(lo))?.one();
                     for round in 0..count {
                         self.slots[var.0 as usize] = Slot::Fixed(self.ll.add(first, self.ll.i64(round)));
-                        self.ask(body)?;
+                        self.ask(later, body)?;
                     }
                     self.slots[var.0 as usize] = Slot::Unset;
                 }
-                Stmt::For { body, .. } => self.ask(body)?,
+                Stmt::For { body, .. } => self.ask(later, body)?,
                 Stmt::Store { value, .. } => {
                     let mut loads = Vec::new();
                     value.walk(&mut |e| {
@@ -339,8 +422,14 @@ impl<'c> Emit<'_, 'c> {
                             loads.push((*buf, index));
                         }
                     });
+                    let mut shared = BTreeSet::new();
                     for (buf, index) in loads {
-                        self.ask_for(buf, index)?;
+                        match self.pass(later, buf) {
+                            Some(_) if !shared.insert(buf) => {}
+                            Some(pass) => self.ask_for_share(&pass, index)?,
+                            None if !index.iter().any(|i| self.is_later(later, i)) => {}
+                            None => self.ask_for(buf, index)?,
+                        }
                     }
                 }
                 Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) | Stmt::Alloc(_) => {}
@@ -350,7 +439,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Whether an expression can be computed here, without reading memory unless it may.
-    fn is_known(&self, s: &Scalar, reads: bool) -> bool {
+    pub(super) fn is_known(&self, s: &Scalar, reads: bool) -> bool {
         let unset = |v: usize| matches!(self.slots[v], Slot::Unset);
         let mut known = true;
         s.walk(&mut |s| {
@@ -380,7 +469,7 @@ impl<'c> Emit<'_, 'c> {
 
     /// Asks for an element in a row of the tile, in each of its vectors where lanes are neighbours.
     fn fetch_row(&mut self, buf: BufId, index: &[Scalar], row: u32) -> Result<(), Error> {
-        let vectors = if self.stride(buf, index) == Stride::Unit { self.tile.vectors } else { 1 };
+        let vectors = if self.stride(buf, index) == Stride::Invariant { 1 } else { self.tile.vectors };
         for u in 0..vectors {
             let p = self.at_point(row, u, |e| e.address(buf, index))?;
             self.ll.fetch(p);

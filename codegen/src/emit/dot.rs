@@ -154,6 +154,19 @@ impl<'c> Emit<'_, 'c> {
                 let words = self.load_turned(buf, index, size)?;
                 self.map(&[&words], |v| ll.parts_of(v[0], ty))
             }
+            Some(_) | None if let Some((run, _)) = self.runs(buf, index, size) => {
+                Values::collect(tile, varies, |r, u| {
+                    let part = ll.lanes_ty(ty, size_of * run);
+                    let mut list = Vec::new();
+                    for first in (0..width).step_by(run as usize) {
+                        let p = self.at_row(r, |e| {
+                            e.at_lane(u, ll.i64(i64::from(first)), |e| e.address(buf, index))
+                        })?;
+                        list.push(ll.load(part, p, align));
+                    }
+                    Ok(ll.join(list))
+                })?
+            }
             Some(_) | None if word => {
                 let index = index.iter().map(|i| self.scalar(i)).collect::<Result<Vec<_>, _>>()?;
                 Values::collect(tile, varies, |r, u| {

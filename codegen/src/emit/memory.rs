@@ -115,7 +115,7 @@ impl<'c> Emit<'_, 'c> {
         ll.branch(bad, failed, fine);
         ll.at(failed);
         self.report(&axes);
-        ll.ret(ll.i64(number as i64 + 1));
+        self.leave(number as i64 + 1);
         ll.at(fine);
         Ok(())
     }
@@ -187,6 +187,13 @@ impl<'c> Emit<'_, 'c> {
                 Ok(ll.decode(dtype, self.load_vector(dtype, p, tile, self.lanes_taken(u))))
             }),
             Stride::Other if self.is_turned(buf, index, 1) => self.load_turned(buf, index, 1),
+            Stride::Other if let Some((times, Some(1))) = self.runs(buf, index, 0) => {
+                Values::collect(tile, varies, |r, u| {
+                    let p = self.at_point(r, u, |e| e.address(buf, index))?;
+                    let ty = ll.lanes_ty(memory(dtype), tile.width() / times);
+                    Ok(ll.each(ll.decode(dtype, ll.load(ty, p, dtype.size() as u32)), times))
+                })
+            }
             Stride::Other => {
                 let index = index.iter().map(|i| self.scalar(i)).collect::<Result<Vec<_>, _>>()?;
                 Values::collect(tile, varies, |r, u| {
@@ -196,6 +203,16 @@ impl<'c> Emit<'_, 'c> {
                 })
             }
         }
+    }
+
+    /// Runs of lanes that lie so far apart, where a vector is of several whole ones: how many lanes a run has, and how far
+    /// apart runs are.
+    pub(super) fn runs(&self, buf: BufId, index: &[Scalar], apart: i64) -> Option<(u32, Option<i64>)> {
+        let tile = self.tile;
+        let var = self.slots.iter().position(|s| matches!(s, Slot::Lanes(_)))?;
+        let whole = tile.even && tile.mask.is_none() && self.guards.is_empty();
+        let runs = Along::new(self.prim, VarId(var as u32), &[]).runs(buf, index, apart)?;
+        (whole && runs.0 < tile.width()).then_some(runs)
     }
 
     /// Whether an access goes from row to row as a store goes from lane to lane, in a square tile, by so many elements.
@@ -369,6 +386,8 @@ impl<'c> Emit<'_, 'c> {
                 self.fault(format!("the lanes of a store to {} are not neighbours", self.prim.buf(buf).name))
             );
         }
+        let past = self.passes(buf);
+        let mut whole = Vec::new();
         for r in 0..if varies.rows { tile.rows } else { 1 } {
             for u in 0..tile.vectors {
                 let p = self.at_point(r, u, |e| e.address(buf, index))?;
@@ -390,10 +409,14 @@ impl<'c> Emit<'_, 'c> {
                 };
                 let new = ll.encode(dtype, new);
                 match tile.mask {
+                    None if past.is_some() => whole.push((p, new)),
                     None => ll.store(p, new, align),
                     Some(mask) => ll.store_masked(p, new, mask, align),
                 }
             }
+        }
+        if let Some(here) = past {
+            self.store_either((buf, here), &whole, align)?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 //! computed at a *point* of it, as scalar code ([`Emit::at_point`]).
 //!
 //! Files: `tile` the values of a tile, `stmt` statements, `nest` loops by lanes and rows, `expr`
-//! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `poll` looking whether to end, `memory` addresses, checks, loads and stores, `inside` which checks there are, `ahead` what is fetched early.
+//! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `stream` stores past the caches, `poll` looking whether to end, `memory` addresses, checks, loads and stores, `inside` which checks there are, `ahead` what is fetched early.
 
 mod ahead;
 mod choose;
@@ -22,26 +22,30 @@ mod nest;
 mod poll;
 mod reduce;
 mod stmt;
+mod stream;
 mod tile;
 
 use inkwell::basic_block::BasicBlock;
 use inkwell::module::Linkage;
 use inkwell::types::BasicMetadataTypeEnum;
 use inkwell::values::{FunctionValue, PointerValue};
-use ir::loops::{BufId, Prim, Scalar, VarId};
+use ir::loops::{BufId, Prim, Scalar, Stmt, VarId};
 use shape::{Expr as Dim, Op, Step, Sym};
 use std::collections::BTreeMap;
 use tensor::DType;
 
 use crate::layout::Layout;
 use crate::ll::{Ll, Ty, V};
+use crate::schedule::{knowing, told};
 use crate::{Error, object};
 use ahead::Later;
 pub(crate) use dot::side_by_side;
 use inside::Ranges;
+use stream::Past;
 use tile::{Slot, Tile, Values};
 
 /// A buffer in the body.
+#[derive(Clone)]
 enum Place<'c> {
     /// A scalar input: its value in a register.
     Number(V<'c>),
@@ -53,6 +57,8 @@ enum Place<'c> {
 pub(crate) struct Emit<'a, 'c> {
     ll: &'a Ll<'c>,
     prim: &'a Prim,
+    /// The same where a condition has told a dim: which, and what it is.
+    known: &'a [(Sym, i64, Prim)],
     layout: &'a Layout,
     function: FunctionValue<'c>,
     /// Cells are made here, so that they exist once.
@@ -68,6 +74,10 @@ pub(crate) struct Emit<'a, 'c> {
     ahead: Option<Later<'c>>,
     /// Whether that round is what is evaluated.
     asks: bool,
+    /// The stores of the loop around that may go past the caches.
+    past: Option<Past<'c>>,
+    /// Whether the outputs are large that stores past the caches are to.
+    large: Vec<V<'c>>,
     /// What loops count through.
     ranges: Ranges,
     scratch: PointerValue<'c>,
@@ -123,17 +133,40 @@ pub(crate) fn emit_with<'c>(
     let answer = ll.call(body, &call).expect("the body answers");
     ll.ret(answer);
 
-    Emit::new(ll, prim, layout, body).run(inside)
+    let known = known(prim);
+    Emit::new(ll, (prim, &known), layout, body).run(inside)
+}
+
+/// What is known in the branches of a primitive.
+fn known(prim: &Prim) -> Vec<(Sym, i64, Prim)> {
+    let mut all: Vec<(Sym, i64, Prim)> = Vec::new();
+    prim.body.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            if let Stmt::If(c, ..) = s
+                && let Some((dim, value)) = told(c).filter(|t| prim.dims.contains(&t.0))
+                && !all.iter().any(|k| (k.0, k.1) == (dim, value))
+            {
+                all.push((dim, value, knowing(prim, dim, value)));
+            }
+        });
+    });
+    all
 }
 
 impl<'a, 'c> Emit<'a, 'c> {
-    fn new(ll: &'a Ll<'c>, prim: &'a Prim, layout: &'a Layout, function: FunctionValue<'c>) -> Emit<'a, 'c> {
+    fn new(
+        ll: &'a Ll<'c>,
+        (prim, known): (&'a Prim, &'a [(Sym, i64, Prim)]),
+        layout: &'a Layout,
+        function: FunctionValue<'c>,
+    ) -> Emit<'a, 'c> {
         let entry = ll.block(function, "entry");
         let n = function.count_params();
         let last = |back: u32| function.get_nth_param(n - back).expect("the body has its parameters");
         Emit {
             ll,
             prim,
+            known,
             layout,
             function,
             entry,
@@ -144,6 +177,8 @@ impl<'a, 'c> Emit<'a, 'c> {
             guards: Vec::new(),
             ahead: None,
             asks: false,
+            past: None,
+            large: Vec::new(),
             ranges: Ranges::new(prim),
             scratch: function.get_nth_param(layout.bufs.len() as u32).expect("scratch").into_pointer_value(),
             slice: (last(3), last(2)),
@@ -167,6 +202,7 @@ impl<'a, 'c> Emit<'a, 'c> {
             self.fill_output(*buf, *literal)?;
         }
         inside(&mut self)?;
+        self.drain();
         ll.ret(ll.i64(0));
         ll.at(self.entry);
         ll.jump(start);
@@ -191,13 +227,39 @@ impl<'a, 'c> Emit<'a, 'c> {
         } else {
             return Err(self.fault(format!("buffer {} is neither an argument nor local", buf.name)));
         };
-        let shape = buf.shape.clone();
+        let (extents, strides) = self.distances(id)?;
+        Ok(Place::Memory { base, extents, strides })
+    }
+
+    /// The extents of a buffer, and how far apart neighbours are along each axis.
+    fn distances(&mut self, id: BufId) -> Result<(Vec<V<'c>>, Vec<V<'c>>), Error> {
+        let ll = self.ll;
+        let prim = self.prim;
+        let shape = &prim.buf(id).shape;
         let extents = shape.iter().map(|d| self.dim(d)).collect::<Result<Vec<_>, _>>()?;
         let mut strides = vec![ll.i64(1); extents.len()];
         for d in (1..extents.len()).rev() {
             strides[d - 1] = ll.mul(strides[d], extents[d]);
         }
-        Ok(Place::Memory { base, extents, strides })
+        Ok((extents, strides))
+    }
+
+    /// Emits a branch in which a condition holds, with what that tells of a dim.
+    fn branch_told(&mut self, c: &Scalar, stmts: &[Stmt]) -> Result<(), Error> {
+        let is = |k: &&(Sym, i64, Prim)| told(c) == Some((k.0, k.1));
+        let Some((dim, value, known)) = self.known.iter().find(is) else { return self.block(stmts) };
+        let outside = (self.prim, self.dims.clone(), self.places.clone());
+        self.prim = known;
+        self.dims.insert(*dim, self.ll.i64(*value));
+        for i in 0..self.places.len() {
+            let (new, apart) = self.distances(BufId(i as u32))?;
+            if let Place::Memory { extents, strides, .. } = &mut self.places[i] {
+                (*extents, *strides) = (new, apart);
+            }
+        }
+        self.block(stmts)?;
+        (self.prim, self.dims, self.places) = outside;
+        Ok(())
     }
 
     /// A dim expression at the current point. It is the size of something that exists, so nothing overflows.
@@ -295,7 +357,7 @@ impl<'a, 'c> Emit<'a, 'c> {
         let (failed, fine) = (ll.block(self.function, "failed"), ll.block(self.function, "fine"));
         ll.branch(bad, failed, fine);
         ll.at(failed);
-        ll.ret(ll.i64(number as i64 + 1));
+        self.leave(number as i64 + 1);
         ll.at(fine);
         Ok(())
     }

@@ -24,7 +24,10 @@ pub(super) struct Wide {
     pub(super) single: bool,
 }
 
-impl<'c> Emit<'_, 'c> {
+/// What is done once behind a loop.
+pub(super) type Behind<'f, 'e, 'c> = &'f mut dyn FnMut(&mut Emit<'e, 'c>);
+
+impl<'e, 'c> Emit<'e, 'c> {
     /// A loop as lanes or rows, which nothing around it has yet.
     pub(super) fn tile_loop(
         &mut self,
@@ -34,12 +37,13 @@ impl<'c> Emit<'_, 'c> {
         body: &[Stmt],
     ) -> Result<(), Error> {
         match run {
-            Run::Lanes { lanes, vectors } => {
+            Run::Lanes { lanes, vectors } | Run::Stream { lanes, vectors, .. } => {
                 let masked = is_masked(self.prim, &self.ll.target, var, body);
                 // Beside rows, one vector alone is as good as a masked one.
                 let single = !masked || !matches!(body, [Stmt::For { run: Run::Rows(_), .. }]);
                 let wide = Wide { lanes: *lanes, vectors: *vectors, masked, single };
-                self.by_lanes(var, lo, hi, wide, &mut |e| {
+                let from = if let Run::Stream { from, .. } = run { Some(*from) } else { None };
+                self.streamed(var, (lo, hi), wide, (from, body), &mut |e| {
                     e.ask_ahead(body)?;
                     e.inner(body)
                 })
@@ -98,22 +102,24 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// How many numbers `lo..hi` has, without a sign: out of data the bounds may be any, and far apart.
-    fn rounds(&self, lo: V<'c>, hi: V<'c>) -> V<'c> {
+    pub(super) fn rounds(&self, lo: V<'c>, hi: V<'c>) -> V<'c> {
         let ll = self.ll;
         ll.select(ll.icmp(I::SLT, lo, hi), ll.sub(hi, lo), ll.i64(0))
     }
 
-    /// A loop in vectors: several at a time, then one at a time, then what is left over.
+    /// A loop in vectors: several at a time, and if there was such a round what comes `behind`; then one at a time, then
+    /// what is left over.
     pub(super) fn by_lanes(
         &mut self,
         var: VarId,
-        lo: V<'c>,
-        hi: V<'c>,
+        (lo, hi): (V<'c>, V<'c>),
         wide: Wide,
         f: &mut dyn FnMut(&mut Self) -> Result<(), Error>,
+        mut behind: Option<Behind<'_, 'e, 'c>>,
     ) -> Result<(), Error> {
         let ll = self.ll;
         let outside = self.tile;
+        let even = ll.number(lo).is_some_and(|lo| lo % i64::from(wide.lanes) == 0);
         let mut start = lo;
         let mut counts = vec![wide.vectors];
         if wide.single && wide.vectors > 1 {
@@ -122,23 +128,47 @@ impl<'c> Emit<'_, 'c> {
         for vectors in counts {
             let step = i64::from(vectors * wide.lanes);
             let end = self.whole(start, hi, step);
-            self.tile = Tile { vectors, lanes: Some(wide.lanes), mask: None, ..outside };
+            self.tile = Tile { vectors, lanes: Some(wide.lanes), mask: None, even, ..outside };
+            let behind = behind.take();
+            let rest = ll.block(self.function, "rest");
+            if behind.is_some() {
+                let some = ll.block(self.function, "some");
+                ll.branch(ll.icmp(I::SLT, start, end), some, rest);
+                ll.at(some);
+            }
             self.count(start, end, step, |e, i| {
                 e.slots[var.0 as usize] = Slot::Lanes(i);
                 f(e)
             })?;
+            if let Some(behind) = behind {
+                behind(self);
+            }
+            ll.jump(rest);
+            ll.at(rest);
             start = end;
         }
         if wide.masked {
-            self.tile = Tile { vectors: 1, lanes: Some(wide.lanes), mask: None, ..outside };
+            self.tile = Tile { vectors: 1, lanes: Some(wide.lanes), mask: None, even, ..outside };
             // Counted from zero: behind the last lane there may be no number that is an i64.
             let left = self.rounds(start, hi);
-            self.count(ll.i64(0), left, i64::from(wide.lanes), |e, done| {
+            let mut round = |e: &mut Self, done: V<'c>| {
                 let left = ll.trunc(ll.sub(left, done), Ty::I32);
                 e.tile.mask = Some(ll.icmp(I::ULT, ll.iota(Ty::I32, wide.lanes), left));
                 e.slots[var.0 as usize] = Slot::Lanes(ll.add(start, done));
                 f(e)
-            })?;
+            };
+            let none = ll.i64(0);
+            if wide.single || wide.vectors == 1 {
+                // There is one at most, and its mask is the same wherever `left` is.
+                let [some, done] = ["some", "done"].map(|n| ll.block(self.function, n));
+                ll.branch(ll.icmp(I::SLT, none, left), some, done);
+                ll.at(some);
+                round(self, none)?;
+                ll.jump(done);
+                ll.at(done);
+            } else {
+                self.count(none, left, i64::from(wide.lanes), round)?;
+            }
         } else {
             self.tile = Tile { vectors: 1, lanes: None, mask: None, ..outside };
             self.count(start, hi, 1, |e, i| {

@@ -87,7 +87,7 @@ impl<'c> Emit<'_, 'c> {
         let (stopped, on) = (ll.block(self.function, "stopped"), ll.block(self.function, "on"));
         ll.branch(asked, stopped, on);
         ll.at(stopped);
-        ll.ret(ll.i64(STOPPED));
+        self.leave(STOPPED);
         ll.at(on);
     }
 }

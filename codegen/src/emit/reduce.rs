@@ -9,7 +9,7 @@ use tensor::DType;
 
 use super::Emit;
 use super::expr::product;
-use super::nest::Wide;
+use super::nest::{Behind, Wide};
 use super::poll::levels_of;
 use super::stmt::rounds;
 use super::tile::{Slot, Tile, Values, Varies};
@@ -71,7 +71,7 @@ impl<'e, 'c> Emit<'e, 'c> {
                 chain.insert(0, s);
                 Some(chain)
             }
-            Run::Plain | Run::Unrolled | Run::Rows(_) | Run::Ahead(_) | Run::Dot => None,
+            Run::Plain | Run::Unrolled | Run::Stream { .. } | Run::Rows(_) | Run::Ahead(_) | Run::Dot => None,
         }
     }
 
@@ -235,24 +235,39 @@ impl<'e, 'c> Emit<'e, 'c> {
         self.tile = outside;
         // What is done one by one has an accumulator of its own.
         let rest = self.accumulators(body.dtype, &none, varies);
-        self.by_chain(chain, wide, &mut |e| {
-            let slot = if e.tile.lanes.is_some() { &sums } else { &rest };
-            e.accumulate(slot, combine, body)
-        })?;
-        self.tile = Tile { vectors: wide.vectors, lanes: Some(wide.lanes), ..outside };
-        let all = self.sums(&sums);
-        self.tile = outside;
-        let last = self.sums(&rest);
         let both = |a, b| ll.combine(combine, body.dtype, a, b);
         let rows = if varies.rows { outside.rows } else { 1 };
-        let vectors = (0..rows).map(|r| {
-            let mut list: Vec<V<'c>> = (0..wide.vectors).map(|u| all.at(r, u)).collect();
-            while list.len() > 1 {
-                list = list.chunks(2).map(|p| if let [a, b] = p { both(*a, *b) } else { p[0] }).collect();
-            }
-            list[0]
-        });
-        let sums = ll.fold_all(vectors.collect(), both);
+        let in_tile = Tile { vectors: wide.vectors, lanes: Some(wide.lanes), ..outside };
+        // The vectors of each row as one.
+        let as_one = |e: &mut Self| -> Vec<V<'c>> {
+            let around = std::mem::replace(&mut e.tile, in_tile);
+            let all = e.sums(&sums);
+            e.tile = around;
+            let row = |r: u32| {
+                let mut list: Vec<V<'c>> = (0..wide.vectors).map(|u| all.at(r, u)).collect();
+                while list.len() > 1 {
+                    list = list.chunks(2).map(|p| if let [a, b] = p { both(*a, *b) } else { p[0] }).collect();
+                }
+                list[0]
+            };
+            (0..rows).map(row).collect()
+        };
+        let first = |u: u32| (0..rows).map(move |r| (r * wide.vectors + u) as usize);
+        let Slot::Cells { ty, cells, .. } = &sums else { unreachable!("accumulators are cells") };
+        // Where there were several vectors at once they are combined right behind, so that what is shorter pays nothing for it.
+        let early = matches!(chain, [_]) && wide.vectors > 1;
+        let mut combined = |e: &mut Self| {
+            let ones = as_one(e);
+            first(0).zip(ones).for_each(|(at, one)| e.ll.write(cells[at], one));
+        };
+        let mut round = |e: &mut Self| {
+            let slot = if e.tile.lanes.is_some() { &sums } else { &rest };
+            e.accumulate(slot, combine, body)
+        };
+        self.by_chain(chain, wide, &mut round, early.then_some(&mut combined))?;
+        let vectors = if early { first(0).map(|at| ll.read(*ty, cells[at])).collect() } else { as_one(self) };
+        let last = self.sums(&rest);
+        let sums = ll.fold(combine, body.dtype, vectors);
         Values::collect(outside, varies, |r, _| {
             let sum = sums[r as usize];
             Ok(if wide.masked { sum } else { both(sum, last.at(r, 0)) })
@@ -260,24 +275,31 @@ impl<'e, 'c> Emit<'e, 'c> {
     }
 
     /// Goes through a chain of reductions, by lanes in the last.
-    fn by_chain(&mut self, chain: &[&Scalar], wide: Wide, f: Round<'_, 'e, 'c>) -> Result<(), Error> {
+    fn by_chain(
+        &mut self,
+        chain: &[&Scalar],
+        wide: Wide,
+        f: Round<'_, 'e, 'c>,
+        behind: Option<Behind<'_, 'e, 'c>>,
+    ) -> Result<(), Error> {
         let Some((s, inside)) = chain.split_first() else { return Ok(()) };
         let ScalarKind::Reduce { run, var, lo: lo_of, hi: hi_of, .. } = &s.kind else { return Ok(()) };
         let (lo, hi, looks) = self.range(s)?;
         if inside.is_empty() {
-            return self.by_lanes(*var, lo, hi, wide, &mut |e| {
+            let mut round = |e: &mut Self| {
                 if looks {
                     e.look();
                 }
                 f(e)
-            });
+            };
+            return self.by_lanes(*var, (lo, hi), wide, &mut round, behind);
         }
         let written_out = rounds(self.prim, lo_of, hi_of).filter(|_| *run == Run::Unrolled);
         match written_out {
             Some(rounds) => {
                 for round in 0..rounds {
                     self.slots[var.0 as usize] = Slot::Fixed(self.ll.add(lo, self.ll.i64(round)));
-                    self.by_chain(inside, wide, f)?;
+                    self.by_chain(inside, wide, f, None)?;
                 }
             }
             None => self.count(lo, hi, 1, |e, i| {
@@ -285,7 +307,7 @@ impl<'e, 'c> Emit<'e, 'c> {
                 if looks {
                     e.look();
                 }
-                e.by_chain(inside, wide, f)
+                e.by_chain(inside, wide, f, None)
             })?,
         }
         self.slots[var.0 as usize] = Slot::Unset;

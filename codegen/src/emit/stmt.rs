@@ -112,13 +112,14 @@ impl<'c> Emit<'_, 'c> {
             }
             Stmt::If(c, yes, no) => {
                 let [then, other, done] = ["then", "else", "done"].map(|n| ll.block(self.function, n));
-                let c = self.at_point(0, 0, |e| e.scalar(c))?.one();
-                ll.branch(c, then, other);
-                for (block, stmts) in [(then, yes), (other, no)] {
-                    ll.at(block);
-                    self.block(stmts)?;
-                    ll.jump(done);
-                }
+                let holds = self.at_point(0, 0, |e| e.scalar(c))?.one();
+                ll.branch(holds, then, other);
+                ll.at(then);
+                self.branch_told(c, yes)?;
+                ll.jump(done);
+                ll.at(other);
+                self.block(no)?;
+                ll.jump(done);
                 ll.at(done);
                 Ok(())
             }
@@ -145,7 +146,7 @@ impl<'c> Emit<'_, 'c> {
     pub(super) fn is_tiled(&self, s: &Stmt) -> bool {
         let Stmt::For { var, run, body, .. } = s else { return false };
         match run {
-            Run::Lanes { .. } => {
+            Run::Lanes { .. } | Run::Stream { .. } => {
                 let free = self.tile.lanes.is_none() && self.tile.rows == 1;
                 free && fits_lanes(self.prim, &self.ll.target, *var, body)
             }
@@ -197,7 +198,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// The number of elements of a buffer.
-    fn elements(&self, buf: BufId) -> V<'c> {
+    pub(super) fn elements(&self, buf: BufId) -> V<'c> {
         match &self.places[buf.0 as usize] {
             super::Place::Memory { extents, strides, .. } if !extents.is_empty() => {
                 self.ll.mul(extents[0], strides[0])

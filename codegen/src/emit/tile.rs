@@ -22,11 +22,13 @@ pub(super) struct Tile<'c> {
     pub(super) lanes: Option<u32>,
     /// Which lanes exist, where not all do; then there is one vector, and its first lane exists.
     pub(super) mask: Option<V<'c>>,
+    /// Whether the number of the first lane is a multiple of the lanes.
+    pub(super) even: bool,
 }
 
 impl Tile<'_> {
     /// Plain scalar code.
-    pub(super) const POINT: Tile<'static> = Tile { rows: 1, vectors: 1, lanes: None, mask: None };
+    pub(super) const POINT: Tile<'static> = Tile { rows: 1, vectors: 1, lanes: None, mask: None, even: true };
 
     /// The number of lanes, 1 for scalars.
     pub(super) fn width(&self) -> u32 {

@@ -30,6 +30,25 @@ impl<'c> Ll<'c> {
         self.b.build_store(p, v).expect(OK).set_alignment(align).expect("a power of two");
     }
 
+    /// A store past the caches, which needs a vector that is so aligned.
+    pub(crate) fn store_past(&self, p: PointerValue<'c>, v: V<'c>, align: u32) {
+        let store = self.b.build_store(p, v).expect(OK);
+        store.set_alignment(align).expect("a power of two");
+        let one = self.ctx.i32_type().const_int(1, false);
+        let node = self.ctx.metadata_node(&[one.into()]);
+        store.set_metadata(node, self.ctx.get_kind_id("nontemporal")).expect("a store can have metadata");
+    }
+
+    /// Waits until what was stored past the caches is there for other threads.
+    pub(crate) fn drain(&self) {
+        self.intrinsic("llvm.x86.sse.sfence", &[], &[]);
+    }
+
+    /// An address as a number.
+    pub(crate) fn number_of(&self, p: PointerValue<'c>) -> V<'c> {
+        self.b.build_ptr_to_int(p, self.ctx.i64_type(), "").expect(OK).into()
+    }
+
     /// Copies bytes between places that do not overlap.
     pub(crate) fn copy(&self, to: PointerValue<'c>, from: PointerValue<'c>, bytes: V<'c>, align: u32) {
         self.b.build_memcpy(to, align, from, align, bytes.into_int_value()).expect(OK);
@@ -131,7 +150,7 @@ impl<'c> Ll<'c> {
     ) -> V<'c> {
         let lanes = self.lanes(offsets);
         // inkwell has no address arithmetic on vectors; on numbers it is the same.
-        let base = self.b.build_ptr_to_int(p, self.ctx.i64_type(), "").expect(OK).into();
+        let base = self.number_of(p);
         let at = self.add(base, self.mul(offsets, self.i64(i64::from(ty.size())))).into_vector_value();
         let at = self.b.build_int_to_ptr(at, self.ptr_ty().vec_type(lanes), "").expect(OK);
         let result: BasicTypeEnum<'c> = self.vec_ty(ty, lanes).into();
@@ -141,14 +160,21 @@ impl<'c> Ll<'c> {
     }
 
     /// Asks for the line of an address, which need not exist, to be brought near.
+    /// It goes into the second level, since much else is read before it.
     pub(crate) fn fetch(&self, p: PointerValue<'c>) {
+        self.prefetch(p, 2);
+    }
+
+    /// The same for what is read soon, into the first level.
+    pub(crate) fn fetch_near(&self, p: PointerValue<'c>) {
+        self.prefetch(p, 3);
+    }
+
+    fn prefetch(&self, p: PointerValue<'c>, locality: u64) {
         let number = |n: u64| self.ctx.i32_type().const_int(n, false).into();
-        // To be read; into the second level, since much else is read before it; data.
-        self.intrinsic(
-            "llvm.prefetch",
-            &[self.ptr_ty().into()],
-            &[p.into(), number(0), number(2), number(1)],
-        );
+        // To be read; data.
+        let args = [p.into(), number(0), number(locality), number(1)];
+        self.intrinsic("llvm.prefetch", &[self.ptr_ty().into()], &args);
     }
 
     // Control.

@@ -120,6 +120,11 @@ impl<'c> Ll<'c> {
         self.int(Ty::I64, value)
     }
 
+    /// The value of a constant integer.
+    pub(crate) fn number(&self, v: V<'c>) -> Option<i64> {
+        if let V::IntValue(i) = v { i.get_sign_extended_constant() } else { None }
+    }
+
     pub(crate) fn float(&self, ty: Ty, value: f64) -> V<'c> {
         self.ty(ty).into_float_type().const_float(value).into()
     }
@@ -344,6 +349,18 @@ impl<'c> Ll<'c> {
     pub(crate) fn each(&self, v: V<'c>, times: u32) -> V<'c> {
         let lanes: Vec<u32> = (0..self.lanes(v) * times).map(|l| l / times).collect();
         self.shuffle(v, v, &lanes)
+    }
+
+    /// Vectors of a power of two, one after the other.
+    pub(crate) fn join(&self, mut list: Vec<V<'c>>) -> V<'c> {
+        while list.len() > 1 {
+            let both = |p: &[V<'c>]| {
+                let lanes: Vec<u32> = (0..2 * self.lanes(p[0])).collect();
+                self.shuffle(p[0], p[1], &lanes)
+            };
+            list = list.chunks_exact(2).map(both).collect();
+        }
+        list[0]
     }
 
     /// `sum` and the products of so many bytes (`a` without sign, `b` with one) or halves a lane.

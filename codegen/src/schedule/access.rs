@@ -124,13 +124,53 @@ impl<'a> Along<'a> {
     /// How many elements apart two neighbouring iterations are, where that is a constant.
     pub(crate) fn distance(&self, buf: BufId, index: &[Scalar]) -> Option<i64> {
         let shape = &self.prim.buf(buf).shape;
-        let mut distance = Dim::int(0);
+        let mut distance = Some(Dim::int(0));
         let mut below = Dim::int(1);
         for (i, extent) in index.iter().zip(shape).rev() {
-            distance = distance + below.clone() * self.step(i)?;
+            distance = distance.zip(self.step(i)).map(|(all, step)| all + below.clone() * step);
             below = below * extent;
         }
-        distance.as_int()
+        distance.or_else(|| self.step_of_place(shape, index))?.as_int()
+    }
+
+    /// By how much the place in memory grows, where each axis alone has no constant step: `[i / 8, i % 8]`.
+    fn step_of_place(&self, shape: &[Dim], index: &[Scalar]) -> Option<Dim> {
+        let place = self.place(shape, index)?;
+        Some(&self.at(&place, &(self.number() + 1)) - &place)
+    }
+
+    fn number(&self) -> Dim {
+        Dim::sym(self.prim.var(self.var).name)
+    }
+
+    /// The place of an element in memory.
+    fn place(&self, shape: &[Dim], index: &[Scalar]) -> Option<Dim> {
+        let name = self.prim.var(self.var).name;
+        let mut place = Dim::int(0);
+        for (i, extent) in index.iter().zip(shape) {
+            let i = self.prim.as_dim(i)?;
+            if i.syms().iter().any(|n| *n != name && self.names.contains(n)) {
+                return None;
+            }
+            place = &(place * extent) + &i;
+        }
+        Some(place)
+    }
+
+    /// An expression in the iteration of that number.
+    fn at(&self, e: &Dim, number: &Dim) -> Dim {
+        let name = self.prim.var(self.var).name;
+        e.subst(&|n| (n == name).then(|| number.clone()))
+    }
+
+    /// Runs of neighbouring iterations that lie so far apart before the next run begins somewhere, `[i / 8, 2 * (i % 8)]`: how many
+    /// iterations a run has, the first of which has a multiple of that for its number, and how far apart runs are.
+    pub(crate) fn runs(&self, buf: BufId, index: &[Scalar], apart: i64) -> Option<(u32, Option<i64>)> {
+        let place = self.place(&self.prim.buf(buf).shape, index)?;
+        let at = |n: u32, i: u32| self.at(&place, &(self.number() * i64::from(n) + i64::from(i)));
+        let is_run = |n: u32| (1..n).all(|i| (&at(n, i) - &at(n, i - 1)).as_int() == Some(apart));
+        let run = [16, 8, 4, 2].into_iter().find(|n| is_run(*n))?;
+        Some((run, (&at(run, run) - &at(run, 0)).as_int()))
     }
 
     /// How the element moves.

@@ -19,7 +19,7 @@ use super::{Along, Decisions, Nest, Order, STREAMED, Wide};
 use crate::Target;
 
 /// Rows of a block whose lanes are a panel: as many as make the copy cheap, few enough to leave blocks for threads.
-const ROWS: i64 = 480;
+pub(super) const ROWS: i64 = 480;
 /// Lanes of a block whose sums are kept in memory while the rows of what is summed go by.
 const STREAM: i64 = 512;
 /// Between rows of sums, so that they do not meet in one place of a cache.
@@ -93,7 +93,7 @@ impl Arrange<'_> {
         {
             return self.nest(nest, s, whole);
         }
-        self.spread(&mut s);
+        self.spread(&mut s, None);
         self.mark(&mut s, None);
         match &mut s {
             Stmt::For { body, .. } | Stmt::While(_, body) => *body = self.block(std::mem::take(body)),
@@ -134,6 +134,14 @@ impl Arrange<'_> {
 
     fn choose(&mut self, nest: &Nest, loops: Vec<Loop>, body: Vec<Stmt>, whole: bool) -> Vec<Stmt> {
         let Some(few) = &nest.few else { return self.form(nest, loops, body, whole) };
+        if let Some(n) = few.of.as_int() {
+            let is_few = n < few.least;
+            return if is_few {
+                self.choose(&few.nest, loops, body, whole)
+            } else {
+                self.form(nest, loops, body, whole)
+            };
+        }
         let is_few = Scalar {
             kind: ScalarKind::Op(Intrinsic::Lt, vec![Scalar::dim(few.of.clone()), Scalar::int(few.least)]),
             dtype: DType::Bool,
@@ -152,7 +160,8 @@ impl Arrange<'_> {
         let prim = self.prim.clone();
         let around = nest.lanes.map(|l| Along::new(&prim, l.0, &body));
         if around.is_none() {
-            body.iter_mut().for_each(|s| s.walk_mut(&mut |s| self.spread(s)));
+            body.iter_mut()
+                .for_each(|s| s.walk_mut(&mut |s| self.spread(s, nest.rows.as_ref().map(|r| r.0))));
         }
         body.iter_mut().for_each(|s| s.walk_mut(&mut |s| self.mark(s, around.as_ref())));
         if nest.walked {
@@ -260,14 +269,22 @@ impl Arrange<'_> {
         };
         let (lane, row) = (columns.inner.clone(), chunk.inner.clone());
         let (first_lane, first_row) = (columns.begin.clone(), chunk.begin.clone());
-        let run = if nest.panels.is_empty() || nest.streamed { Run::Plain } else { Run::Ahead(1) };
+        let pieces = self.pieces(nest, width, &body).filter(|_| !nest.streamed);
+        let run = if nest.panels.is_empty() || nest.streamed || pieces.is_some() {
+            Run::Plain
+        } else {
+            Run::Ahead(1)
+        };
         self.around_as(run, loops, whole, vec![chunk, columns], |this| {
             if nest.streamed {
                 return this.streamed((&lane, wide, &first_lane), (&row, &first_row), body);
             }
-            let (mut before, mut body) = (Vec::new(), body);
             let panel = Lane { lane: &lane, wide, begin: &first_lane };
-            this.panels(nest, row.var, &panel, &mut body, &mut before);
+            if let Some(pieces) = pieces {
+                return this.by_pieces(nest, &panel, (&row, &first_row, sizes), body, &pieces);
+            }
+            let (mut before, mut body) = (Vec::new(), body);
+            this.panels(nest, row.var, &panel, None, &mut body, &mut before);
             before.push(for_(&lane, lanes(wide), vec![for_(&row, Run::Rows(sizes), body)]));
             before
         })
@@ -511,7 +528,7 @@ impl Arrange<'_> {
     }
 
     /// The rounds of a loop, where they are an expression of the dims.
-    fn extent(&self, l: &Loop) -> Option<Dim> {
+    pub(super) fn extent(&self, l: &Loop) -> Option<Dim> {
         let (lo, hi) = (self.prim.as_dim(&l.lo)?, self.prim.as_dim(&l.hi)?);
         let extent = &hi - &lo;
         let extent = if extent.as_sym().is_some() { extent } else { Dim::max(&extent, &Dim::int(0)) };
@@ -607,7 +624,7 @@ fn take_reduction(body: &mut [Stmt]) -> Option<(Combine, Loop, Scalar)> {
 }
 
 /// Writes a value in the place of the one reduction.
-fn put_reduction(body: &mut [Stmt], value: &Scalar) {
+pub(super) fn put_reduction(body: &mut [Stmt], value: &Scalar) {
     for s in body {
         for e in s.scalars_mut() {
             e.walk_mut(&mut |e| {

@@ -2,7 +2,7 @@
 //!
 //! In: a prepared primitive and a target. Out: a primitive of the same meaning whose loops stand as they are to run and say
 //! how ([`ir::loops::Run`]), obeyed by `emit`. What is decided here is carried out
-//! by `arrange`, `panels` and `spread`.
+//! by `arrange`, `panels` and `spread`; what is about memory alone is marked at last (`stream`).
 //!
 //! A nest of independent loops with nothing between them may be done in any order. For each of its loops
 //! that could be the lanes, and for leaving the loops alone while the reductions inside use lanes of their
@@ -10,7 +10,8 @@
 //! with other rows, several rows are done at once (a tile of registers). None of it looks at operators:
 //! a matrix product is found because one of its loads does not move with the rows. What many rows read
 //! over and over is copied to panels first (`pack`); with few rows, what is read but once is met in the
-//! order in which it lies, the sums being kept in memory (`streamed`).
+//! order in which it lies, the sums being kept in memory (`streamed`). Where the dim along which lanes go is 1 there are loops
+//! of their own (`narrow`).
 //!
 //! Invariants: lanes and rows are loops marked independent, whose bounds no iteration changes; every access
 //! of a lane loop's stores is to neighbouring elements; a schedule changes the order of a reduction only
@@ -22,15 +23,20 @@ mod arrange;
 mod cost;
 mod dots;
 mod legal;
+mod narrow;
 mod pack;
 mod panels;
+mod pieces;
 mod spread;
+mod stream;
 
-use ir::loops::{Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
-use std::collections::BTreeMap;
+use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use access::{Along, Stride};
 pub(crate) use cost::is_heavy;
+pub(crate) use narrow::{knowing, told};
+pub(crate) use stream::{Pass, passes};
 
 use crate::Target;
 use crate::layout::first_values;
@@ -118,6 +124,12 @@ fn parts(body: &[Stmt]) -> Vec<&Scalar> {
     list
 }
 
+/// The reductions of statements. A sum of sums is one, and has one set of accumulators.
+fn sums(body: &[Stmt]) -> usize {
+    let single = |e: &Scalar| matches!(&e.kind, ScalarKind::Reduce { combine, body, .. } if !body.is_reduction_by(*combine));
+    parts(body).into_iter().filter(|e| single(e)).count()
+}
+
 /// A loop in vectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Wide {
@@ -144,42 +156,49 @@ pub enum Order {
 
 /// Decides, and carries out.
 pub(crate) fn schedule(prim: &Prim, target: &Target, order: Order) -> Prim {
-    let planner = Planner { prim, target, order };
+    let planner = Planner { prim, target, order, asked: false };
     // What must hold a value first is given it block by block, by rows of its own.
-    let blocks = first_values(prim).is_empty();
-    let mut prim = arrange::arrange(prim, target, order, &planner.block(&prim.body).1, blocks);
+    let first: BTreeSet<BufId> = first_values(prim).into_iter().map(|(buf, _)| buf).collect();
+    let blocks = first.is_empty();
+    let decisions = planner.block(&prim.body).1;
+    let narrow = || narrow::narrow(prim, target, order, &decisions);
+    let mut prim = blocks
+        .then(narrow)
+        .flatten()
+        .unwrap_or_else(|| arrange::arrange(prim, target, order, &decisions, blocks));
     distinct(&mut prim);
+    stream::stream(&mut prim, target, &first);
     prim
 }
 
 /// Whether the rounds of a loop can be lanes: no lane goes its own way, and they write neighbours.
 pub(crate) fn fits_lanes(prim: &Prim, target: &Target, var: VarId, body: &[Stmt]) -> bool {
-    let planner = Planner { prim, target, order: Order::default() };
+    let planner = Planner { prim, target, order: Order::default(), asked: false };
     let along = Along::new(prim, var, body);
     planner.together(body, &along) && planner.neighbours(body, &along)
 }
 
 /// Whether the rounds of a loop can be rows.
 pub(crate) fn fits_rows(prim: &Prim, target: &Target, var: VarId, body: &[Stmt]) -> bool {
-    let planner = Planner { prim, target, order: Order::default() };
+    let planner = Planner { prim, target, order: Order::default(), asked: false };
     planner.together(body, &Along::new(prim, var, body))
 }
 
 /// Whether the terms of a reduction can be lanes.
 pub(crate) fn fits_term(prim: &Prim, target: &Target, var: VarId, term: &Scalar) -> bool {
-    let planner = Planner { prim, target, order: Order::default() };
+    let planner = Planner { prim, target, order: Order::default(), asked: false };
     planner.fixed_bounds(term, &Along::new(prim, var, &[]))
 }
 
 /// Whether what is left over of a loop in lanes can be done in masked vectors.
 pub(crate) fn is_masked(prim: &Prim, target: &Target, var: VarId, body: &[Stmt]) -> bool {
-    let planner = Planner { prim, target, order: Order::default() };
+    let planner = Planner { prim, target, order: Order::default(), asked: false };
     planner.masked(body, &Along::new(prim, var, body))
 }
 
 /// The same of a reduction.
 pub(crate) fn is_masked_term(prim: &Prim, target: &Target, var: VarId, term: &Scalar) -> bool {
-    let planner = Planner { prim, target, order: Order::default() };
+    let planner = Planner { prim, target, order: Order::default(), asked: false };
     planner.masked_scalar(term, &Along::new(prim, var, &[]))
 }
 
@@ -193,7 +212,7 @@ const FEW: i64 = 24;
 /// So too where panels are of dot products of halves,
 const HALVES: i64 = 9;
 /// and of bytes.
-const BYTES: i64 = 4;
+const BYTES: i64 = 7;
 /// So many bytes of rows beside the first stay near while what they share goes by.
 const NEAR: i64 = 32 << 10;
 /// With fewer rows it is better to keep the sums in memory.
@@ -203,6 +222,8 @@ struct Planner<'a> {
     prim: &'a Prim,
     target: &'a Target,
     order: Order,
+    /// Whether a loop around asks for what its next round reads.
+    asked: bool,
 }
 
 /// The work of something, and the decisions that make it so.
@@ -229,8 +250,9 @@ impl Planner<'_> {
     fn stmt(&self, s: &Stmt) -> Plan {
         match s {
             Stmt::For { mark: Mark::Independent, run: Run::Plain, .. } => self.nest(s),
-            Stmt::For { lo, hi, body, .. } => {
-                let (work, plan) = self.block(body);
+            Stmt::For { lo, hi, body, run, .. } => {
+                let asked = self.asked || matches!(run, Run::Ahead(_));
+                let (work, plan) = Planner { asked, ..*self }.block(body);
                 (work * self.trips(lo, hi), plan)
             }
             Stmt::While(c, body) => {
@@ -294,10 +316,12 @@ impl Planner<'_> {
             streamed: false,
         };
         let mut chosen = None;
-        for &var in &vars {
+        for &(var, lo, hi) in &chain {
             let along = Along::new(self.prim, var, body);
             let Some(lanes) = self.lanes(body, &along) else { continue };
-            let work = self.wide_block(body, &along, lanes) / f64::from(lanes);
+            // Lanes that do not exist do no work.
+            let used = f64::from(lanes).min(self.trips(lo, hi)).max(1.0);
+            let work = self.wide_block(body, &along, lanes) / used;
             if work < best * if chosen.is_none() { WORTH } else { 1.0 } {
                 best = work;
                 chosen = Some((var, lanes));
@@ -336,9 +360,12 @@ impl Planner<'_> {
             plan.reductions.values_mut().for_each(|w| w.vectors = w.vectors.min(most));
             let walked = |rows| Nest { rows, walked: true, ..nest.clone() };
             let other = vars.len().checked_sub(2).map(|at| vars[at]);
+            // A term with a sum of its own is much work, of which rounds share what they read alike.
+            // Where a loop around asks for all of it, it need not be met in its order.
+            let simple = sums(body) < 2 && !self.asked;
             match other.filter(|&o| self.shares(body, o, None)) {
-                None if vars.len() == 1 => nest = walked(None),
-                Some(o) if self.order == Order::Free => {
+                None if vars.len() == 1 && simple => nest = walked(None),
+                Some(o) if self.order == Order::Free && simple => {
                     let rows = if self.large() { vec![4, 2, 1] } else { vec![2, 1] };
                     let of = chain.iter().find(|l| l.0 == o).and_then(|l| self.near(l, body));
                     let nest_of = |of| Few { of, least: NEAR, nest: Box::new(walked(Some((o, rows)))) };
@@ -483,18 +510,9 @@ impl Planner<'_> {
     fn tile(&self, body: &[Stmt], rows: bool) -> (Vec<u32>, u32) {
         let large = self.large();
         if rows {
-            let mut sums = 0;
-            body.iter().for_each(|s| {
-                s.walk(&mut |s| {
-                    for e in s.scalars() {
-                        // A sum of sums is one, and has one set of accumulators.
-                        e.walk(&mut |e| sums += usize::from(matches!(&e.kind, ScalarKind::Reduce { combine, body, .. } if !body.is_reduction_by(*combine))));
-                    }
-                });
-            });
             // Accumulators, the vectors they share and one more must fit the vector registers; the addresses of
             // the rows the others, which is why with twice the registers there are not twice the rows.
-            let sizes = if sums < 2 { vec![6, 2, 1] } else { vec![3, 1] };
+            let sizes = if sums(body) < 2 { vec![6, 2, 1] } else { vec![3, 1] };
             return (sizes, if large { 4 } else { 2 });
         }
         let heavy = body.iter().any(|s| {

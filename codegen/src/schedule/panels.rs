@@ -21,16 +21,14 @@ const COPY_AHEAD: u32 = 16;
 const WRITTEN_OUT: i64 = 16;
 
 /// A reduction that goes along a panel.
+#[derive(Clone)]
 struct Over {
     var: VarId,
     lo: Dim,
     hi: Dim,
-}
-
-impl Over {
-    fn extent(&self) -> Dim {
-        Dim::max(&(&self.hi - &self.lo), &Dim::int(0))
-    }
+    extent: Dim,
+    /// The rounds for which a panel has room: more than the extent, where that is one piece of many.
+    room: Dim,
 }
 
 /// The lanes of a panel.
@@ -79,12 +77,14 @@ fn first_load(s: &Scalar) -> Option<(BufId, Span)> {
 }
 
 impl Arrange<'_> {
-    /// Keeps what all rows compute alike in local buffers, in the order in which it is read.
+    /// Keeps what all rows compute alike in local buffers, in the order in which it is read. `piece`: of which reduction only so many
+    /// rounds stand in the body.
     pub(super) fn panels(
         &mut self,
         nest: &Nest,
         row: VarId,
         lane: &Lane<'_>,
+        piece: Option<(VarId, i64)>,
         body: &mut [Stmt],
         before: &mut Vec<Stmt>,
     ) {
@@ -94,7 +94,17 @@ impl Arrange<'_> {
         for panel in panels {
             let over = |v: VarId| {
                 let (lo, hi) = range(body, v)?;
-                Some(Over { var: v, lo: self.prim.as_dim(&lo)?, hi: self.prim.as_dim(&hi)? })
+                let (lo, hi) = (self.prim.as_dim(&lo)?, self.prim.as_dim(&hi)?);
+                let extent = &hi - &lo;
+                Some(match piece {
+                    // No piece is empty.
+                    Some((of, size)) if of == v => Over { var: v, lo, hi, extent, room: Dim::int(size) },
+                    Some(_) | None => {
+                        let own = extent.as_sym().is_some_and(|s| self.prim.dims.contains(&s));
+                        let extent = if own { extent } else { Dim::max(&extent, &Dim::int(0)) };
+                        Over { var: v, lo, hi, room: extent.clone(), extent }
+                    }
+                })
             };
             let Some(over) = panel.over.iter().map(|o| over(o.0)).collect::<Option<Vec<_>>>() else {
                 continue;
@@ -110,7 +120,7 @@ impl Arrange<'_> {
         }
     }
 
-    fn local(&mut self, name: &str, dtype: DType, shape: Vec<Dim>) -> BufId {
+    pub(super) fn local(&mut self, name: &str, dtype: DType, shape: Vec<Dim>) -> BufId {
         let id = BufId(self.prim.bufs.len() as u32);
         let name = Sym::new(&format!("{name}{}", id.0));
         self.prim.bufs.push(Buf { name, dtype, shape, local: true });
@@ -122,7 +132,7 @@ impl Arrange<'_> {
         let Some((from, span)) = first_load(value) else { return value.clone() };
         let name = format!("{}.panel", self.prim.buf(from).name);
         let width = Dim::int(i64::from(lane.wide.lanes * lane.wide.vectors));
-        let shape = over.iter().map(Over::extent).chain([width]).collect();
+        let shape = over.iter().map(|o| o.room.clone()).chain([width]).collect();
         let to = self.local(&name, value.dtype, shape);
         let (mut outer, mut renames) = self.copies(over);
         let l = self.variable("l", DType::I64);
@@ -192,7 +202,7 @@ impl Arrange<'_> {
     ) -> Option<Scalar> {
         let ScalarKind::Reduce { body: term, .. } = &reduction.kind else { return None };
         let prim = self.prim.clone();
-        let planner = Planner { prim: &prim, target: self.target, order: self.order };
+        let planner = Planner { prim: &prim, target: self.target, order: self.order, asked: false };
         let p = product(
             &planner,
             reduction,
@@ -202,26 +212,52 @@ impl Arrange<'_> {
         let (from, span) = first_load(p.b)?;
         let (last, around) = over.split_last()?;
         let size = p.size;
-        let groups = last.extent().floor_div(&Dim::int(size));
+        let groups = last.extent.floor_div(&Dim::int(size));
         let width = Dim::int(i64::from(lane.wide.lanes * lane.wide.vectors));
-        let outer_shape: Vec<Dim> = around.iter().map(Over::extent).collect();
         let name = format!("{}.dots", self.prim.buf(from).name);
-        let shape = [outer_shape, vec![groups.clone(), width.clone(), Dim::int(size)]].concat();
-        let to = self.local(&name, p.narrow, shape);
-
-        // The copy: the lanes' rounds side by side.
-        let (outer, renames) = self.copies(around);
         let [q, l, t] = ["q", "l", "t"].map(|n| self.variable(n, DType::I64));
-        let round = |this: &Self, q: VarId, t: VarId| &(&last.lo + &(this.name(q) * size)) + &this.name(t);
-        let mut values: BTreeMap<VarId, Dim> = renames.iter().map(|(v, to)| (*v, self.name(*to))).collect();
-        values.extend([(last.var, round(self, q, t)), (lane.lane.var, self.name(l))]);
-        let copied = self.substituted(&narrowed(p.b, p.narrow), &values);
-        let place = |this: &Self, outer: &dyn Fn(VarId) -> VarId, [q, l, t]: [VarId; 3]| {
-            let along = around.iter().map(|o| &this.name(outer(o.var)) - &o.lo);
-            let own = [this.name(q), &this.name(l) - lane.begin, this.name(t)];
-            along.chain(own).map(Scalar::dim).collect::<Vec<_>>()
+        let across = self.is_across(p.b, lane.lane.var, last.var);
+        let round = |this: &Self, q: Dim, t: VarId| &(&last.lo + &(q * size)) + &this.name(t);
+        // Short reductions one after the other are as good as a long one, where their numbers lie so.
+        let one = match around {
+            [o] if across && &groups * size == last.extent && groups.as_int().is_some() => {
+                let of = &o.lo + &self.name(q).floor_div(&groups);
+                let values = [(o.var, of), (last.var, round(self, self.name(q).modulo(&groups), t))];
+                let copied = self.substituted(p.b, &BTreeMap::from(values.clone()));
+                let mut in_order = false;
+                copied.walk(&mut |e| {
+                    if let ScalarKind::Load { buf, index, .. } = &e.kind {
+                        in_order |= Along::new(&self.prim, q, &[]).distance(*buf, index) == Some(size);
+                    }
+                });
+                in_order.then_some((o, values))
+            }
+            _ => None,
         };
-        let index_of_copy = place(self, &|v| renames[&v], [q, l, t]);
+        // The copy: the lanes' rounds side by side.
+        let (outer, renames) =
+            if one.is_some() { (Vec::new(), BTreeMap::new()) } else { self.copies(around) };
+        let mut values: BTreeMap<VarId, Dim> = renames.iter().map(|(v, to)| (*v, self.name(*to))).collect();
+        values.extend([(last.var, round(self, self.name(q), t)), (lane.lane.var, self.name(l))]);
+        values.extend(one.iter().flat_map(|one| one.1.clone()));
+        let copied = self.substituted(&narrowed(p.b, p.narrow), &values);
+        let (rounds, room) = match &one {
+            Some((o, _)) => (&o.extent * &groups, vec![&o.room * &groups]),
+            None => {
+                let own = last.room.floor_div(&Dim::int(size));
+                (groups.clone(), around.iter().map(|o| o.room.clone()).chain([own]).collect())
+            }
+        };
+        let shape = [room, vec![width.clone(), Dim::int(size)]].concat();
+        let to = self.local(&name, p.narrow, shape);
+        let place = |around: Vec<Dim>, q: Dim, l: Dim, t: Dim| {
+            around.into_iter().chain([q, &l - lane.begin, t]).map(Scalar::dim).collect::<Vec<_>>()
+        };
+        let number = |this: &Self, outer: &dyn Fn(VarId) -> VarId| {
+            around.iter().map(|o| &this.name(outer(o.var)) - &o.lo).collect::<Vec<_>>()
+        };
+        let outside = if one.is_some() { Vec::new() } else { number(self, &|v| renames[&v]) };
+        let index_of_copy = place(outside, self.name(q), self.name(l), self.name(t));
         let store =
             Stmt::Store { buf: to, index: index_of_copy, checked: false, combine: None, value: copied, span };
         let sides = Stmt::For {
@@ -233,12 +269,13 @@ impl Arrange<'_> {
             body: vec![store],
         };
         let over_lanes = Loop { var: l, ..lane.lane.clone() };
-        let rounds = Loop { var: q, lo: Scalar::int(0), hi: Scalar::dim(groups.clone()) };
+        let count = rounds.as_int();
+        let rounds = Loop { var: q, lo: Scalar::int(0), hi: Scalar::dim(rounds) };
         before.push(Stmt::Alloc(to));
-        before.push(if self.is_across(p.b, lane.lane.var, last.var) {
+        before.push(if across {
             // A square of as many lanes as rounds; short reductions have small ones.
             let most = i64::from(lane.wide.lanes.min(SQUARE));
-            let side = groups.as_int().map_or(most, |n| n.clamp(4, most));
+            let side = count.map_or(most, |n| n.clamp(4, most));
             let side = 1 << side.ilog2();
             let by_lanes = Run::Lanes { lanes: side, vectors: 1 };
             let copy = within(outer, for_(&rounds, Run::Rows(vec![side, 1]), vec![sides]));
@@ -251,10 +288,15 @@ impl Arrange<'_> {
 
         // What is read of it.
         let [q, t] = ["q", "t"].map(|n| self.variable(n, DType::I64));
-        let index = place(self, &|v| v, [q, lane.lane.var, t]);
+        let outside = number(self, &|v| v);
+        let (outside, at) = match (&one, &outside[..]) {
+            (Some(_), [number]) => (Vec::new(), &(number * &groups) + &self.name(q)),
+            _ => (outside, self.name(q)),
+        };
+        let index = place(outside, at, self.name(lane.lane.var), self.name(t));
         let kind = ScalarKind::Load { buf: to, index, checked: false, span };
         let b = Scalar { kind, dtype: p.narrow };
-        let a = self.substituted(p.a, &BTreeMap::from([(last.var, round(self, q, t))]));
+        let a = self.substituted(p.a, &BTreeMap::from([(last.var, round(self, self.name(q), t))]));
         // One factor has a sign, and the other has none.
         let (a, moved) = match (a.dtype, p.narrow) {
             (DType::I8, DType::I8) => (turned(cast(DType::U8, a)), 128),
@@ -282,8 +324,13 @@ impl Arrange<'_> {
             let term = op(Intrinsic::Mul, vec![one, cast(DType::I32, b)]);
             let inner = sum(Run::Dot, t, (Dim::int(0), Dim::int(size)), term);
             let value = sum(Run::Plain, q, (Dim::int(0), groups.clone()), inner);
-            let column = self.kept(&value, around, lane, before);
-            total = op(Intrinsic::Add, vec![total, op(Intrinsic::Mul, vec![plus, column])]);
+            let more = if matches!(plus.kind, ScalarKind::Const(_)) {
+                self.kept(&op(Intrinsic::Mul, vec![plus, value]), around, lane, before)
+            } else {
+                let column = self.kept(&value, around, lane, before);
+                op(Intrinsic::Mul, vec![plus, column])
+            };
+            total = op(Intrinsic::Add, vec![total, more]);
         }
         let ScalarKind::Op(_, factors) = &term.kind else { return None };
         let along = Along::new(&prim, lane.lane.var, &[]);
@@ -298,12 +345,12 @@ impl Arrange<'_> {
         }
 
         // What is left over.
-        if (&last.extent() - &(&groups * size)).as_int() == Some(0) {
+        if (&last.extent - &(&groups * size)).as_int() == Some(0) {
             return Some(total);
         }
-        let rest = Over { var: v, lo: end.clone(), hi: last.hi.clone() };
-        let copy = |o: &Over| Over { var: o.var, lo: o.lo.clone(), hi: o.hi.clone() };
-        let over: Vec<Over> = around.iter().map(copy).chain([rest]).collect();
+        let extent = &last.hi - &end;
+        let rest = Over { var: v, lo: end.clone(), hi: last.hi.clone(), room: Dim::int(size), extent };
+        let over: Vec<Over> = around.iter().cloned().chain([rest]).collect();
         let b = self.renamed(p.b, &renames);
         let mut b = cast(wide, self.kept(&b, &over, lane, before));
         if let Some(plus) = p.b_plus {
@@ -316,7 +363,7 @@ impl Arrange<'_> {
 }
 
 /// A byte moved by half its range: with a sign what had none, and the other way round.
-fn turned(byte: Scalar) -> Scalar {
+pub(super) fn turned(byte: Scalar) -> Scalar {
     let half = if byte.dtype == DType::U8 { 128 } else { -128 };
     let half = Scalar::constant(Literal::Int(half), byte.dtype);
     op(Intrinsic::BitXor, vec![byte, half])

@@ -15,7 +15,7 @@ use tensor::DType;
 
 use super::arrange::Arrange;
 use super::dots::{byte, offset, range};
-use super::panels::{cast, narrowed, op, sum};
+use super::panels::{cast, narrowed, op, sum, turned};
 use super::{Along, Order, Stride};
 
 /// Below this a float holds every integer.
@@ -34,10 +34,12 @@ struct Narrow {
 
 impl Arrange<'_> {
     /// The same statement, its reductions by dot products in lanes where that can be.
-    pub(super) fn spread(&mut self, s: &mut Stmt) {
+    ///
+    /// `rows`: the loop of which several rounds are done at once.
+    pub(super) fn spread(&mut self, s: &mut Stmt, rows: Option<VarId>) {
         for e in s.scalars_mut() {
             e.walk_mut(&mut |e| {
-                if let Some(new) = self.by_words(e).or_else(|| self.by_blocks(e)) {
+                if let Some(new) = self.by_words(e).or_else(|| self.by_blocks(e, rows)) {
                     *e = new;
                 }
             });
@@ -50,7 +52,7 @@ impl Arrange<'_> {
             return None;
         };
         let wide = *self.decisions.reductions.get(var)?;
-        let narrow = self.narrow(*var, body)?;
+        let narrow = self.narrow(*var, body, None)?;
         let (lo, hi) = (self.prim.as_dim(lo)?, self.prim.as_dim(hi)?);
         let size = narrow.size;
         let groups = Dim::max(&(&hi - &lo), &Dim::int(0)).floor_div(&Dim::int(size));
@@ -60,7 +62,7 @@ impl Arrange<'_> {
             return None;
         }
         let q = self.variable("q", DType::I64);
-        let words = self.word(*var, &lo, q, &narrow, body.dtype);
+        let words = self.word(*var, &lo, &self.name(q), &narrow, body.dtype);
         let run = Run::Lanes { lanes: self.target.vector_bits() / 32, vectors: wide.vectors };
         let total = sum(run, q, (Dim::int(0), groups), words);
         if (&hi - &end).as_int() == Some(0) {
@@ -72,7 +74,7 @@ impl Arrange<'_> {
     }
 
     /// A sum of floats of which sums of integers are a factor.
-    fn by_blocks(&mut self, s: &Scalar) -> Option<Scalar> {
+    fn by_blocks(&mut self, s: &Scalar, rows: Option<VarId>) -> Option<Scalar> {
         let ScalarKind::Reduce { combine: Combine::Add, run: Run::Plain, var, lo, hi, body } = &s.kind else {
             return None;
         };
@@ -83,41 +85,72 @@ impl Arrange<'_> {
         multiplied(body, &mut factors);
         let blocks: Vec<usize> = (0..factors.len()).filter(|i| sums(factors[*i]).is_some()).collect();
         let [at] = blocks.as_slice() else { return None };
-        let mut list = sums(factors[*at])?;
-        let mut words: Option<(i64, Scalar)> = None;
-        let mut most = 0;
-        let q = self.variable("q", DType::I64);
-        while let Some(part) = list.pop() {
+        let mut blocks = Vec::new();
+        let (mut most, mut words) = (0, None);
+        for part in sums(factors[*at])? {
             let ScalarKind::Reduce { var, lo, hi, body, .. } = &part.kind else { return None };
-            let narrow = self.narrow(*var, body)?;
+            let narrow = self.narrow(*var, body, rows)?;
             let (lo, hi) = (self.prim.as_dim(lo)?, self.prim.as_dim(hi)?);
             let extent = (&hi - &lo).as_int()?;
             most += extent.checked_mul(narrow.most)?;
-            let groups = extent / narrow.size;
-            let lanes = groups.clamp(1, i64::from(self.target.vector_bits() / 32));
-            let word = self.word(*var, &lo, q, &narrow, body.dtype);
-            if extent % narrow.size != 0 || groups % lanes != 0 || lanes.count_ones() != 1 || lanes < 4 {
+            let here = extent / narrow.size;
+            if extent % narrow.size != 0 || words.is_some_and(|n| n != here) {
                 return None;
             }
-            words = Some(match words {
-                None => (groups, word),
-                Some((same, words)) if same == groups => (same, op(Intrinsic::Add, vec![words, word])),
-                Some(_) => return None,
-            });
+            words = Some(here);
+            blocks.push((*var, lo, narrow, body.dtype));
         }
-        let (groups, words) = words.filter(|_| most < EXACT)?;
-        let lanes = groups.min(i64::from(self.target.vector_bits() / 32)) as u32;
-        let mut product = cast(DType::F32, words);
-        let others = factors.iter().enumerate().filter(|f| f.0 != *at).map(|f| (*f.1).clone());
-        if let Some(scale) = others.reduce(|a, b| op(Intrinsic::Mul, vec![a, b])) {
-            product = op(Intrinsic::Mul, vec![scale, product]);
+        let width = i64::from(self.target.vector_bits() / 32);
+        let words = words.filter(|n| *n >= 4 && most < EXACT && (n % width == 0 || n.count_ones() == 1))?;
+        let scales: Vec<Scalar> =
+            factors.iter().enumerate().filter(|f| f.0 != *at).map(|f| (*f.1).clone()).collect();
+        let (lo, hi) = (self.prim.as_dim(lo)?, self.prim.as_dim(hi)?);
+        // The term of word `q` of a block.
+        let term = |this: &mut Self, block: &Dim, q: &Dim| {
+            let of_block = BTreeMap::from([(*var, block.clone())]);
+            let each = |(v, lo, narrow, dtype): &(VarId, Dim, Narrow, DType)| {
+                let word = this.word(*v, lo, q, narrow, *dtype);
+                this.substituted(&word, &of_block)
+            };
+            let all = blocks.iter().map(each).reduce(|a, b| op(Intrinsic::Add, vec![a, b]))?;
+            let scales = scales.iter().map(|s| this.substituted(s, &of_block));
+            let scale = scales.reduce(|a, b| op(Intrinsic::Mul, vec![a, b]));
+            let all = cast(DType::F32, all);
+            Some(scale.map_or(all.clone(), |scale| op(Intrinsic::Mul, vec![scale, all])))
+        };
+        let by_lanes = |lanes: i64, q: VarId, to: i64, body: Scalar| {
+            sum(Run::Lanes { lanes: lanes as u32, vectors: 1 }, q, (Dim::int(0), Dim::int(to)), body)
+        };
+        // Several short blocks fill a vector; those left over have vectors of their own.
+        let together = (width / words).max(1);
+        let end = if together == 1 {
+            lo.clone()
+        } else {
+            &lo + &(Dim::max(&(&hi - &lo), &Dim::int(0)).floor_div(&Dim::int(together)) * together)
+        };
+        let several = if together == 1 {
+            None
+        } else {
+            let (c, q) = (self.variable("b", DType::I64), self.variable("q", DType::I64));
+            let (at, words) = (self.name(q), Dim::int(words));
+            let block = &(&lo + &(self.name(c) * together)) + &at.floor_div(&words);
+            let body = by_lanes(width, q, width, term(self, &block, &at.modulo(&words))?);
+            Some(sum(Run::Plain, c, (Dim::int(0), (&end - &lo).floor_div(&Dim::int(together))), body))
+        };
+        if (&hi - &end).as_int() == Some(0) {
+            return several;
         }
-        let inner = sum(Run::Lanes { lanes, vectors: 1 }, q, (Dim::int(0), Dim::int(groups)), product);
-        Some(sum(Run::Plain, *var, (self.prim.as_dim(lo)?, self.prim.as_dim(hi)?), inner))
+        let (b, q) = (self.variable("b", DType::I64), self.variable("q", DType::I64));
+        let body = term(self, &self.name(b), &self.name(q))?;
+        let each = sum(Run::Plain, b, (end, hi), by_lanes(words.min(width), q, words, body));
+        Some(match several {
+            Some(several) => op(Intrinsic::Add, vec![several, each]),
+            None => each,
+        })
     }
 
     /// The factors of a product, where both are narrow numbers that lie along a reduction.
-    fn narrow(&self, var: VarId, body: &Scalar) -> Option<Narrow> {
+    fn narrow(&self, var: VarId, body: &Scalar, rows: Option<VarId>) -> Option<Narrow> {
         let ScalarKind::Op(Intrinsic::Mul, args) = &body.kind else { return None };
         let over = Along::new(&self.prim, var, &[]);
         let (mut along, mut plain) = (true, true);
@@ -160,6 +193,18 @@ impl Arrange<'_> {
                 if a != b {
                     return Some(Narrow { factors: [x, y], size: 4, most, plus: None });
                 }
+                // What changes with the rows may be moved: what makes it good is then the same for all of them.
+                let changes = |s: &Scalar| rows.is_some_and(|v| Along::new(&self.prim, v, &[]).changes(s));
+                if a == DType::I8 && changes(&x) != changes(&y) {
+                    let (own, shared) = if changes(&x) { (x, y) } else { (y, x) };
+                    let plus = Some(Scalar::constant(Literal::Int(-128), DType::I32));
+                    return Some(Narrow {
+                        factors: [turned(cast(DType::U8, own)), shared],
+                        size: 4,
+                        most,
+                        plus,
+                    });
+                }
                 let factors = [cast(DType::I16, x), cast(DType::I16, y)];
                 Some(Narrow { factors, size: 2, most, plus: None })
             }
@@ -168,9 +213,9 @@ impl Arrange<'_> {
     }
 
     /// The products of one word.
-    fn word(&mut self, var: VarId, lo: &Dim, q: VarId, narrow: &Narrow, dtype: DType) -> Scalar {
+    fn word(&mut self, var: VarId, lo: &Dim, q: &Dim, narrow: &Narrow, dtype: DType) -> Scalar {
         let t = self.variable("t", DType::I64);
-        let round = &(lo + &(self.name(q) * narrow.size)) + &self.name(t);
+        let round = &(lo + &(q.clone() * narrow.size)) + &self.name(t);
         let values = BTreeMap::from([(var, round)]);
         let factor = |s: &Scalar| cast(dtype, self.substituted(s, &values));
         let dot = |a: Scalar, b: &Scalar| {

@@ -4,6 +4,9 @@
 //! that the status rests on ([`super::fingerprint`]). A test tries them all and holds the record against what it finds. A rule
 //! of a program is tried when it is first named; the user's cache folder keeps what came out, by the fingerprint and the
 //! sources of what tries. So a status is a function of the rule and of what it names: the same with a cache and without.
+//!
+//! A plan names an instance, and the word beside it is the instance's: of a rule that was tried and not refused it is
+//! `proven` if this very instance is, with its types, rank and attributes.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +16,13 @@ use ir::source::Span;
 use ir::text::stable_hash;
 use rewrites::Report;
 
-use super::{Trial, Verdict, fingerprint, instances};
+use super::{Trial, Verdict, fingerprint, instances, proof};
 use crate::Front;
 use crate::compare::wide::{self, Casts};
 use crate::library::Library;
 
 /// What a status can be.
-const WORDS: [&str; 3] = ["tested", "trusted", "refused"];
+const WORDS: [&str; 4] = ["proven", "tested", "trusted", "refused"];
 
 /// What `std/rules/status.txt` begins with.
 const HEAD: &str = "\
@@ -110,7 +113,7 @@ fn tried(module: &Module, all: &Instances, span: Span) -> &'static str {
 }
 
 /// The status of instances of rules, by their names in the module: of the library's from its record, of the program's own
-/// as a trial finds it.
+/// as a trial finds it; of those that hold, whether it is proved of the instance.
 pub fn statuses<'a>(
     front: &Front,
     names: impl Iterator<Item = &'a str>,
@@ -132,6 +135,11 @@ pub fn statuses<'a>(
             });
             status(every, &instances(&every.module), rule.span, store)
         });
+        let word = match word {
+            "proven" | "tested" if proof::proof(&front.module, rule).is_some() => "proven",
+            "proven" => "tested",
+            word => word,
+        };
         found.insert(name.to_owned(), word);
     }
     found

@@ -78,21 +78,30 @@ pub(super) fn spread(
     want: &[Tensor],
     run: &dyn Fn(Vec<Tensor>) -> Option<Vec<Tensor>>,
 ) -> Option<Vec<Vec<f64>>> {
-    let mut moved: Vec<Vec<f64>> = want.iter().map(|t| vec![0.0; t.len()]).collect();
-    for seed in 1..=TRIALS {
+    let trial = |seed| {
         let mut rng = Rng::new(seed);
         let mut args = args.to_vec();
         for t in args.iter_mut().filter(|t| t.dtype().is_float()) {
-            // Two units, so that each element moves in its type.
-            let by = 2.0 * unit(t.dtype()).max(kernel.unit);
-            for i in 0..t.len() {
-                let up = rng.below(2) == 0;
-                let x = t.get_f64(i);
-                t.set_f64(i, x * if up { 1.0 + by } else { 1.0 - by });
-            }
+            nudge(t, unit(t.dtype()).max(kernel.unit), &mut rng);
         }
-        // Where an argument so moved is refused, nothing is known of its movement.
-        let Some(results) = run(args) else { continue };
+        run(args)
+    };
+    Some(movement(want, &trial))
+}
+
+/// Moves each element up or down by two units, so that it moves in a type of that unit.
+pub(super) fn nudge(t: &mut Tensor, unit: f64, rng: &mut Rng) {
+    for i in 0..t.len() {
+        let up = rng.below(2) == 0;
+        let x = t.get_f64(i);
+        t.set_f64(i, x * if up { 1.0 + 2.0 * unit } else { 1.0 - 2.0 * unit });
+    }
+}
+
+/// How far each element moves in some trials, each by its own seed. Where a trial is refused, nothing is known of its movement.
+pub(super) fn movement(want: &[Tensor], trial: &dyn Fn(u64) -> Option<Vec<Tensor>>) -> Vec<Vec<f64>> {
+    let mut moved: Vec<Vec<f64>> = want.iter().map(|t| vec![0.0; t.len()]).collect();
+    for results in (1..=TRIALS).filter_map(trial) {
         for ((moved, a), b) in moved.iter_mut().zip(want).zip(&results) {
             if a.shape() == b.shape() {
                 for (i, m) in moved.iter_mut().enumerate() {
@@ -106,7 +115,7 @@ pub(super) fn spread(
         let most = m.iter().copied().fold(0.0, f64::max);
         m.iter_mut().for_each(|x| *x += BESIDE * most);
     }
-    Some(moved)
+    moved
 }
 
 /// A constant that is added or subtracted.

@@ -107,7 +107,7 @@ impl Lost {
 }
 
 /// Whether a literal may have been rounded to its type: one that leaves half of the digits there unused was not.
-fn rounded(t: &Tensor) -> bool {
+pub(super) fn rounded(t: &Tensor) -> bool {
     const LOOKED_AT: usize = 64;
     let half = (unit(t.dtype()).log2() / -2.0).floor();
     let exact = |x: f64| {
@@ -117,11 +117,14 @@ fn rounded(t: &Tensor) -> bool {
     t.dtype().is_float() && !(0..t.len().min(LOOKED_AT)).all(|i| exact(t.get_f64(i)))
 }
 
-/// The same where the values were computed in double.
-pub(super) fn of_reals(want: &Tensor, got: &Tensor, lost: Lost) -> Option<Difference> {
+/// The same where the values were computed in double; `moved` is how far the program's literals move each element, if that is known.
+pub(super) fn of_reals(want: &Tensor, got: &Tensor, lost: Lost, moved: &[f64]) -> Option<Difference> {
+    /// For literals in a row, each of which may move a result.
+    const MOVED: f64 = 4.0;
     let Lost { literals, operations } = lost;
     let scale = finite(want).fold(0.0, f64::max);
-    let allowed = |_, a: f64| literals * (a.abs() + BESIDE * scale) + operations;
+    let by = |at: usize| MOVED * moved.get(at).copied().unwrap_or(0.0);
+    let allowed = |at, a: f64| literals * (a.abs() + BESIDE * scale) + operations + by(at);
     furthest(want, got, &|at, a| if want.dtype().is_float() { allowed(at, a) } else { 0.0 })
 }
 
@@ -184,7 +187,7 @@ mod tests {
     fn what_cancels_is_as_good_as_zero() {
         let lost = Lost::of(&Module::default(), &[]);
         let number = |x: f64| Tensor::scalar_f(DType::F64, x);
-        assert!(!of_reals(&number(0.0), &number(5e-17), lost).unwrap().matters());
-        assert!(of_reals(&number(0.0), &number(1e-12), lost).unwrap().matters());
+        assert!(!of_reals(&number(0.0), &number(5e-17), lost, &[]).unwrap().matters());
+        assert!(of_reals(&number(0.0), &number(1e-12), lost, &[]).unwrap().matters());
     }
 }

@@ -17,7 +17,7 @@ use vm::Limits;
 use super::blame::Blame;
 use super::difference::{Difference, Lost, of_reals};
 use super::wide::Casts;
-use super::{part, wide};
+use super::{literals, part, wide};
 use crate::engine;
 use crate::pipeline::{self, Front, Options};
 
@@ -150,8 +150,8 @@ impl Search<'_> {
                     }
                     let args = [outside.clone(), carried].concat();
                     let want = self.oracle(&front, round, &args)?;
-                    let lost = Lost::of(&front.module, &args);
-                    if differing(&want, &self.results(&front, &plan, round, &args)?, lost).is_some() {
+                    let got = self.results(&front, &plan, round, &args)?;
+                    if self.differing(&front, round, &args, &want, &got).is_some() {
                         return self.within(&front, round, &args, depth);
                     }
                     carried = want;
@@ -206,16 +206,43 @@ impl Search<'_> {
     ) -> Option<Wrong> {
         let (plan, _) = pipeline::plan(&front.module, options);
         let got = self.results(front, &wide::module(&plan, Casts::Keep)?, id, args)?;
-        differing(want, &got, Lost::of(&front.module, args))
+        self.differing(front, id, args, want, &got)
+    }
+
+    fn differing(
+        &self,
+        front: &Front,
+        id: FuncId,
+        args: &[Tensor],
+        want: &[Tensor],
+        got: &[Tensor],
+    ) -> Option<Wrong> {
+        differing(&front.module, args, want, got, &|m| self.results(front, m, id, args))
     }
 }
 
-/// The first result that differs by more than is allowed.
-pub(super) fn differing(want: &[Tensor], got: &[Tensor], lost: Lost) -> Option<Wrong> {
-    want.iter().zip(got).enumerate().find_map(|(at, (a, b))| {
-        let difference = of_reals(a, b, lost).filter(Difference::matters)?;
-        Some(Wrong { at, difference, shape: a.shape().to_vec() })
-    })
+/// The first result that differs by more than is allowed. What runs a program in double is asked only where literals may be the
+/// reason.
+pub(super) fn differing(
+    module: &Module,
+    args: &[Tensor],
+    want: &[Tensor],
+    got: &[Tensor],
+    run: &dyn Fn(&Module) -> Option<Vec<Tensor>>,
+) -> Option<Wrong> {
+    let lost = Lost::of(module, args);
+    let wrong = |moved: &[Vec<f64>]| {
+        want.iter().zip(got).enumerate().find_map(|(at, (a, b))| {
+            let moved = moved.get(at).map_or(&[][..], Vec::as_slice);
+            let difference = of_reals(a, b, lost, moved).filter(Difference::matters)?;
+            Some(Wrong { at, difference, shape: a.shape().to_vec() })
+        })
+    };
+    let found = wrong(&[])?;
+    match literals::moved(module, want, run) {
+        Some(moved) => wrong(&moved),
+        None => Some(found),
+    }
 }
 
 /// The program with another function in the place of one.

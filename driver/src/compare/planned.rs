@@ -12,7 +12,7 @@ use tensor::Tensor;
 use vm::Limits;
 use vm::threads::Pool;
 
-use super::difference::{Difference, Lost, difference};
+use super::difference::{Difference, difference};
 use super::first::differing;
 use super::wide::Casts;
 use super::{steps, wide};
@@ -45,7 +45,8 @@ impl<'f> Planned<'f> {
             let args: Vec<Tensor> =
                 args.iter().map(wide::tensor).collect::<Option<_>>().ok_or("no memory")?;
             let [want, got] = [self.interpret(&program, &args)?, self.interpret(&plan, &args)?];
-            if let Some(wrong) = differing(&want, &got, Lost::of(&self.front.module, &args)) {
+            let run = |m: &Module| self.interpret(m, &args).ok();
+            if let Some(wrong) = differing(&self.front.module, &args, &want, &got, &run) {
                 return Err(format!(
                     "the plan means something else: result {}, {}",
                     wrong.at, wrong.difference

@@ -135,6 +135,7 @@ fn attributes(run: &Run) -> Vec<ast::Attr> {
     let (name, numbers) = match run {
         Run::Plain => return vec![],
         Run::Lanes { lanes, vectors } => ("lanes", vec![*lanes, *vectors]),
+        Run::Stream { lanes, vectors, from } => ("stream", vec![*lanes, *vectors, *from]),
         Run::Rows(rows) => ("rows", rows.clone()),
         Run::Unrolled => ("unroll", vec![]),
         Run::Ahead(rounds) => ("ahead", vec![*rounds]),

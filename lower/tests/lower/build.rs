@@ -222,7 +222,9 @@ kernels! {
 }
 
 pub(crate) fn lowered(module: &Module, entry: u32) -> Result<Lowered, Error> {
-    lower::lower(module, &[FuncId(entry)], &SourceMap::default(), &mut |of| describe(module, of))
+    lower::lower(module, &[FuncId(entry)], &SourceMap::default(), |all| {
+        all.iter().map(|of| describe(module, *of)).collect()
+    })
 }
 
 /// A context for the first function of a module.

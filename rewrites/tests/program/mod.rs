@@ -229,6 +229,7 @@ impl Program {
         self.module.rules.push(Rule {
             name: Sym::new(name),
             constant: vec![false; lhs.params.len()],
+            more: false,
             lhs,
             rhs,
             both_ways: false,

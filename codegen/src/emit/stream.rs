@@ -1,0 +1,266 @@
+//! Stores past the caches.
+//!
+//! A store to a line that no cache has fetches the line first, so large outputs cost a read of what is overwritten. A loop
+//! that is told so (`#[stream(16, 4, 16384)]`) writes whole vectors past the caches instead. Whether it does is known when it
+//! runs: the output must be large, as the next kernel reads a small one from a cache; the loop must be long; and each vector must lie
+//! in one line, for which the lanes before the first such place go by on their own. The loop stands once for
+//! both, as what it computes is the most of it: where it stores, it takes one way or the other.
+//!
+//! Such stores are visible to other threads after a fence, which a kernel passes before it ends if it may have made any.
+
+use inkwell::IntPredicate as I;
+use inkwell::values::PointerValue;
+use ir::loops::{BufId, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
+
+use super::nest::Wide;
+use super::tile::Slot;
+use super::{Emit, Place};
+use crate::Error;
+use crate::ll::{Ty, V};
+use crate::prepare::assigned;
+use crate::schedule::{Along, Stride};
+
+/// The stores of a loop that may go past the caches.
+#[derive(Clone)]
+pub(super) struct Past<'c> {
+    bufs: Vec<BufId>,
+    /// Whether they do.
+    here: V<'c>,
+    /// What the loop reads in order.
+    reads: Vec<(BufId, Vec<Scalar>)>,
+}
+
+/// Bytes of a line, and of the widest vector.
+const LINE: i64 = 64;
+/// Bytes of the narrowest vector that can be stored so.
+const NARROW: i64 = 16;
+/// So many bytes further is asked for what is read: where outputs are large, so is what they are made of.
+const FURTHER: i64 = 2048;
+/// Bytes of a row from which on it pays: its ends share lines with others, which are written in parts.
+const LONG: i64 = 1024;
+
+/// Whether any loop of a primitive may store past the caches.
+pub(super) fn streams(prim: &Prim) -> bool {
+    let mut found = false;
+    for s in &prim.body {
+        s.walk(&mut |s| found |= matches!(s, Stmt::For { run: Run::Stream { .. }, .. }));
+    }
+    found
+}
+
+impl<'c> Emit<'_, 'c> {
+    /// A loop in vectors whose body is `body`, which `f` emits; to outputs of so many KiB it stores past the caches.
+    pub(super) fn streamed(
+        &mut self,
+        var: VarId,
+        (lo, hi): (V<'c>, V<'c>),
+        wide: Wide,
+        (from, body): (Option<u32>, &[Stmt]),
+        f: &mut dyn FnMut(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let stores = if from.is_some() { self.may_pass(var, wide, body) } else { Vec::new() };
+        let (Some(from), false) = (from, stores.is_empty()) else {
+            return self.by_lanes(var, (lo, hi), wide, f, None);
+        };
+        let ll = self.ll;
+        self.slots[var.0 as usize] = Slot::Fixed(lo);
+        // What reads runs of lanes counts them from the first, so nothing may go before it.
+        let apart = self.reads_apart(var, body);
+        let (mut head, mut here) = (None, ll.bool(true));
+        for (buf, index) in &stores {
+            let size = self.prim.buf(*buf).dtype.size() as i64;
+            let place = self.at_point(0, 0, |e| e.address(*buf, index))?;
+            let place = ll.number_of(place);
+            let line = (size * i64::from(wide.lanes)).min(LINE);
+            let begin = *head.get_or_insert_with(|| {
+                let before = ll.and(ll.sub(ll.i64(0), place), ll.i64(line - 1));
+                if apart { ll.i64(0) } else { ll.udiv(before, ll.i64(size)) }
+            });
+            let first = ll.add(place, ll.mul(begin, ll.i64(size)));
+            let fits = ll.icmp(I::EQ, ll.and(first, ll.i64(line - 1)), ll.i64(0));
+            let long = ll.icmp(I::UGE, self.rounds(lo, hi), ll.i64(LONG / size));
+            here = ll.and(here, ll.and(ll.and(fits, long), self.is_large(*buf, from)));
+        }
+        let head = ll.select(here, head.unwrap_or_else(|| ll.i64(0)), ll.i64(0));
+        let bufs = stores.iter().map(|s| s.0).collect();
+        // Where rows ask for the next ones, that is done.
+        let reads = if self.ahead.is_some() { Vec::new() } else { self.reads_in_order(var, body) };
+        let outside = self.past.replace(Past { bufs, here, reads });
+        if apart {
+            self.by_lanes(var, (lo, hi), wide, f, None)?;
+        } else {
+            // First what is before the first whole vector, if anything is; then the rest, by the same code.
+            let begin = ll.add(lo, head);
+            let first = ll.select(ll.icmp(I::EQ, head, ll.i64(0)), ll.i64(1), ll.i64(0));
+            self.count(first, ll.i64(2), 1, |e, part| {
+                let before = ll.icmp(I::EQ, part, ll.i64(0));
+                let part = (ll.select(before, lo, begin), ll.select(before, begin, hi));
+                e.by_lanes(var, part, wide, f, None)
+            })?;
+        }
+        self.past = outside;
+        Ok(())
+    }
+
+    /// The stores of a loop by lanes that can go past the caches: where they begin is known before the loop.
+    fn may_pass<'s>(&mut self, var: VarId, wide: Wide, body: &'s [Stmt]) -> Vec<(BufId, &'s [Scalar])> {
+        if self.ll.target.streams_from().is_none() || self.tile.rows > 1 {
+            return Vec::new();
+        }
+        let mut all = Vec::new();
+        body.iter().for_each(|s| {
+            s.walk(&mut |s| {
+                if let Stmt::Store { buf, .. } = s {
+                    all.push(*buf);
+                }
+            });
+        });
+        let inside = assigned(body);
+        let fixed = |i: &Scalar| !inside.iter().any(|v| Along::new(self.prim, *v, &[]).changes(i));
+        let mut found = Vec::new();
+        for s in body {
+            if let Stmt::Store { buf, index, checked: false, combine: None, .. } = s
+                && !self.prim.buf(*buf).local
+                && matches!(self.places[buf.0 as usize], Place::Memory { .. })
+                && self.prim.buf(*buf).dtype.size() as i64 * i64::from(wide.lanes) >= NARROW
+                && index.iter().all(|i| fixed(i) && !reads(i))
+                && Along::new(self.prim, var, body).stride(*buf, index) == Stride::Unit
+            {
+                found.push((*buf, index.as_slice()));
+            }
+        }
+        found.retain(|(b, _)| {
+            all.iter().filter(|x| *x == b).count() == body.iter().filter(|s| is_store_to(s, *b)).count()
+        });
+        found
+    }
+
+    /// What statements of a loop by lanes read vector by vector.
+    fn reads_in_order(&self, var: VarId, body: &[Stmt]) -> Vec<(BufId, Vec<Scalar>)> {
+        let along = Along::new(self.prim, var, body);
+        let mut found: Vec<(BufId, Vec<Scalar>)> = Vec::new();
+        for e in body.iter().flat_map(Stmt::scalars) {
+            e.walk(&mut |e| {
+                if let ScalarKind::Load { buf, index, .. } = &e.kind
+                    && !self.prim.buf(*buf).local
+                    && along.stride(*buf, index) == Stride::Unit
+                    && !index.iter().any(reads)
+                    && found.iter().all(|f| f.0 != *buf)
+                {
+                    found.push((*buf, index.clone()));
+                }
+            });
+        }
+        found
+    }
+
+    /// Whether what a loop by lanes reads lies apart.
+    fn reads_apart(&self, var: VarId, body: &[Stmt]) -> bool {
+        let along = Along::new(self.prim, var, body);
+        let mut apart = false;
+        body.iter().for_each(|s| {
+            s.walk(&mut |s| {
+                for e in s.scalars() {
+                    e.walk(&mut |e| {
+                        if let ScalarKind::Load { buf, index, .. } = &e.kind {
+                            apart |= along.stride(*buf, index) == Stride::Other;
+                        }
+                    });
+                }
+            });
+        });
+        apart
+    }
+
+    /// Whether a buffer has so many KiB, which is found out before any loop.
+    fn is_large(&mut self, buf: BufId, from: u32) -> V<'c> {
+        let ll = self.ll;
+        let here = ll.here();
+        ll.at(self.entry);
+        let bytes = ll.mul(self.elements(buf), ll.i64(self.prim.buf(buf).dtype.size() as i64));
+        let large = ll.icmp(I::UGE, bytes, ll.i64(i64::from(from) << 10));
+        ll.at(here);
+        self.large.push(large);
+        large
+    }
+
+    /// Stores vectors past the caches or into them.
+    pub(super) fn store_either(
+        &mut self,
+        (buf, here): (BufId, V<'c>),
+        list: &[(PointerValue<'c>, V<'c>)],
+        align: u32,
+    ) -> Result<(), Error> {
+        let ll = self.ll;
+        let [past, near, done] = ["past", "near", "stored"].map(|n| ll.block(self.function, n));
+        ll.branch(here, past, near);
+        ll.at(past);
+        for (p, v) in list {
+            ll.store_past(*p, *v, (align * ll.lanes(*v)).min(LINE as u32));
+        }
+        self.ask_further(buf)?;
+        ll.jump(done);
+        ll.at(near);
+        for (p, v) in list {
+            ll.store(*p, *v, align);
+        }
+        ll.jump(done);
+        ll.at(done);
+        Ok(())
+    }
+
+    /// Asks for what the loop reads soon, beside the first of its stores.
+    fn ask_further(&mut self, buf: BufId) -> Result<(), Error> {
+        let Some(past) = self.past.clone().filter(|p| p.bufs.first() == Some(&buf)) else { return Ok(()) };
+        for (from, index) in &past.reads {
+            if !index.iter().all(|i| self.is_known(i, false)) {
+                continue;
+            }
+            let size = self.prim.buf(*from).dtype.size() as i64 * i64::from(self.tile.width());
+            for u in (0..self.tile.vectors).filter(|u| i64::from(*u) * size % LINE == 0) {
+                let p = self.at_point(0, u, |e| e.address(*from, index))?;
+                self.ll.fetch_near(self.ll.element(Ty::I8, p, self.ll.i64(FURTHER)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the stores to a buffer that happen now go past the caches, where they may.
+    pub(super) fn passes(&self, buf: BufId) -> Option<V<'c>> {
+        let whole = self.tile.lanes.is_some() && self.tile.mask.is_none() && self.guards.is_empty();
+        self.past.as_ref().filter(|p| whole && p.bufs.contains(&buf)).map(|p| p.here)
+    }
+
+    /// Makes what was stored past the caches visible, at the end of a kernel.
+    pub(super) fn drain(&mut self) {
+        let ll = self.ll;
+        let Some(any) = self.large.iter().copied().reduce(|a, b| ll.or(a, b)) else { return };
+        let [drain, done] = ["drain", "drained"].map(|n| ll.block(self.function, n));
+        ll.branch(any, drain, done);
+        ll.at(drain);
+        ll.drain();
+        ll.jump(done);
+        ll.at(done);
+    }
+
+    /// Leaves the kernel before its end.
+    pub(super) fn leave(&self, answer: i64) {
+        if streams(self.prim) && self.ll.target.streams_from().is_some() {
+            self.ll.drain();
+        }
+        self.ll.ret(self.ll.i64(answer));
+    }
+}
+
+fn is_store_to(s: &Stmt, to: BufId) -> bool {
+    matches!(s, Stmt::Store { buf, .. } if *buf == to)
+}
+
+/// Whether an index is not computed of numbers alone.
+fn reads(i: &Scalar) -> bool {
+    let mut reads = false;
+    i.walk(&mut |i| {
+        reads |= matches!(i.kind, ScalarKind::Load { .. } | ScalarKind::Reduce { .. } | ScalarKind::Choose(_))
+    });
+    reads
+}
