@@ -33,9 +33,18 @@ struct Pattern {
     env: Env,
     dims: Vec<Sym>,
     when: Vec<Pred>,
-    /// A function of the rule's parameters, without a body.
-    head: Func,
+    head: Head,
     lhs: Func,
+}
+
+/// A rule's parameters.
+struct Head {
+    /// A function of their tensors, without a body.
+    func: Func,
+    /// Each as a value of those.
+    names: Vec<(Sym, Value)>,
+    /// Of each tensor, whether it must be what weights and constants make.
+    constant: Vec<bool>,
 }
 
 impl<'a> Checker<'a> {
@@ -355,7 +364,7 @@ impl<'a> Checker<'a> {
             rhs,
             both_ways: def.both_ways,
             when,
-            constant: values(&def.sig).map(|p| p.mode == Mode::Const).collect(),
+            constant: head.constant,
             more: wanted == Wanted::More,
             span: def.sig.name.span,
         });
@@ -393,14 +402,14 @@ impl<'a> Checker<'a> {
         // What the left side itself needs holds wherever it matches: the program asks for it.
         for pred in checks(&lhs) {
             env.facts.assume(pred.clone());
-            head.facts.assume(pred.clone());
+            head.func.facts.assume(pred.clone());
             lhs.facts.assume(pred);
         }
         lhs.body.nodes.retain(|n| !matches!(n.op, Op::Check(..)));
         Some(Pattern { env, dims, when, head, lhs })
     }
 
-    fn rule_side(&mut self, def: &'a RuleDef, env: &Env, dims: &[Sym]) -> Maybe<Func> {
+    fn rule_side(&mut self, def: &'a RuleDef, env: &Env, dims: &[Sym]) -> Maybe<Head> {
         let mut func = Func {
             name: def.sig.name.name.name().to_owned(),
             def: def.sig.name.name,
@@ -417,18 +426,25 @@ impl<'a> Checker<'a> {
             pins: Vec::new(),
             span: def.sig.name.span,
         };
+        let (mut names, mut constant) = (Vec::new(), Vec::new());
         for p in values(&def.sig) {
-            let ty = self.param_type(env, p)?;
-            let val = func.add_val(p.name.name, ty);
-            func.body.params.push(val);
-            func.params.push(ir::graph::Param { name: p.name.name, own: p.mode == Mode::Own, from: None });
+            let ty = self.param_ty(env, p)?;
+            let mut leaves = Vec::new();
+            for leaf in ty.leaves(p.name.name.name()) {
+                let name = Sym::new(&leaf.path);
+                let val = func.add_val(name, leaf.ty);
+                func.body.params.push(val);
+                func.params.push(ir::graph::Param { name, own: p.mode == Mode::Own, from: None });
+                constant.push(p.mode == Mode::Const);
+                leaves.push(val);
+            }
+            names.push((p.name.name, Value::of(&ty, &leaves)));
         }
-        Some(func)
+        Some(Head { func, names, constant })
     }
 
-    fn side(&mut self, head: &Func, env: &Env, e: &Expr) -> Maybe<Func> {
-        let names = head.params.iter().zip(&head.body.params).map(|(p, v)| (p.name, Value::Val(*v)));
-        let mut body = Body::new(head.clone(), env.clone(), names.collect());
+    fn side(&mut self, head: &Head, env: &Env, e: &Expr) -> Maybe<Func> {
+        let mut body = Body::new(head.func.clone(), env.clone(), head.names.iter().cloned().collect());
         let parts = match self.expr(&mut body, e)? {
             Value::Tuple(parts) => parts,
             one => vec![one],

@@ -4,6 +4,8 @@
 //! Counts: an operation on values is one flop wherever it is executed (index arithmetic is free), and dear
 //! ones add `slow` units besides. A loop runs as often as [`Ranges`] says; [`Profile::guessed`] tells where that depends on data.
 
+use std::collections::BTreeSet;
+
 use ir::graph::Type;
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::{Combine, Intrinsic};
@@ -63,6 +65,8 @@ pub(crate) struct Contraction {
     pub(crate) k: Expr,
     /// The type of what is multiplied, before it is made wider.
     pub(crate) dtype: DType,
+    /// Elements of what is read along columns and does not lie as it is read: some columns of a row, then those of the next.
+    pub(crate) loose: Expr,
 }
 
 /// What is known about a primitive, over its dims.
@@ -102,6 +106,7 @@ impl Profile {
                 n: c.n.subst(f),
                 k: c.k.subst(f),
                 dtype: c.dtype,
+                loose: c.loose.subst(f),
             }),
             ..self.clone()
         }
@@ -146,6 +151,9 @@ fn slow_units(op: Intrinsic) -> i64 {
     }
 }
 
+/// Elements of a panel that a step of a sum goes on by, at most.
+const PANEL: i64 = 1024;
+
 /// Reads the loops of a primitive.
 pub(crate) fn profile(prim: &Prim) -> Profile {
     let mut walk = Walk {
@@ -158,6 +166,8 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
         loops: Vec::new(),
         apart: 0,
         contractions: Vec::new(),
+        columns: Vec::new(),
+        part: false,
     };
     walk.stmts(&prim.body, &Expr::int(1));
     let extent = |b: BufId| prim.buf(b).shape.iter().fold(Expr::int(1), |n, d| n * d);
@@ -167,7 +177,8 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
     let write_bytes =
         prim.outs.iter().map(|&b| Expr::min(&walk.writes[b.0 as usize], &extent(b)) * size(b)).sum();
     let in_place = prim.outs.iter().any(|&b| prim.in_place(b));
-    let contraction = walk.contractions.first().cloned();
+    let contraction =
+        walk.contractions.first().map(|c| Contraction { loose: loose(prim, &walk.columns), ..c.clone() });
     let class = if contraction.is_some() {
         Class::Contraction
     } else if walk.reduces {
@@ -194,6 +205,49 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
         guessed: walk.ranges.guessed,
         fallible: walk.fallible,
         in_place,
+    }
+}
+
+/// The elements of the operands of which a step of a sum does not read neighbours that lie behind those of the step before.
+fn loose(prim: &Prim, columns: &[VarId]) -> Expr {
+    let mut found = BTreeSet::new();
+    prim.body.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            s.scalars().into_iter().for_each(|e| loose_in(prim, e, columns, &mut Vec::new(), &mut found))
+        });
+    });
+    found.into_iter().map(|b| prim.buf(b).shape.iter().fold(Expr::int(1), |n, d| n * d)).sum()
+}
+
+fn loose_in(prim: &Prim, s: &Scalar, columns: &[VarId], over: &mut Vec<VarId>, found: &mut BTreeSet<BufId>) {
+    match &s.kind {
+        ScalarKind::Reduce { var, body, .. } => {
+            over.push(*var);
+            loose_in(prim, body, columns, over, found);
+            over.pop();
+        }
+        ScalarKind::Load { buf, index, .. } => {
+            let uses = |i: &Scalar, vars: &[VarId]| {
+                let mut uses = false;
+                i.walk(&mut |s| uses |= as_var(s).is_some_and(|v| vars.contains(&v)));
+                uses
+            };
+            let Some(step) = index.iter().position(|i| uses(i, over)) else { return };
+            if !index.iter().any(|i| uses(i, columns)) {
+                return;
+            }
+            let behind = || prim.buf(*buf).shape[step + 1..].iter().zip(&index[step + 1..]);
+            let size = |n: i64, (e, _): (&Expr, &Scalar)| n.checked_mul(e.as_int()?);
+            let all = behind().try_fold(1, size);
+            let wide = behind().filter(|(_, i)| uses(i, columns)).try_fold(1, size);
+            if all.is_none_or(|n| n > PANEL) || wide.is_none_or(|n| n < 2) {
+                found.insert(*buf);
+            }
+        }
+        ScalarKind::Op(_, args) => args.iter().for_each(|a| loose_in(prim, a, columns, over, found)),
+        ScalarKind::Choose(parts) => parts.iter().for_each(|a| loose_in(prim, a, columns, over, found)),
+        ScalarKind::Cast(a) => loose_in(prim, a, columns, over, found),
+        ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => {}
     }
 }
 
@@ -266,6 +320,10 @@ struct Walk<'a> {
     /// Of these, how many have more loops in them than the next one: they only repeat what is in them.
     apart: usize,
     contractions: Vec<Contraction>,
+    /// The loops along the columns of the first.
+    columns: Vec<VarId>,
+    /// True at a sum that is all there is of the sum around.
+    part: bool,
 }
 
 impl Walk<'_> {
@@ -343,7 +401,14 @@ impl Walk<'_> {
                 index.iter().for_each(|i| self.index(i, times));
             }
             ScalarKind::Op(op, args) => {
-                self.count.flops = &self.count.flops + times;
+                // A sum of integers may begin with what is added to it.
+                let sums = |e: &Scalar| e.is_reduction_by(Combine::Add);
+                let begins = matches!(op, Intrinsic::Add | Intrinsic::Sub)
+                    && !s.dtype.is_float()
+                    && args.first().is_some_and(sums);
+                if !begins {
+                    self.count.flops = &self.count.flops + times;
+                }
                 let units = slow_units(*op);
                 self.count.slow = &self.count.slow + &(times * units);
                 args.iter().for_each(|a| self.scalar(a, times));
@@ -369,16 +434,23 @@ impl Walk<'_> {
                 self.index(hi, times);
                 let trip = self.enter(*var, lo, hi, &Body::Scalar(body));
                 let times = times * &trip;
-                self.count.flops = &self.count.flops + &times;
-                self.count.folds = &self.count.folds + &times;
+                // A sum of sums is one sum.
+                if !body.is_reduction_by(*combine) {
+                    self.count.flops = &self.count.flops + &times;
+                    self.count.folds = &self.count.folds + &times;
+                }
+                let whole = !std::mem::replace(&mut self.part, body.is_reduction_by(*combine));
                 self.scalar(body, &times);
+                self.part = false;
                 let mut over = vec![*var];
                 let mut inner = &**body;
                 while let ScalarKind::Reduce { combine: Combine::Add, var, body, .. } = &inner.kind {
                     over.push(*var);
                     inner = body;
                 }
-                self.contraction(*combine, inner, &over);
+                if whole {
+                    self.contraction(*combine, inner, &over);
+                }
                 self.loops.pop();
             }
         }
@@ -414,8 +486,37 @@ impl Walk<'_> {
             return;
         }
         let k = over.iter().filter_map(|v| self.ranges.trip(*v)).fold(Expr::int(1), |n, t| n * t);
-        let found = Contraction { m: product(&only_a), n: product(&only_b), k, dtype: narrow(args) };
-        self.contractions.push(found);
+        let (m, n) = (product(&only_a), product(&only_b));
+        self.once(&args[1], over, &only_a);
+        if self.contractions.is_empty() {
+            self.columns = outer.into_iter().filter(|v| only_b(*v)).collect();
+        }
+        self.contractions.push(Contraction { m, n, k, dtype: narrow(args), loose: Expr::int(0) });
+    }
+
+    /// What is done to the second operand is done once for all rows: a kernel keeps it.
+    fn once(&mut self, operand: &Scalar, over: &[VarId], is_row: &dyn Fn(VarId) -> bool) {
+        let all = self.loops.iter().chain(over.iter().filter(|v| !self.loops.contains(v)));
+        let rounds = |of: &dyn Fn(VarId) -> bool| {
+            let trips = all.clone().filter(|v| of(**v)).filter_map(|v| self.ranges.trip(*v));
+            trips.fold(Expr::int(1), |n, t| n * t)
+        };
+        let mut nested = false;
+        operand.walk(&mut |s| nested |= matches!(s.kind, ScalarKind::Reduce { .. }));
+        if nested {
+            return;
+        }
+        let repeated = rounds(&|v| is_row(v)) - 1;
+        let rest = rounds(&|v| !is_row(v));
+        let none = || Expr::int(0);
+        let none = Count { flops: none(), slow: none(), folds: none() };
+        let before = std::mem::replace(&mut self.count, none);
+        let (reads, fallible) = (self.reads.clone(), self.fallible);
+        self.scalar(operand, &(rest * repeated));
+        let more = std::mem::replace(&mut self.count, before);
+        (self.reads, self.fallible) = (reads, fallible);
+        self.count.flops = &self.count.flops - &more.flops;
+        self.count.slow = &self.count.slow - &more.slow;
     }
 }
 
@@ -444,10 +545,11 @@ fn narrow(args: &[Scalar]) -> DType {
     args.iter().map(before).max_by_key(|d| d.size()).unwrap_or(DType::F32)
 }
 
-/// The variables that the indices of loads in an expression use.
+/// The variables that an expression and the indices of its loads use.
 fn loaded_vars(s: &Scalar) -> Vec<VarId> {
     let mut vars = Vec::new();
     s.walk(&mut |s| {
+        vars.extend(as_var(s));
         if let ScalarKind::Load { index, .. } = &s.kind {
             for i in index {
                 i.walk(&mut |s| vars.extend(as_var(s)));

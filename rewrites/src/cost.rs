@@ -104,6 +104,7 @@ impl Work {
             n: value(&c.n),
             k: value(&c.k),
             dtype: c.dtype,
+            loose: value(&c.loose),
         });
         let worker = match self.doer {
             Doer::Native => {

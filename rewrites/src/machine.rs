@@ -112,6 +112,8 @@ pub(crate) struct Extents {
     pub(crate) n: f64,
     pub(crate) k: f64,
     pub(crate) dtype: DType,
+    /// Elements of the second operand that are put in order on the way.
+    pub(crate) loose: f64,
 }
 
 /// Who does a piece of work.
@@ -293,6 +295,19 @@ impl Machine {
         at(2.0 * both, level.copy) + at(read - both, level.read) + at(write - both, level.write)
     }
 
+    /// Microseconds in which a product brings what it reads into the order in which it reads it: word by word, past the nearest
+    /// cache. A single row gains half of that; a library's share of the peak has it in it.
+    fn ordered_us(&self, worker: Worker, cores: f64) -> f64 {
+        match worker {
+            Worker::Generated(_, Some(e)) => {
+                let level = &self.level[1.min(self.level.len() - 1)];
+                let rows = e.m.max(1.0);
+                8.0 * e.loose / (self.on(level.copy, cores) * 1e3) * rows / (rows + 1.0)
+            }
+            Worker::Generated(_, None) | Worker::Library(_) => 0.0,
+        }
+    }
+
     /// The fewest microseconds that this much work can take on so many threads: all of the peak, or all of the bandwidth
     /// at which a working set of these bytes is read. What a measured time is a share of.
     pub fn roofline_us(&self, flops: f64, bytes: f64, threads: usize) -> f64 {
@@ -337,7 +352,7 @@ impl Machine {
         let peak = self.peak(dtype);
         let spent = |cores: f64| {
             let compute = scaled / (self.on(peak, cores) * 1e3);
-            compute.max(self.moved_us(load.read, load.write, cores))
+            compute.max(self.moved_us(load.read, load.write, cores)) + self.ordered_us(worker, cores)
         };
         let all = f64::from(self.cores);
         let cores = (spent(1.0) / self.grain_us).clamp(1.0, all).min(load.parallel.max(1.0));
