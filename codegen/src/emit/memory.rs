@@ -373,9 +373,19 @@ impl<'c> Emit<'_, 'c> {
         let tile = self.tile;
         // What accumulates by adding a product is rounded once.
         let factors = product(value).filter(|_| combine == Some(Combine::Add));
-        let values = match factors {
-            Some((a, b)) => vec![self.scalar(a)?, self.scalar(b)?],
-            None => vec![self.scalar(value)?],
+        // What a sum is added to is what it begins with, where that has as many digits in memory.
+        let is_sum = matches!(value.kind, ScalarKind::Reduce { combine: Combine::Add, .. });
+        let goes_on = combine == Some(Combine::Add)
+            && is_sum
+            && self.varies(value).lanes
+            && memory(dtype) == crate::format::register(dtype);
+        let (combine, values) = match factors {
+            Some((a, b)) => (combine, vec![self.scalar(a)?, self.scalar(b)?]),
+            None if goes_on => {
+                let first = self.load(buf, index, checked)?;
+                (None, vec![self.reduce(value, Some(&first))?])
+            }
+            None => (combine, vec![self.scalar(value)?]),
         };
         if let Some(span) = checked {
             self.check(buf, index, span)?;

@@ -39,11 +39,11 @@ pub(super) struct Loop {
 
 /// A loop cut into tiles: the loop over one tile, how many tiles there are, the variable that is a tile's number, and
 /// where the tile of that number begins.
-struct Tiles {
-    inner: Loop,
+pub(super) struct Tiles {
+    pub(super) inner: Loop,
     count: Dim,
     number: VarId,
-    begin: Dim,
+    pub(super) begin: Dim,
 }
 
 pub(super) fn arrange(
@@ -192,6 +192,9 @@ impl Arrange<'_> {
                 self.around(loops, whole, others.into_iter().chain(tiles).collect(), |_| vec![rows])
             }
             (Some((lane, w)), Some((row, sizes))) => {
+                if let Some(asks) = nest.ordered {
+                    return self.ordered(asks, loops, (lane, w), (row, sizes), body, whole);
+                }
                 self.tile(nest, loops, (lane, w), (row, sizes), body, whole)
             }
         }
@@ -431,7 +434,7 @@ impl Arrange<'_> {
     }
 
     /// What is inside, under loops and over tiles: one loop over all of them where they are the whole primitive.
-    fn around(
+    pub(super) fn around(
         &mut self,
         loops: Vec<Loop>,
         whole: bool,
@@ -516,7 +519,7 @@ impl Arrange<'_> {
     }
 
     /// A loop in tiles, if its bounds are expressions of the dims.
-    fn tiles(&mut self, l: &Loop, size: i64) -> Option<Tiles> {
+    pub(super) fn tiles(&mut self, l: &Loop, size: i64) -> Option<Tiles> {
         let extent = self.extent(l)?;
         let (lo, hi) = (self.prim.as_dim(&l.lo)?, self.prim.as_dim(&l.hi)?);
         let number = self.variable(self.prim.var(l.var).name.name(), DType::I64);

@@ -24,6 +24,7 @@ mod cost;
 mod dots;
 mod legal;
 mod narrow;
+mod ordered;
 mod pack;
 mod panels;
 mod pieces;
@@ -68,6 +69,8 @@ struct Nest {
     walked: bool,
     /// Whether sums are kept in memory while a few rounds of the reduction at once go by.
     streamed: bool,
+    /// Whether the lanes are panels that lie in order; with rows enough what comes is asked for.
+    ordered: Option<bool>,
 }
 
 /// What is done where there is little of something: too few rows for panels to be worth while.
@@ -304,6 +307,11 @@ impl Planner<'_> {
     fn nest(&self, s: &Stmt) -> Plan {
         let (chain, body) = self.chain(s);
         let vars: Vec<VarId> = chain.iter().map(|c| c.0).collect();
+        if let Some(nest) = self.ordered(&chain, body) {
+            let nests = BTreeMap::from([(vars[0], nest)]);
+            let trips: f64 = chain.iter().map(|c| self.trips(c.1, c.2)).product();
+            return (self.block(body).0 * trips, Decisions { nests, ..Decisions::default() });
+        }
         let trips: f64 = chain.iter().map(|c| self.trips(c.1, c.2)).product();
         let (mut best, mut plan) = self.block(body);
         let mut nest = Nest {
@@ -314,6 +322,7 @@ impl Planner<'_> {
             few: None,
             walked: false,
             streamed: false,
+            ordered: None,
         };
         let mut chosen = None;
         for &(var, lo, hi) in &chain {

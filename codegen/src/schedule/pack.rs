@@ -36,6 +36,7 @@ impl Planner<'_> {
                         few: None,
                         walked: false,
                         streamed: false,
+                        ordered: None,
                     };
                     found = Some((work, nest));
                 }

@@ -18,7 +18,7 @@ use super::{Along, Nest, Planner, SQUARE, Stride, Wide, parts, with_part};
 /// So many rows ahead of a copy is asked for what comes.
 const COPY_AHEAD: u32 = 16;
 /// Rounds of dot products that are written out, where there are no more.
-const WRITTEN_OUT: i64 = 16;
+pub(super) const WRITTEN_OUT: i64 = 16;
 
 /// A reduction that goes along a panel.
 #[derive(Clone)]

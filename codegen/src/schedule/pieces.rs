@@ -19,8 +19,8 @@ const LEAST: i64 = 8;
 
 /// A reduction, and how many rounds of it are a piece.
 pub(super) struct Pieces {
-    over: Loop,
-    size: i64,
+    pub(super) over: Loop,
+    pub(super) size: i64,
 }
 
 impl Arrange<'_> {
@@ -129,7 +129,7 @@ impl Arrange<'_> {
 }
 
 /// The reductions of an expression that stand in no other.
-fn outermost<'s>(s: &'s Scalar, list: &mut Vec<&'s Scalar>) {
+pub(super) fn outermost<'s>(s: &'s Scalar, list: &mut Vec<&'s Scalar>) {
     if matches!(s.kind, ScalarKind::Reduce { .. }) {
         list.push(s);
     } else {

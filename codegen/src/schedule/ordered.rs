@@ -1,0 +1,317 @@
+//! What lies in the order in which it is read: panels that a program has made itself.
+//!
+//! In: a nest of which one loop has as many rounds as a panel is wide, `sum(l in k) x[i, l] * p[c, l, j]` with `j in 32`. Out: the
+//! loop as the lanes of a tile of registers, which takes the panel as it is, line by line. What an instruction adds up may
+//! lie side by side, `sum(q in k / 4, t in 4) .. p[c, q, j, t]`: a short reduction of such products is marked. Few rows
+//! read as fast as memory gives; for more, the reduction goes by pieces that stay near while all rows go by, and the next piece is
+//! asked for meanwhile. A sum goes on from piece to piece, so its order stays.
+
+use ir::loops::{Mark, Run, Scalar, ScalarKind, Stmt, VarId};
+use ir::{Combine, Intrinsic};
+use shape::Expr as Dim;
+use std::collections::BTreeMap;
+use tensor::DType;
+
+use super::arrange::{Arrange, Loop, ROWS, for_, lanes, put_reduction};
+use super::panels::{WRITTEN_OUT, cast};
+use super::pieces::{Pieces, outermost};
+use super::{Along, Few, Link, Nest, Planner, Wide, sums};
+
+/// With fewer rows memory is in no need of being asked.
+const ASKED: i64 = 5;
+/// Bytes of a piece of what is read in order.
+const PIECE: i64 = 16 << 10;
+
+/// Reductions around an access, from the outermost: the variable, and of how many rounds where that is a constant.
+type Around = Vec<(VarId, Option<i64>)>;
+
+impl Planner<'_> {
+    /// The nest by lanes that are a panel, if there are such.
+    pub(super) fn ordered(&self, chain: &[Link<'_>], body: &[Stmt]) -> Option<Nest> {
+        let [s @ Stmt::Store { combine: None, checked: false, value, .. }] = body else { return None };
+        if self.heavy_reduction(value) {
+            return None;
+        }
+        let constant = |l: &&Link<'_>| self.extent(l.1, l.2).and_then(|e| e.as_int());
+        let lane =
+            chain.iter().rev().find(|l| constant(l).is_some_and(|n| self.in_panels(body, s, l.0, n)))?;
+        let along = Along::new(self.prim, lane.0, body);
+        let lanes = self.lanes(body, &along)?;
+        let is_row = |l: &&Link<'_>| {
+            let tiled = l.0 != lane.0 && self.extent(l.1, l.2).is_some();
+            tiled && self.shares_panels(body, s, l.0, &along)
+        };
+        let row = chain.iter().rev().find(is_row)?;
+        let width = constant(&lane)?;
+        let vectors = u32::try_from(width).ok()? / lanes;
+        let most = if self.large() { 4 } else { 2 };
+        if width % i64::from(lanes) != 0 || vectors == 0 || vectors > 2 * most {
+            return None;
+        }
+        let vectors = vectors.min(most);
+        // Accumulators of the tile, also those of sums in sums.
+        let room = if self.large() { 16 } else { 8 };
+        let most = match sums(body) {
+            0 | 1 => room / vectors,
+            _ => 3 * room / (4 * vectors) / 2 * 2,
+        };
+        let sizes = |most: u32| {
+            [8, 6, 4, 2, 1].into_iter().filter(|n| *n <= most && (*n != 6 || most == 6)).collect()
+        };
+        let nest = |sizes| Nest {
+            chain: chain.iter().map(|l| l.0).collect(),
+            lanes: Some((lane.0, Wide { lanes, vectors })),
+            rows: Some((row.0, sizes)),
+            panels: Vec::new(),
+            few: None,
+            walked: false,
+            streamed: false,
+            ordered: Some(true),
+        };
+        let few = Nest { ordered: Some(false), ..nest(sizes(most.min(4))) };
+        let few = Few { of: self.extent(row.1, row.2)?, least: ASKED, nest: Box::new(few) };
+        Some(Nest { few: Some(few), ..nest(sizes(most)) })
+    }
+
+    /// Whether what moves with a loop of so many rounds, in reductions, lies in panels of that width, and some does.
+    fn in_panels(&self, body: &[Stmt], s: &Stmt, lane: VarId, width: i64) -> bool {
+        let along = Along::new(self.prim, lane, body);
+        let (mut any, mut all) = (false, true);
+        self.accesses(s, &mut |load, around| {
+            let ScalarKind::Load { buf, index, checked, .. } = &load.kind else { return };
+            if !index.iter().any(|i| along.changes(i)) {
+                return;
+            }
+            let over = |v: VarId| Along::new(self.prim, v, &[]);
+            let mut moving: Around =
+                around.iter().filter(|a| index.iter().any(|i| over(a.0).changes(i))).copied().collect();
+            let apart = along.distance(*buf, index);
+            // The parts of a word.
+            let word = moving.last().filter(|a| a.1.is_some() && a.1 == apart && apart > Some(1)).copied();
+            if let Some((part, _)) = word {
+                all &= over(part).distance(*buf, index) == Some(1);
+                moving.pop();
+            }
+            let next = moving.last().map(|a| over(a.0).distance(*buf, index));
+            any |= next.is_some();
+            all &= !checked && (word.is_some() || apart == Some(1));
+            all &= next.is_none_or(|next| next == apart.map(|a| a * width));
+        });
+        any && all
+    }
+
+    /// Whether rounds of a loop share what moves with the lanes, and have something of their own.
+    fn shares_panels(&self, body: &[Stmt], s: &Stmt, row: VarId, lanes: &Along<'_>) -> bool {
+        let along = Along::new(self.prim, row, body);
+        let (mut shared, mut own) = (true, false);
+        self.accesses(s, &mut |load, _| {
+            let ScalarKind::Load { index, .. } = &load.kind else { return };
+            let changes = |a: &Along<'_>| index.iter().any(|i| a.changes(i));
+            shared &= !(changes(lanes) && changes(&along));
+            own |= changes(&along);
+        });
+        shared && own && self.together(body, &along)
+    }
+
+    /// The accesses in the reductions of a statement.
+    fn accesses<'s>(&self, s: &'s Stmt, f: &mut dyn FnMut(&'s Scalar, &Around)) {
+        fn within<'s>(
+            planner: &Planner<'_>,
+            e: &'s Scalar,
+            around: &mut Around,
+            f: &mut dyn FnMut(&'s Scalar, &Around),
+        ) {
+            if let ScalarKind::Reduce { var, lo, hi, body, .. } = &e.kind {
+                around.push((*var, planner.prim.rounds(lo, hi)));
+                within(planner, body, around, f);
+                around.pop();
+                return;
+            }
+            if matches!(e.kind, ScalarKind::Load { .. }) && !around.is_empty() {
+                f(e, around);
+            }
+            super::cost::children(e).into_iter().for_each(|c| within(planner, c, around, f));
+        }
+        s.scalars().into_iter().for_each(|e| within(self, e, &mut Vec::new(), f));
+    }
+}
+
+impl Arrange<'_> {
+    /// A tile of rows by the lanes of a panel. `asks`: for what comes, as there are rows enough.
+    pub(super) fn ordered(
+        &mut self,
+        asks: bool,
+        loops: Vec<Loop>,
+        (lane, wide): (Loop, Wide),
+        (row, sizes): (Loop, Vec<u32>),
+        mut body: Vec<Stmt>,
+        whole: bool,
+    ) -> Vec<Stmt> {
+        body.iter_mut().flat_map(Stmt::scalars_mut).for_each(widen);
+        self.words(&mut body, lane.var);
+        let tile = |row: &Loop, body| {
+            vec![for_(&lane, lanes(wide), vec![for_(row, Run::Rows(sizes.clone()), body)])]
+        };
+        let Some(chunk) = self.tiles(&row, ROWS) else {
+            return self.around(loops, whole, vec![], |_| tile(&row, body));
+        };
+        let (row, first) = (chunk.inner.clone(), chunk.begin.clone());
+        let pieces = self.pieces_in_order(&lane, &body).filter(|_| asks);
+        self.around(loops, whole, vec![chunk], |this| match pieces {
+            Some(pieces) => this.in_order((&lane, wide), (&row, &first, sizes.clone()), body, &pieces),
+            None => tile(&row, body),
+        })
+    }
+
+    /// Short reductions of products of narrow numbers that lie side by side, marked as what one instruction adds up.
+    fn words(&self, body: &mut [Stmt], lane: VarId) {
+        let prim = self.prim.clone();
+        let along = Along::new(&prim, lane, &[]);
+        for s in body {
+            for e in s.scalars_mut() {
+                e.walk_mut(&mut |e| {
+                    let ScalarKind::Reduce { combine: Combine::Add, run, var, lo, hi, body } = &mut e.kind
+                    else {
+                        return;
+                    };
+                    let Some(rounds) = prim.rounds(lo, hi) else { return };
+                    let over = Along::new(&prim, *var, &[]);
+                    let (mut side_by_side, mut moves) = (true, false);
+                    body.walk(&mut |e| {
+                        if let ScalarKind::Load { buf, index, checked, .. } = &e.kind {
+                            side_by_side &= !checked && over.distance(*buf, index) == Some(1);
+                            moves |= along.distance(*buf, index) == Some(rounds);
+                        }
+                    });
+                    let has = if body.dtype == DType::I32 {
+                        self.target.has_vnni()
+                    } else {
+                        self.target.has_bf16()
+                    };
+                    if *run != Run::Plain || !(side_by_side && moves && has) {
+                        // Rounds around words are written out, where they are few.
+                        let mut words = false;
+                        body.walk(&mut |e| words |= matches!(e.kind, ScalarKind::Reduce { .. }));
+                        if words && *run == Run::Plain && rounds <= WRITTEN_OUT {
+                            *run = Run::Unrolled;
+                        }
+                        return;
+                    }
+                    if ir::run::products(body) == Some(rounds) {
+                        *run = Run::Dot;
+                    }
+                });
+            }
+        }
+    }
+
+    /// A tile whose reduction goes by pieces, each of which goes on with the sums of the one before.
+    fn in_order(
+        &mut self,
+        (lane, wide): (&Loop, Wide),
+        (row, first_row, sizes): (&Loop, &Dim, Vec<u32>),
+        mut last: Vec<Stmt>,
+        Pieces { over, size }: &Pieces,
+    ) -> Vec<Stmt> {
+        let bounds = |l: &Loop| self.prim.as_dim(&l.lo).zip(self.prim.as_dim(&l.hi));
+        let (Some((lo, hi)), Some((first_lane, end))) = (bounds(over), bounds(lane)) else { return last };
+        let [Stmt::Store { value, span, .. }] = &last[..] else { return last };
+        let (mut found, span) = (Vec::new(), *span);
+        outermost(value, &mut found);
+        let Some(mut sum) = found.first().map(|s| (*s).clone()) else { return last };
+        // Rounds are counted from where the piece begins: what one reads is then another piece's in a later round of pieces.
+        let [number, q] = ["p", "q"].map(|n| self.variable(n, DType::I64));
+        let begin = &lo + &(self.name(number) * *size);
+        let rounds = Dim::min(&Dim::int(*size), &(&hi - &begin));
+        if let ScalarKind::Reduce { var, lo, hi, body, .. } = &mut sum.kind {
+            let values = BTreeMap::from([(*var, &begin + &self.name(q))]);
+            **body = self.substituted(body, &values);
+            (*var, **lo, **hi) = (q, Scalar::int(0), Scalar::dim(rounds));
+        }
+        let rows = Dim::min(&self.extent(row).unwrap_or_else(|| Dim::int(ROWS)), &Dim::int(ROWS));
+        let dtype = sum.dtype;
+        let to = self.local("sums", dtype, vec![Dim::max(&rows, &Dim::int(0)), &end - &first_lane]);
+        let place = [(row, first_row), (lane, &first_lane)];
+        let index: Vec<_> = place.iter().map(|(l, from)| Scalar::dim(&self.name(l.var) - *from)).collect();
+        let store = |combine, value| {
+            vec![Stmt::Store { buf: to, index: index.clone(), checked: false, combine, value, span }]
+        };
+        let kept =
+            Scalar { kind: ScalarKind::Load { buf: to, index: index.clone(), checked: false, span }, dtype };
+        let tile =
+            |sizes: &[u32], body| for_(lane, lanes(wide), vec![for_(row, Run::Rows(sizes.to_vec()), body)]);
+        let zero = Scalar::constant(Combine::Add.identity(dtype), dtype);
+        put_reduction(&mut last, &kept);
+        let pieces = Stmt::For {
+            var: number,
+            lo: Scalar::int(0),
+            hi: Scalar::dim(Dim::max(&(&hi - &lo), &Dim::int(0)).ceil_div(&Dim::int(*size))),
+            mark: Mark::Serial,
+            run: Run::Ahead(1),
+            body: vec![tile(&sizes, store(Some(Combine::Add), sum))],
+        };
+        vec![Stmt::Alloc(to), tile(&[4, 1], store(None, zero)), pieces, tile(&[4, 1], last)]
+    }
+
+    /// The long reduction of a value and how many rounds of it are a piece, if it is more than a few.
+    fn pieces_in_order(&self, lane: &Loop, body: &[Stmt]) -> Option<Pieces> {
+        let [Stmt::Store { value, .. }] = body else { return None };
+        let mut outer = Vec::new();
+        outermost(value, &mut outer);
+        let [
+            Scalar {
+                kind: ScalarKind::Reduce { combine: Combine::Add, run: Run::Plain, var, lo, hi, body },
+                dtype,
+            },
+        ] = outer[..]
+        else {
+            return None;
+        };
+        self.prim.as_dim(lo).zip(self.prim.as_dim(hi))?;
+        let over = Loop { var: *var, lo: (**lo).clone(), hi: (**hi).clone() };
+        let along = Along::new(&self.prim, lane.var, &[]);
+        let round = Along::new(&self.prim, *var, &[]);
+        // What the next round reads lies behind what this one does.
+        let mut bytes = 0;
+        body.walk(&mut |e| {
+            if let ScalarKind::Load { buf, index, .. } = &e.kind
+                && index.iter().any(|i| along.changes(i))
+            {
+                let apart = round.distance(*buf, index).unwrap_or(0);
+                bytes = bytes.max(apart * self.prim.buf(*buf).dtype.size() as i64);
+            }
+        });
+        let exact = matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64);
+        let size = PIECE / bytes.max(1);
+        let few = self.prim.rounds(lo, hi).is_some_and(|n| n <= size);
+        (exact && bytes > 0 && size > 1 && !few).then_some(Pieces { over, size })
+    }
+}
+
+/// Sums of products of halves, which have more digits than a half: as sums of f32, which say so.
+fn widen(e: &mut Scalar) {
+    fn inside(e: &mut Scalar) {
+        match &mut e.kind {
+            ScalarKind::Reduce { body, .. } => inside(body),
+            ScalarKind::Op(_, args) => {
+                args.iter_mut().for_each(|a| *a = cast(DType::F32, a.clone()));
+            }
+            ScalarKind::Const(_)
+            | ScalarKind::Var(_)
+            | ScalarKind::Dim(_)
+            | ScalarKind::Load { .. }
+            | ScalarKind::Choose(_)
+            | ScalarKind::Cast(_) => {}
+        }
+        e.dtype = DType::F32;
+    }
+    let mut term = &*e;
+    while let ScalarKind::Reduce { combine: Combine::Add, body, .. } = &term.kind {
+        term = body;
+    }
+    let halves = matches!(&term.kind, ScalarKind::Op(Intrinsic::Mul, args) if args.iter().all(|a| a.dtype == DType::Bf16));
+    if matches!(e.kind, ScalarKind::Reduce { .. }) && halves {
+        inside(e);
+        *e = cast(DType::Bf16, e.clone());
+    }
+}
