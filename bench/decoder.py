@@ -139,9 +139,7 @@ class Decoder:
 
         self.tenon = Tenon(program(weights), "step")
         for name, array in model(weights):
-            tensor = Tenon.tensor(array)
-            Tenon.check(Tenon.lib.tenon_bind(self.tenon.function, name.encode(), tensor))
-            Tenon.lib.tenon_tensor_free(tensor)
+            self.tenon.bind(name, array)
         empty = np.zeros((LAYERS, PAGES, KV, HEAD), BF16)
         self.pool = [Tenon.tensor(empty), Tenon.tensor(empty)]
 

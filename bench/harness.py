@@ -78,6 +78,14 @@ class Tenon:
         data = ctypes.string_at(lib.tenon_tensor_data(tensor), lib.tenon_tensor_bytes(tensor))
         return np.frombuffer(data, TYPES[lib.tenon_tensor_dtype(tensor).decode()]).reshape(shape).copy()
 
+    def bind(self, name, array):
+        """Gives a parameter for all calls: a weight, of which what can be made before they come is made now."""
+        tensor = self.tensor(array)
+        try:
+            self.check(self.lib.tenon_bind(self.function, name.encode(), tensor))
+        finally:
+            self.lib.tenon_tensor_free(tensor)
+
     def bound(self, *arrays):
         return Bound(self, [arrays])
 

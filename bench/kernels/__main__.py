@@ -96,7 +96,7 @@ def measure(name, row, limits):
     figures = {"name": name, "threads": limits.threads, "peers": {}, "best": {}, "left": [], "wrong": []}
     made = {}
     try:
-        made["tenon"] = Ours(row.text, row.sets)
+        made["tenon"] = Ours(row.text, row.sets, row.weights)
         worst = off(made["tenon"].result(), row, row.tolerance)
         if worst > 1:
             figures["wrong"].append(f"tenon: {worst:.3g} times what is allowed")

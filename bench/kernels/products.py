@@ -24,6 +24,12 @@ prim product<m, k, n>(a: f32[m, k], b: f32[n, k]) -> y: f32[m, n] {
 fn main<m, k, n>(a: f32[m, k], b: f32[n, k]) -> f32[m, n] { product(a, b) }
 """
 
+# By weights, as a model says it.
+WEIGHTS = """
+record Weights {{ w: {kind}[{rows}, {columns}] from "w" }}
+fn main<m>(a: {of}[m, {k}], w: Weights) -> f32[m, {n}] {{ {body} }}
+"""
+
 
 def randn(*shape):
     return RNG.standard_normal(shape, np.float32)
@@ -46,8 +52,11 @@ def product(m, k, n, transposed=False, cold=False):
     constants = [[("b", each)] for each in bs] if cold else ((),)
     nodes = [peers.node("Gemm", "a", "b", transB=1) if transposed else peers.node("MatMul", "a", "b")]
     model = lambda constants: peers.graph(nodes, inputs, constants)
+    rows, columns = bs[0].shape
+    by_weights = WEIGHTS.format(kind="f32", of="f32", rows=rows, columns=columns, k=k, n=n,
+                                body="a @ w.w.T" if transposed else "a @ w.w")
     return Row(
-        TRANSPOSED if transposed else PRODUCT,
+        by_weights if cold else TRANSPOSED if transposed else PRODUCT,
         [[a, each] for each in bs],
         want,
         rounding(a, b, k),
@@ -60,6 +69,7 @@ def product(m, k, n, transposed=False, cold=False):
         },
         {"f32": 2 * m * k * n},
         bs[0].nbytes + a.nbytes if cold else 0,
+        weights=("w.w",) if cold else (),
     )
 
 

@@ -26,24 +26,35 @@ class Row:
     writes: int = 0
     # Peers that compute in another way, in shorter numbers say, and how far off they may be.
     tolerances: dict = dataclasses.field(default_factory=dict)
+    # The last arrays of each set by these names are weights: bound before the clock starts, as peers have them for constants.
+    weights: tuple = ()
 
 
 class Ours:
     """Tenon as a competitor."""
 
-    def __init__(self, text, sets):
-        self.bound = Bound(Tenon(text), sets)
-        self.sets = (ctypes.c_void_p * len(sets))(*(ctypes.addressof(s) for s in self.bound.sets))
+    def __init__(self, text, sets, weights=()):
+        first = len(sets[0]) - len(weights)
+        # A set of weights has a function of its own.
+        made = [Tenon(text) for _ in (sets if weights else sets[:1])]
+        for tenon, arrays in zip(made, sets):
+            for name, array in zip(weights, arrays[first:]):
+                tenon.bind(name, array)
+        self.bounds = [Bound(tenon, [s[:first] for s in (sets if len(made) == 1 else [sets[i]])])
+                       for i, tenon in enumerate(made)]
+        functions = [b.tenon.function.value for b in self.bounds for _ in b.sets]
+        self.functions = (ctypes.c_void_p * len(functions))(*functions)
+        self.sets = (ctypes.c_void_p * len(functions))(*(ctypes.addressof(s) for b in self.bounds for s in b.sets))
         self.turn = ctypes.c_size_t(0)
 
     def run(self, calls):
-        lib, b = Tenon.lib, self.bound
-        took = drive().drive_tenon(lib.tenon_call, lib.tenon_tensor_free, b.tenon.function, self.sets,
-                                   ctypes.c_size_t(b.count), ctypes.c_size_t(len(b.sets)), ctypes.byref(self.turn),
-                                   ctypes.c_int64(calls))
+        lib, b = Tenon.lib, self.bounds[0]
+        took = drive().drive_tenon(lib.tenon_call, lib.tenon_tensor_free, self.functions, self.sets,
+                                   ctypes.c_size_t(b.count), ctypes.c_size_t(len(self.functions)),
+                                   ctypes.byref(self.turn), ctypes.c_int64(calls))
         if took < 0:
             Tenon.check(1)
         return took
 
     def result(self):
-        return self.bound(read=True)
+        return self.bounds[0](read=True)

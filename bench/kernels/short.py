@@ -9,7 +9,7 @@ import numpy as np
 from harness import BF16
 
 from . import peers
-from .products import COLD, RNG, randn, rounding
+from .products import COLD, RNG, WEIGHTS, randn, rounding
 from .row import Row
 
 BF16_PRODUCT = """
@@ -18,44 +18,11 @@ prim product<m, k, n>(a: bf16[m, k], b: bf16[k, n]) -> y: f32[m, n] {
 }
 fn main<m, k, n>(a: bf16[m, k], b: bf16[k, n]) -> f32[m, n] { product(a, b) }
 """
-BF16_TRANSPOSED = """
-prim product<m, k, n>(a: bf16[m, k], b: bf16[n, k]) -> y: f32[m, n] {
-    for i in m, j in n { y[i, j] = sum(q in k) f32(a[i, q]) * f32(b[j, q]) }
-}
-fn main<m, k, n>(a: bf16[m, k], b: bf16[n, k]) -> f32[m, n] { product(a, b) }
-"""
 INT8 = """
 prim product<m, k, n>(a: u8[m, k], b: i8[k, n]) -> y: i32[m, n] {
     for i in m, j in n { y[i, j] = sum(q in k) i32(a[i, q]) * i32(b[q, j]) }
 }
 fn main<m, k, n>(a: u8[m, k], b: i8[k, n]) -> i32[m, n] { product(a, b) }
-"""
-Q8_0 = """
-prim product<m, k, n>(x: q8_0[m, k], w: q8_0[n, k]) -> y: f32[m, n] {
-    for i in m, j in n {
-        y[i, j] = sum(b in k / 32) f32(x.block[i, b].scale) * f32(w.block[j, b].scale)
-            * f32(sum(l in 32) i32(x.block[i, b].q[l]) * i32(w.block[j, b].q[l]))
-    }
-}
-fn main<m, k, n>(x: f32[m, k], w: q8_0[n, k]) -> f32[m, n] { product(quantize_q8_0(x), w) }
-"""
-Q4_0 = """
-prim product<m, k, n>(x: q8_0[m, k], w: q4_0[n, k]) -> y: f32[m, n] {
-    for i in m, j in n {
-        y[i, j] = sum(b in k / 32) f32(x.block[i, b].scale) * f32(w.block[j, b].scale) * f32(
-            (sum(l in 16) (i32(bit_and(w.block[j, b].q[l], 15)) - 8) * i32(x.block[i, b].q[l]))
-                + (sum(l in 16) (i32(shr(w.block[j, b].q[l], 4)) - 8) * i32(x.block[i, b].q[16 + l])),
-        )
-    }
-}
-fn main<m, k, n>(x: f32[m, k], w: q4_0[n, k]) -> f32[m, n] { product(quantize_q8_0(x), w) }
-"""
-# The same weights, read element by element: what the text of `decode` says, in f32.
-DECODED = """
-prim product<m, k, n>(x: f32[m, k], w: ENCODING[n, k]) -> y: f32[m, n] {
-    for i in m, j in n { y[i, j] = sum(q in k) x[i, q] * w[j, q] }
-}
-fn main<m, k, n>(x: f32[m, k], w: ENCODING[n, k]) -> f32[m, n] { product(x, w) }
 """
 GEMV = """
 prim product<n, k>(w: T[n, k], x: T[k]) -> y: f32[n] {
@@ -86,9 +53,10 @@ def bf16(m, k, n, transposed=False, cold=False):
         sets = [[("b", each.astype(np.float32))] for each in bs]
         return peers.openvino(lambda c: peers.graph(nodes, inputs, c), inputs, sets, "bf16")
 
-    return Row(BF16_TRANSPOSED if transposed else BF16_PRODUCT, [[a, b] for b in bs], want, allowed,
+    by_weights = WEIGHTS.format(kind="bf16", of="bf16", rows=n, columns=k, k=k, n=n, body="f32(a) @ f32(w.w).T")
+    return Row(by_weights if transposed else BF16_PRODUCT, [[a, b] for b in bs], want, allowed,
                {"torch": lambda: peers.torch_calls(torch), "openvino": openvino}, {"bf16": 2 * m * k * n},
-               bs[0].nbytes if cold else 0,
+               bs[0].nbytes if cold else 0, weights=("w.w",) if transposed else (),
                # Their results are rounded to bf16.
                tolerances=dict.fromkeys(["torch", "openvino"], allowed + np.abs(want) / 128))
 
@@ -141,9 +109,11 @@ def blocks(q4, m, k, n, cold, integers=True):
         "openvino": lambda: peers.openvino_blocks(q4, x, sets),
         "torch-bf16": lambda: peers.torch_calls(torch),
     }
-    text = (Q4_0 if q4 else Q8_0) if integers else DECODED.replace("ENCODING", "q4_0" if q4 else "q8_0")
+    kind = "q4_0" if q4 else "q8_0"
+    body = f"matmul_{kind}(quantize_q8_0(a), w.w)" if integers else "a @ w.w.T"
+    text = WEIGHTS.format(kind=kind, of="f32", rows=n, columns=k, k=k, n=n, body=body)
     return Row(text, [[x, *each] for each in sets], want, allowed, made, {"int8" if integers else "f32": 2 * m * k * n},
-               size if cold else 0,
+               size if cold else 0, weights=("w.w.scale", "w.w.q"),
                tolerances={"ggml": loose, "openvino": loose, "torch-bf16": loose + np.abs(want) / 128})
 
 

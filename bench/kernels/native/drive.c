@@ -10,14 +10,14 @@
 typedef int tenon_call(const void *function, const void *const *args, size_t n, void **results, size_t room, size_t *count);
 typedef void tenon_free(void *tensor);
 
-/* Stops at the first call that fails, with a negative time. */
-double drive_tenon(tenon_call *call, tenon_free *release, const void *function, const void *const *const *args, size_t n,
-                   size_t sets, size_t *turn, int64_t calls) {
+/* A function and its arguments a set. Stops at the first call that fails, with a negative time. */
+double drive_tenon(tenon_call *call, tenon_free *release, const void *const *functions, const void *const *const *args,
+                   size_t n, size_t sets, size_t *turn, int64_t calls) {
     void *results[8];
     size_t count = 0;
     double begun = now();
     for (int64_t i = 0; i < calls; i++) {
-        if (call(function, args[*turn], n, results, 8, &count)) return -1;
+        if (call(functions[*turn], args[*turn], n, results, 8, &count)) return -1;
         for (size_t r = 0; r < count; r++) release(results[r]);
         *turn = (*turn + 1) % sets;
     }

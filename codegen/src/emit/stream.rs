@@ -11,6 +11,7 @@
 use inkwell::IntPredicate as I;
 use inkwell::values::PointerValue;
 use ir::loops::{BufId, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
+use shape::Expr as Dim;
 
 use super::nest::Wide;
 use super::tile::Slot;
@@ -79,7 +80,7 @@ impl<'c> Emit<'_, 'c> {
             let first = ll.add(place, ll.mul(begin, ll.i64(size)));
             let fits = ll.icmp(I::EQ, ll.and(first, ll.i64(line - 1)), ll.i64(0));
             let long = ll.icmp(I::UGE, self.rounds(lo, hi), ll.i64(LONG / size));
-            here = ll.and(here, ll.and(ll.and(fits, long), self.is_large(*buf, from)));
+            here = ll.and(here, ll.and(ll.and(fits, long), self.is_large(*buf, from)?));
         }
         let head = ll.select(here, head.unwrap_or_else(|| ll.i64(0)), ll.i64(0));
         let bufs = stores.iter().map(|s| s.0).collect();
@@ -173,15 +174,18 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Whether a buffer has so many KiB, which is found out before any loop.
-    fn is_large(&mut self, buf: BufId, from: u32) -> V<'c> {
+    fn is_large(&mut self, buf: BufId, from: u32) -> Result<V<'c>, Error> {
         let ll = self.ll;
         let here = ll.here();
         ll.at(self.entry);
-        let bytes = ll.mul(self.elements(buf), ll.i64(self.prim.buf(buf).dtype.size() as i64));
+        // Not by extents and strides at hand, which a branch that knows a dim has of its own.
+        let b = self.prim.buf(buf);
+        let size = b.shape.iter().fold(Dim::int(b.dtype.size() as i64), |n, e| n * e);
+        let bytes = self.dim(&size)?;
         let large = ll.icmp(I::UGE, bytes, ll.i64(i64::from(from) << 10));
         ll.at(here);
         self.large.push(large);
-        large
+        Ok(large)
     }
 
     /// Stores vectors past the caches or into them.
