@@ -308,9 +308,10 @@ impl Planner<'_> {
         let (chain, body) = self.chain(s);
         let vars: Vec<VarId> = chain.iter().map(|c| c.0).collect();
         if let Some(nest) = self.ordered(&chain, body) {
-            let nests = BTreeMap::from([(vars[0], nest)]);
             let trips: f64 = chain.iter().map(|c| self.trips(c.1, c.2)).product();
-            return (self.block(body).0 * trips, Decisions { nests, ..Decisions::default() });
+            let (work, mut plan) = self.block(body);
+            plan.nests.insert(vars[0], nest);
+            return (work * trips, plan);
         }
         let trips: f64 = chain.iter().map(|c| self.trips(c.1, c.2)).product();
         let (mut best, mut plan) = self.block(body);

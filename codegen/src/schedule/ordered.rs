@@ -7,6 +7,7 @@
 //! asked for meanwhile. A sum goes on from piece to piece, so its order stays.
 
 use ir::loops::{Mark, Run, Scalar, ScalarKind, Stmt, VarId};
+use ir::source::Span;
 use ir::{Combine, Intrinsic};
 use shape::Expr as Dim;
 use std::collections::BTreeMap;
@@ -16,11 +17,17 @@ use super::arrange::{Arrange, Loop, ROWS, for_, lanes, put_reduction};
 use super::panels::{WRITTEN_OUT, cast};
 use super::pieces::{Pieces, outermost};
 use super::{Along, Few, Link, Nest, Planner, Wide, sums};
+use crate::prepare::assigned;
 
-/// With fewer rows memory is in no need of being asked.
+/// With fewer rows, times the sums that a line is read for, memory is in no need of being asked.
 const ASKED: i64 = 5;
 /// Bytes of a piece of what is read in order.
-const PIECE: i64 = 16 << 10;
+const PIECE: i64 = 32 << 10;
+
+/// No panel is of more vectors.
+const WIDEST: u32 = 8;
+/// So few rounds of a reduction are written out.
+const FEW_ROUNDS: i64 = 4;
 
 /// Reductions around an access, from the outermost: the variable, and of how many rounds where that is a constant.
 type Around = Vec<(VarId, Option<i64>)>;
@@ -28,24 +35,24 @@ type Around = Vec<(VarId, Option<i64>)>;
 impl Planner<'_> {
     /// The nest by lanes that are a panel, if there are such.
     pub(super) fn ordered(&self, chain: &[Link<'_>], body: &[Stmt]) -> Option<Nest> {
-        let [s @ Stmt::Store { combine: None, checked: false, value, .. }] = body else { return None };
-        if self.heavy_reduction(value) {
+        let plain = |s: &Stmt| matches!(s, Stmt::Set(..) | Stmt::Store { combine: None, checked: false, .. });
+        let heavy = |s: &Stmt| s.scalars().into_iter().any(|e| self.heavy_reduction(e));
+        if !body.iter().all(plain) || body.iter().any(heavy) {
             return None;
         }
         let constant = |l: &&Link<'_>| self.extent(l.1, l.2).and_then(|e| e.as_int());
-        let lane =
-            chain.iter().rev().find(|l| constant(l).is_some_and(|n| self.in_panels(body, s, l.0, n)))?;
+        let lane = chain.iter().rev().find(|l| constant(l).is_some_and(|n| self.in_panels(body, l.0, n)))?;
         let along = Along::new(self.prim, lane.0, body);
         let lanes = self.lanes(body, &along)?;
         let is_row = |l: &&Link<'_>| {
             let tiled = l.0 != lane.0 && self.extent(l.1, l.2).is_some();
-            tiled && self.shares_panels(body, s, l.0, &along)
+            tiled && self.shares_panels(body, l.0, &along)
         };
         let row = chain.iter().rev().find(is_row)?;
         let width = constant(&lane)?;
         let vectors = u32::try_from(width).ok()? / lanes;
         let most = if self.large() { 4 } else { 2 };
-        if width % i64::from(lanes) != 0 || vectors == 0 || vectors > 2 * most {
+        if width % i64::from(lanes) != 0 || vectors == 0 || vectors > WIDEST {
             return None;
         }
         let vectors = vectors.min(most);
@@ -56,7 +63,7 @@ impl Planner<'_> {
             _ => 3 * room / (4 * vectors) / 2 * 2,
         };
         let sizes = |most: u32| {
-            [8, 6, 4, 2, 1].into_iter().filter(|n| *n <= most && (*n != 6 || most == 6)).collect()
+            [8, 6, 4, 3, 2, 1].into_iter().filter(|n| *n <= most && (*n != 6 || most < 8)).collect()
         };
         let nest = |sizes| Nest {
             chain: chain.iter().map(|l| l.0).collect(),
@@ -68,16 +75,18 @@ impl Planner<'_> {
             streamed: false,
             ordered: Some(true),
         };
+        let inner = sums(body).saturating_sub(1).max(1);
+        let least = (ASKED / inner as i64).max(2);
         let few = Nest { ordered: Some(false), ..nest(sizes(most.min(4))) };
-        let few = Few { of: self.extent(row.1, row.2)?, least: ASKED, nest: Box::new(few) };
+        let few = Few { of: self.extent(row.1, row.2)?, least, nest: Box::new(few) };
         Some(Nest { few: Some(few), ..nest(sizes(most)) })
     }
 
     /// Whether what moves with a loop of so many rounds, in reductions, lies in panels of that width, and some does.
-    fn in_panels(&self, body: &[Stmt], s: &Stmt, lane: VarId, width: i64) -> bool {
+    fn in_panels(&self, body: &[Stmt], lane: VarId, width: i64) -> bool {
         let along = Along::new(self.prim, lane, body);
         let (mut any, mut all) = (false, true);
-        self.accesses(s, &mut |load, around| {
+        self.accesses(body, &mut |load, around| {
             let ScalarKind::Load { buf, index, checked, .. } = &load.kind else { return };
             if !index.iter().any(|i| along.changes(i)) {
                 return;
@@ -101,10 +110,10 @@ impl Planner<'_> {
     }
 
     /// Whether rounds of a loop share what moves with the lanes, and have something of their own.
-    fn shares_panels(&self, body: &[Stmt], s: &Stmt, row: VarId, lanes: &Along<'_>) -> bool {
+    fn shares_panels(&self, body: &[Stmt], row: VarId, lanes: &Along<'_>) -> bool {
         let along = Along::new(self.prim, row, body);
         let (mut shared, mut own) = (true, false);
-        self.accesses(s, &mut |load, _| {
+        self.accesses(body, &mut |load, _| {
             let ScalarKind::Load { index, .. } = &load.kind else { return };
             let changes = |a: &Along<'_>| index.iter().any(|i| a.changes(i));
             shared &= !(changes(lanes) && changes(&along));
@@ -113,8 +122,8 @@ impl Planner<'_> {
         shared && own && self.together(body, &along)
     }
 
-    /// The accesses in the reductions of a statement.
-    fn accesses<'s>(&self, s: &'s Stmt, f: &mut dyn FnMut(&'s Scalar, &Around)) {
+    /// The accesses in the reductions of statements.
+    fn accesses<'s>(&self, body: &'s [Stmt], f: &mut dyn FnMut(&'s Scalar, &Around)) {
         fn within<'s>(
             planner: &Planner<'_>,
             e: &'s Scalar,
@@ -132,7 +141,7 @@ impl Planner<'_> {
             }
             super::cost::children(e).into_iter().for_each(|c| within(planner, c, around, f));
         }
-        s.scalars().into_iter().for_each(|e| within(self, e, &mut Vec::new(), f));
+        body.iter().flat_map(Stmt::scalars).for_each(|e| within(self, e, &mut Vec::new(), f));
     }
 }
 
@@ -189,10 +198,10 @@ impl Arrange<'_> {
                         self.target.has_bf16()
                     };
                     if *run != Run::Plain || !(side_by_side && moves && has) {
-                        // Rounds around words are written out, where they are few.
+                        // A few rounds are written out, more around words.
                         let mut words = false;
                         body.walk(&mut |e| words |= matches!(e.kind, ScalarKind::Reduce { .. }));
-                        if words && *run == Run::Plain && rounds <= WRITTEN_OUT {
+                        if *run == Run::Plain && rounds <= if words { WRITTEN_OUT } else { FEW_ROUNDS } {
                             *run = Run::Unrolled;
                         }
                         return;
@@ -215,10 +224,10 @@ impl Arrange<'_> {
     ) -> Vec<Stmt> {
         let bounds = |l: &Loop| self.prim.as_dim(&l.lo).zip(self.prim.as_dim(&l.hi));
         let (Some((lo, hi)), Some((first_lane, end))) = (bounds(over), bounds(lane)) else { return last };
-        let [Stmt::Store { value, span, .. }] = &last[..] else { return last };
-        let (mut found, span) = (Vec::new(), *span);
-        outermost(value, &mut found);
+        let mut found = Vec::new();
+        last.iter().flat_map(Stmt::scalars).for_each(|e| outermost(e, &mut found));
         let Some(mut sum) = found.first().map(|s| (*s).clone()) else { return last };
+        let span = Span::default();
         // Rounds are counted from where the piece begins: what one reads is then another piece's in a later round of pieces.
         let [number, q] = ["p", "q"].map(|n| self.variable(n, DType::I64));
         let begin = &lo + &(self.name(number) * *size);
@@ -255,9 +264,12 @@ impl Arrange<'_> {
 
     /// The long reduction of a value and how many rounds of it are a piece, if it is more than a few.
     fn pieces_in_order(&self, lane: &Loop, body: &[Stmt]) -> Option<Pieces> {
-        let [Stmt::Store { value, .. }] = body else { return None };
         let mut outer = Vec::new();
-        outermost(value, &mut outer);
+        body.iter().flat_map(Stmt::scalars).for_each(|e| outermost(e, &mut outer));
+        // What the body sets is not known before it.
+        let set = assigned(body);
+        let knows = |e: &&Scalar| !set.iter().any(|v| Along::new(&self.prim, *v, &[]).changes(e));
+        outer.iter().all(knows).then_some(())?;
         let [
             Scalar {
                 kind: ScalarKind::Reduce { combine: Combine::Add, run: Run::Plain, var, lo, hi, body },

@@ -1,0 +1,158 @@
+//! Products with what lies in panels, as any program may say them: sums are those of the interpreter, and the code takes a panel
+//! as it lies.
+
+mod harness;
+#[path = "../../schedule/tests/support/mod.rs"]
+mod support;
+
+use codegen::{Compiler, Order, Target};
+use harness::{Case, Near};
+use ir::loops::Prim;
+use support::{Numbers, checked};
+use tensor::Tensor;
+
+const FLOATS: &str = "prim p<m, k, n>(x: f32[m, k], p: f32[n, k, 32]) -> y: f32[m, 32 * n] {
+    for c in n, i in m, j in 32 { y[i, 32 * c + j] = sum(l in k) x[i, l] * p[c, l, j] }
+}";
+/// The rows around the panels, a panel of three vectors, something on top.
+const WITH_MORE: &str = "prim p<m, k, n>(x: f32[m, k], p: f32[n, k, 48], z: f32[n, 48]) -> y: f32[m, n, 48] {
+    for i in m, c in n, j in 48 {
+        let product = sum(l in k) p[c, l, j] * x[i, l]
+        y[i, c, j] = max(product + z[c, j], 0)
+    }
+}";
+const STACKS: &str = "prim p<m, k, n>(x: f32[3, m, k], p: f32[n, k, 32]) -> y: f32[3, m, 32 * n] {
+    for b in 3, c in n, i in m, j in 32 { y[b, i, 32 * c + j] = sum(l in k) x[b, i, l] * p[c, l, j] }
+}";
+const HALVES: &str = "prim p<m, k, n>(x: bf16[m, 2 * k], p: bf16[n, k, 32, 2]) -> y: bf16[m, 32 * n] {
+    for c in n, i in m, j in 32 {
+        y[i, 32 * c + j] = sum(q in k, t in 2) x[i, 2 * q + t] * p[c, q, j, t]
+    }
+}";
+const BYTES: &str = "prim p<m, k, n>(x: u8[m, 4 * k], p: i8[n, k, 32, 4]) -> y: i32[m, 32 * n] {
+    for c in n, i in m, j in 32 {
+        y[i, 32 * c + j] = sum(q in k, t in 4) i32(x[i, 4 * q + t]) * i32(p[c, q, j, t])
+    }
+}";
+const BLOCKS: &str = "prim p<m, k, n>(s: f32[m, k], x: i8[m, k, 32], d: f32[n, k, 32], p: u8[n, k, 8, 32, 4]) -> y: f32[m, 32 * n] {
+    for c in n, i in m, j in 32 {
+        y[i, 32 * c + j] = sum(b in k) s[i, b] * d[c, b, j]
+            * f32(sum(l in 8, t in 4) i32(x[i, b, 4 * l + t]) * i32(p[c, b, l, j, t]))
+    }
+}";
+/// Two sums of a block, each of the half of a byte.
+const NIBBLES: &str =
+    "prim p<m, k, n>(x: i8[m, k, 32], d: f32[n, k, 32], p: u8[n, k, 4, 32, 4]) -> y: f32[m, 32 * n] {
+    for c in n, i in m, j in 32 {
+        y[i, 32 * c + j] = sum(b in k) d[c, b, j] * f32(
+            (sum(l in 4, t in 4) i32(x[i, b, 4 * l + t]) * i32(bit_and(p[c, b, l, j, t], 15)))
+                + (sum(l in 4, t in 4) i32(x[i, b, 16 + 4 * l + t]) * i32(shr(p[c, b, l, j, t], 4))) - 5,
+        )
+    }
+}";
+const DECODED: &str =
+    "prim p<m, k, n>(x: f32[m, 32 * k], d: f32[n, k, 32], p: u8[n, k, 16, 32]) -> y: f32[m, 32 * n] {
+    for c in n, i in m, j in 32 {
+        y[i, 32 * c + j] = sum(b in k, h in 2, l in 16) x[i, 32 * b + 16 * h + l]
+            * (d[c, b, j] * f32(i32(bit_and(shr(p[c, b, l, j], u8(4 * h)), 15)) - 8))
+    }
+}";
+
+fn arguments(prim: &Prim, dims: &[i64], r: &mut Numbers) -> Vec<Tensor> {
+    let env = |s| prim.dims.iter().position(|d| *d == s).map(|i| dims[i]);
+    let tensor = |b: &ir::loops::BufId| {
+        let buf = prim.buf(*b);
+        let shape: Vec<i64> = buf.shape.iter().map(|d| d.eval(&env).expect("an extent")).collect();
+        let mut t = Tensor::zeros(buf.dtype, &shape).expect("a small tensor");
+        let least = if buf.dtype == tensor::DType::U8 { 0 } else { -3 };
+        let most = if buf.dtype.is_int() { 100 } else { 7 };
+        (0..t.len()).for_each(|i| t.set_i64(i, least + r.below(most) as i64));
+        t
+    };
+    prim.params.iter().map(tensor).collect()
+}
+
+fn prim(text: &str) -> Prim {
+    checked(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+#[test]
+fn sums_are_those_of_the_interpreter() {
+    // Rows of every tile, a few and many; reductions of less than a piece, and of several with something left over.
+    let dims = [
+        [1, 5, 3],
+        [2, 9, 2],
+        [3, 33, 1],
+        [4, 1, 2],
+        [5, 40, 2],
+        [7, 300, 1],
+        [13, 600, 2],
+        [31, 65, 1],
+        [0, 4, 2],
+        [6, 0, 1],
+        [500, 3, 1],
+    ];
+    for (text, near) in [
+        (FLOATS, Near::Within(1e-6)),
+        (WITH_MORE, Near::Within(1e-6)),
+        (STACKS, Near::Within(1e-6)),
+        (HALVES, Near::Within(1e-6)),
+        (BYTES, Near::Exact),
+        (BLOCKS, Near::Within(1e-6)),
+        (NIBBLES, Near::Within(1e-6)),
+        (DECODED, Near::Within(1e-6)),
+    ] {
+        let prim = prim(text);
+        for order in [Order::Free, Order::Fixed] {
+            let case = Case::with_order(prim.clone(), order);
+            let mut r = Numbers(1);
+            dims.iter().for_each(|d| case.check(d, &arguments(&prim, d, &mut r), near));
+        }
+    }
+}
+
+#[test]
+fn nothing_is_copied_to_panels_and_what_comes_is_asked_for() {
+    for target in ["x86-64-v3", "x86-64-v4", "znver5"] {
+        let compiler = Compiler::new(Target::named(target).expect("known"));
+        for text in [FLOATS, WITH_MORE, STACKS, HALVES, BYTES, BLOCKS, NIBBLES, DECODED] {
+            let schedule = ir::text::prim_text(&compiler.schedule_prim(&prim(text)));
+            assert!(!schedule.contains(".panel") && !schedule.contains(".dots"), "{target}\n{schedule}");
+            assert!(schedule.contains("#[ahead(1)]") && schedule.contains("m < "), "{target}\n{schedule}");
+        }
+    }
+}
+
+/// The basic block with the most instructions that begin so.
+fn hottest<'a>(asm: &'a str, of: &str) -> Vec<&'a str> {
+    let mut blocks: Vec<Vec<&str>> = vec![Vec::new()];
+    for line in asm.lines().map(str::trim) {
+        if line.ends_with(':') {
+            blocks.push(Vec::new());
+        } else if !line.starts_with(['.', '#']) {
+            blocks.last_mut().expect("never empty").push(line);
+        }
+    }
+    blocks.into_iter().max_by_key(|b| b.iter().filter(|l| l.starts_with(of)).count()).expect("never empty")
+}
+
+#[test]
+fn tiles_stay_in_registers() {
+    let compiler = Compiler::new(Target::named("znver5").expect("known"));
+    for (text, of, count) in [
+        // Two rounds of eight rows by two vectors.
+        (FLOATS, "vfmadd", 2 * 8 * 2),
+        (HALVES, "vdpbf16ps", 2 * 8 * 2),
+        (BYTES, "vpdpbusd", 2 * 8 * 2),
+        // A block of eight words in six rows.
+        (BLOCKS, "vpdpbusd", 8 * 6 * 2),
+    ] {
+        let asm = compiler.asm_text(&prim(text)).expect("compiles");
+        let block = hottest(&asm, of);
+        let found = block.iter().filter(|l| l.starts_with(of) && l.contains("%zmm")).count();
+        assert_eq!(found, count, "{}", block.join("\n"));
+        let spills = block.iter().filter(|l| l.contains("(%rsp)") && l.contains("%zmm")).count();
+        assert_eq!(spills, 0, "{}", block.join("\n"));
+        assert!(asm.contains("prefetch"), "{asm}");
+    }
+}
