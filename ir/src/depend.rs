@@ -497,7 +497,7 @@ impl Found {
     fn touch(&mut self, prim: &Prim, buf: BufId, index: &[Scalar], facts: &Facts) {
         if self.stored.contains(&buf) {
             let place = point(prim, index);
-            let seen = self.view.as_ref().filter(|v| v.buf == buf).map(|v| v.of(&place, facts));
+            let seen = self.view.as_ref().filter(|v| v.buf == buf).map(|v| v.of(prim, &place, facts));
             self.touches.push((buf, seen.unwrap_or(place)));
         }
     }

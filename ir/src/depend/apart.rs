@@ -116,13 +116,13 @@ pub(super) struct View {
 
 impl View {
     /// The region of one element, given where on each axis it is.
-    pub(super) fn of(&self, place: &Region, facts: &Facts) -> Region {
+    pub(super) fn of(&self, prim: &Prim, place: &Region, facts: &Facts) -> Region {
         let mut place = place.clone();
         if let Some(shape) = &self.flat {
             place = vec![flat(shape, &place)];
         }
         if let Some((axis, long)) = &self.rows {
-            let parts = place[*axis].as_ref().and_then(|i| rows(&i.0, long, facts));
+            let parts = place[*axis].as_ref().and_then(|i| rows(prim, &i.0, long, facts));
             let one = |d: Dim| Some((d.clone(), d + Dim::int(1)));
             let parts = parts.map_or([None, None], |(row, at)| [one(row), one(at)]);
             place.splice(*axis..=*axis, parts);
@@ -140,18 +140,19 @@ fn flat(shape: &[Dim], place: &Region) -> Option<Interval> {
     Some((at.clone(), at + Dim::int(1)))
 }
 
-/// What a position grows by with each name in it.
-fn steps(d: &Dim) -> Vec<(Sym, Dim)> {
-    d.syms().into_iter().filter_map(|s| Some((s, step(d, s)?))).filter(|s| s.1.as_int() != Some(0)).collect()
+/// What a position grows by with each variable in it.
+fn steps(prim: &Prim, d: &Dim) -> Vec<(Sym, Dim)> {
+    let variables = d.syms().into_iter().filter(|s| !prim.dims.contains(s));
+    variables.filter_map(|s| Some((s, step(d, s)?))).filter(|s| s.1.as_int() != Some(0)).collect()
 }
 
 /// A position as the number of a row and the place in it, where rows are so long and it is seen to lie in one.
-fn rows(d: &Dim, long: &Dim, facts: &Facts) -> Option<(Dim, Dim)> {
+fn rows(prim: &Prim, d: &Dim, long: &Dim, facts: &Facts) -> Option<(Dim, Dim)> {
     let mut row = Dim::int(0);
     // Nothing lies in a row of no length.
     let mut some = facts.clone();
     some.assume(Pred::Le(Dim::int(1), long.clone()));
-    for (name, by) in steps(d) {
+    for (name, by) in steps(prim, d) {
         let times = some.simplify(&by.floor_div(long));
         if &times * long == by && !times.syms().contains(&name) {
             row = row + times * Dim::sym(name);
@@ -171,8 +172,7 @@ pub(super) fn views(prim: &Prim, (var, body): (VarId, &[Stmt]), buf: BufId) -> V
     let mut look = |index: &[Scalar]| {
         for (axis, i) in index.iter().enumerate() {
             let Some(place) = prim.as_dim(i) else { continue };
-            let loops: Vec<(Sym, Dim)> =
-                steps(&place).into_iter().filter(|s| !prim.dims.contains(&s.0)).collect();
+            let loops = steps(prim, &place);
             let Some((_, own)) = loops.iter().find(|s| s.0 == name) else { continue };
             for (_, by) in loops.iter().filter(|s| s.1 != *own && s.1.as_int() != Some(1)) {
                 let of_dims = by.syms().iter().all(|s| prim.dims.contains(s));
