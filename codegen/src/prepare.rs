@@ -4,11 +4,14 @@
 //! - every loop and reduction has a variable of its own, so that a schedule can name loops by variables
 //!   (fusion copies expressions, and with them the variables of their reductions), and so has every block that
 //!   begins by setting one, so that what is set in one copy of a loop is not read in another;
-//! - one whose variable is divided by a constant is two (`blocks`);
+//! - one that stands for two is two, and so is one whose variable is divided by a constant (`blocks`);
+//! - positions are written where they are used, whatever they are called on the way;
 //! - a reduction that gives the same value in every round of an independent loop stands before it.
 
 use crate::blocks::by_blocks;
 use ir::Intrinsic;
+use ir::depend::{mark_loops, unfused};
+use ir::lets::written_out;
 use ir::loops::{Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
 use shape::{Expr as Dim, Sym};
 use std::collections::BTreeSet;
@@ -19,12 +22,25 @@ pub(crate) fn prepare(prim: &Prim) -> Prim {
     let mut prim = prim.clone();
     distinct(&mut prim);
     if !prim.is_scheduled() {
+        let mut two = unfused(&prim);
+        if loops(&two) > loops(&prim) {
+            mark_loops(&mut two);
+            prim = two;
+        }
+        prim = written_out(&prim, &|_| true);
         by_blocks(&mut prim);
     }
     let mut body = std::mem::take(&mut prim.body);
     hoist_block(&mut prim.vars, &mut body);
     prim.body = body;
     prim
+}
+
+/// The number of loops.
+fn loops(prim: &Prim) -> usize {
+    let mut n = 0;
+    prim.body.iter().for_each(|s| s.walk(&mut |s| n += usize::from(matches!(s, Stmt::For { .. }))));
+    n
 }
 
 /// Gives every loop and reduction a variable of its own, and every block those that it sets before it reads them.

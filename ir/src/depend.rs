@@ -7,12 +7,16 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a question is about a few kinds of expressions")]
 
+mod apart;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use shape::{Expr as Dim, Facts, Pred, Sym};
 
+use crate::lets::{positions, written_out};
 use crate::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use crate::{Intrinsic, Literal};
+use apart::{Bands, View, views};
 
 /// From, and one past the end.
 pub type Interval = (Dim, Dim);
@@ -49,12 +53,29 @@ pub enum Carried {
 
 /// Marks the loops whose rounds are independent, and no others; gives back what the others carry.
 pub fn mark_loops(prim: &mut Prim) -> Vec<(VarId, Carried)> {
-    let mut body = std::mem::take(&mut prim.body);
-    let facts = prim.facts.clone();
+    // A position is read where it is used, whatever it is called on the way.
+    let mut plain = written_out(prim, &|d| positions(d));
+    let mut body = std::mem::take(&mut plain.body);
+    let facts = plain.facts.clone();
     let reads = reads_in(&body);
     let mut carried = Vec::new();
-    body.iter_mut().for_each(|s| mark(prim, s, &facts, &reads, &mut carried));
-    prim.body = body;
+    body.iter_mut().for_each(|s| mark(&plain, s, &facts, &reads, &mut carried));
+    let mut found = Vec::new();
+    body.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            if let Stmt::For { mark, .. } = s {
+                found.push(*mark);
+            }
+        });
+    });
+    let mut found = found.into_iter();
+    prim.body.iter_mut().for_each(|s| {
+        s.walk_mut(&mut |s| {
+            if let Stmt::For { mark, .. } = s {
+                *mark = found.next().unwrap_or(Mark::Serial);
+            }
+        });
+    });
     carried
 }
 
@@ -115,17 +136,24 @@ pub fn independent(
     facts: &Facts,
     shared: &dyn Fn(BufId) -> bool,
 ) -> Result<(), Carried> {
-    let mut found = Found { stored: stored_in(body), ..Found::default() };
-    collect(prim, body, facts, &mut found)?;
     let bands = Bands { prim, facts, set: set_in(body) };
-    let apart = |buf: &BufId| {
+    let touches = |view: Option<&View>| {
+        let mut found = Found { stored: stored_in(body), view: view.cloned(), ..Found::default() };
+        collect(prim, body, facts, &mut found).map(|()| found)
+    };
+    let apart = |found: &Found, buf: BufId| {
         // Each region is looked at once, however often it is touched.
         let mut seen = HashSet::new();
         let regions: Vec<&Region> =
-            found.touches.iter().filter(|t| t.0 == *buf && seen.insert(&t.1)).map(|t| &t.1).collect();
+            found.touches.iter().filter(|t| t.0 == buf && seen.insert(&t.1)).map(|t| &t.1).collect();
         bands.apart((var, body), &regions, &[var], &[])
     };
-    let common = found.stored.iter().find(|b| !found.fresh.contains(b) && !shared(**b) && !apart(b));
+    let found = touches(None)?;
+    let seen_apart = |buf: BufId| {
+        let seen = |view: &View| touches(Some(view)).is_ok_and(|found| apart(&found, buf));
+        apart(&found, buf) || views(prim, (var, body), buf).iter().any(seen)
+    };
+    let common = found.stored.iter().find(|b| !found.fresh.contains(b) && !shared(**b) && !seen_apart(**b));
     common.map_or(Ok(()), |b| Err(Carried::Buf(*b)))
 }
 
@@ -137,64 +165,6 @@ pub fn touched(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts) -> Vec<Re
     let _ = collect(prim, stmts, facts, &mut found);
     let mut seen = HashSet::new();
     found.touches.into_iter().map(|t| t.1).filter(|r| seen.insert(r.clone())).collect()
-}
-
-/// Bands of regions that rounds keep to.
-struct Bands<'a> {
-    prim: &'a Prim,
-    facts: &'a Facts,
-    set: BTreeSet<VarId>,
-}
-
-impl Bands<'_> {
-    /// True if rounds of `body` with different values of `v` touch different elements. `fixed` may be spoken of: the loop's
-    /// own variable, and what is made of it; `gone` may not: it differs with what is made of it.
-    fn apart(
-        &self,
-        (v, body): (VarId, &[Stmt]),
-        regions: &[&Region],
-        fixed: &[VarId],
-        gone: &[VarId],
-    ) -> bool {
-        let Some(first) = regions.first() else { return true };
-        // What the body sets is another number in each round, whatever its name.
-        let names: Vec<Sym> = self
-            .set
-            .iter()
-            .filter(|s| !fixed.contains(s))
-            .chain(gone)
-            .map(|v| self.prim.var(*v).name)
-            .collect();
-        let steady = |i: &Interval| !names.iter().any(|name| mentions(i, *name));
-        let name = self.prim.var(v).name;
-        // An axis on which each round keeps to a band of its own.
-        let banded = (0..first.len()).any(|axis| {
-            let Some(first) = first[axis].as_ref().filter(|i| steady(i)) else { return false };
-            let Some(k) = step(&first.0, name) else { return false };
-            // Bands of no extent are apart, too: nothing lies in them.
-            if !self.facts.prove(&Pred::Le(Dim::int(0), k.clone())).is_proved() {
-                return false;
-            }
-            let low = &first.0;
-            let high = low + &k;
-            regions.iter().all(|r| {
-                r[axis].as_ref().is_some_and(|i| {
-                    steady(i)
-                        && self.facts.prove(&Pred::Le(low.clone(), i.0.clone())).is_proved()
-                        && self.facts.prove(&Pred::Le(i.1.clone(), high.clone())).is_proved()
-                })
-            })
-        });
-        // Two loops in one: rounds differ in the quotient, or in the remainder of the same.
-        banded
-            || fused(self.prim, v, body).is_some_and(|f| {
-                let outer = [fixed, &[f.quotient]].concat();
-                let inner = [&outer[..], &[f.remainder]].concat();
-                let gone = [gone, &[v]].concat();
-                self.apart((f.quotient, f.rest), regions, &outer, &gone)
-                    && self.apart((f.remainder, f.rest), regions, &inner, &gone)
-            })
-    }
 }
 
 /// A loop's variable, and from where to where it goes.
@@ -518,6 +488,19 @@ struct Found {
     set: BTreeSet<VarId>,
     /// Variables may pass values from round to round.
     lenient: bool,
+    /// How positions in a buffer are looked at.
+    view: Option<View>,
+}
+
+impl Found {
+    /// An access, where the buffer is one that is looked at.
+    fn touch(&mut self, prim: &Prim, buf: BufId, index: &[Scalar], facts: &Facts) {
+        if self.stored.contains(&buf) {
+            let place = point(prim, index);
+            let seen = self.view.as_ref().filter(|v| v.buf == buf).map(|v| v.of(prim, &place, facts));
+            self.touches.push((buf, seen.unwrap_or(place)));
+        }
+    }
 }
 
 /// Gathers what statements touch; an error where a variable passes a value from one round to the next.
@@ -550,9 +533,7 @@ fn collect(prim: &Prim, stmts: &[Stmt], facts: &Facts, found: &mut Found) -> Res
                 found.fresh.insert(*b);
             }
             Stmt::Store { buf, index, .. } => {
-                if found.stored.contains(buf) {
-                    found.touches.push((*buf, point(prim, index)));
-                }
+                found.touch(prim, *buf, index, facts);
             }
             Stmt::For { var, lo, hi, body, .. } => {
                 let from = found.touches.len();
@@ -583,9 +564,7 @@ fn loads(prim: &Prim, e: &Scalar, facts: &Facts, found: &mut Found) {
         ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => {}
         ScalarKind::Load { buf, index, .. } => {
             index.iter().for_each(|i| loads(prim, i, facts, found));
-            if found.stored.contains(buf) {
-                found.touches.push((*buf, point(prim, index)));
-            }
+            found.touch(prim, *buf, index, facts);
         }
         ScalarKind::Op(_, args) => args.iter().for_each(|a| loads(prim, a, facts, found)),
         ScalarKind::Choose(parts) => parts.iter().for_each(|a| loads(prim, a, facts, found)),
@@ -622,20 +601,20 @@ fn widen(
     }
 }
 
-/// The interval that holds every one over `v` in `lo..hi`; none where it does not move upwards.
+/// The interval that holds every one over `v` in `lo..hi`; none where it moves now upwards and now downwards.
 fn hull(interval: &Interval, v: Sym, lo: &Dim, hi: &Dim, inside: &Facts) -> Option<Interval> {
-    let rises = |d: &Dim| {
-        let moved = next(d, v);
-        (&moved - d)
-            .as_int()
-            .map_or_else(|| inside.prove(&Pred::Le(d.clone(), moved.clone())).is_proved(), |k| k >= 0)
-    };
-    if !rises(&interval.0) || !rises(&interval.1) {
-        return None;
-    }
     let last = hi - &Dim::int(1);
     let at = |d: &Dim, value: &Dim| d.subst(&|s| (s == v).then(|| value.clone()));
-    let (from, to) = (at(&interval.0, lo), at(&interval.1, &last));
+    let ends = |d: &Dim| {
+        let (by, first, end) = (&next(d, v) - d, at(d, lo), at(d, &last));
+        let zero = Dim::int(0);
+        if inside.prove(&Pred::Le(zero.clone(), by.clone())).is_proved() {
+            Some((first, end))
+        } else {
+            inside.prove(&Pred::Le(by, zero)).is_proved().then_some((end, first))
+        }
+    };
+    let (from, to) = (ends(&interval.0)?.0, ends(&interval.1)?.1);
     (!from.is_poison() && !to.is_poison()).then_some((from, to))
 }
 

@@ -77,6 +77,9 @@ impl<'c> Emit<'_, 'c> {
                 return self.reduce(sum, Some(&first));
             }
         }
+        if let Some(values) = self.counted(op, args)? {
+            return Ok(values);
+        }
         let values = args.iter().map(|a| self.scalar(a)).collect::<Result<Vec<_>, _>>()?;
         let refs: Vec<&Values<'c>> = values.iter().collect();
         // Comparisons are of their arguments' type.

@@ -14,7 +14,7 @@ use super::{Emit, Place};
 use crate::Error;
 use crate::format::memory;
 use crate::ll::{Ty, V};
-use crate::schedule::{Along, Stride};
+use crate::schedule::{Along, Stride, is_near};
 
 /// An index of a checked access, compared with its extent.
 struct Compared<'c> {
@@ -187,6 +187,12 @@ impl<'c> Emit<'_, 'c> {
                 Ok(ll.decode(dtype, self.load_vector(dtype, p, tile, self.lanes_taken(u))))
             }),
             Stride::Other if self.is_turned(buf, index, 1) => self.load_turned(buf, index, 1),
+            Stride::Other if let Some(apart) = self.in_vectors(buf, index) => {
+                Values::collect(tile, varies, |r, u| {
+                    let p = self.at_point(r, u, |e| e.address(buf, index))?;
+                    Ok(ll.decode(dtype, self.load_apart(dtype, p, apart, u)))
+                })
+            }
             Stride::Other if let Some((times, Some(1))) = self.runs(buf, index, 0) => {
                 Values::collect(tile, varies, |r, u| {
                     let p = self.at_point(r, u, |e| e.address(buf, index))?;
@@ -271,7 +277,13 @@ impl<'c> Emit<'_, 'c> {
         Values::collect(tile, varies, |r, u| Ok(columns[u as usize][r as usize]))
     }
 
-    fn load_vector(&self, dtype: DType, p: PointerValue<'c>, tile: Tile<'c>, mask: Option<V<'c>>) -> V<'c> {
+    pub(super) fn load_vector(
+        &self,
+        dtype: DType,
+        p: PointerValue<'c>,
+        tile: Tile<'c>,
+        mask: Option<V<'c>>,
+    ) -> V<'c> {
         let ll = self.ll;
         let ty = ll.lanes_ty(memory(dtype), tile.width());
         match mask {
@@ -315,9 +327,7 @@ impl<'c> Emit<'_, 'c> {
         let tile = self.tile;
         let varies = index.iter().fold(Varies::default(), |all, i| all | self.varies(i));
         if tile.lanes.is_some() && self.stride(buf, index) != Stride::Unit {
-            return Err(
-                self.fault(format!("the lanes of a store to {} are not neighbours", self.prim.buf(buf).name))
-            );
+            return Err(self.not_near(buf));
         }
         let places = Values::collect(tile, Varies { lanes: true, ..varies }, |r, u| {
             Ok(self.at_point(r, u, |e| e.address(buf, index))?.into())
@@ -391,10 +401,19 @@ impl<'c> Emit<'_, 'c> {
             self.check(buf, index, span)?;
         }
         let varies = index.iter().fold(Varies::default(), |all, i| all | self.varies(i));
-        if tile.lanes.is_some() && self.stride(buf, index) != Stride::Unit {
-            return Err(
-                self.fault(format!("the lanes of a store to {} are not neighbours", self.prim.buf(buf).name))
-            );
+        let distance = self.distance(buf, index);
+        if tile.lanes.is_some() && distance != Some(1) {
+            if !is_near(distance) {
+                return Err(self.not_near(buf));
+            }
+            let old = combine.map(|_| self.load(buf, index, None)).transpose()?;
+            let all: Vec<&Values<'c>> = old.iter().chain(&values).collect();
+            let new = self.map(&all, |v| match (combine, v) {
+                (Some(_), [old, a, b]) => ll.fma(*a, *b, *old),
+                (Some(c), [old, a]) => ll.combine(c, dtype, *old, *a),
+                _ => v[0],
+            });
+            return self.store_apart(buf, index, distance.unwrap_or(1), &new);
         }
         let past = self.passes(buf);
         let mut whole = Vec::new();

@@ -13,7 +13,9 @@
 //! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `stream` stores past the caches, `poll` looking whether to end, `memory` addresses, checks, loads and stores, `inside` which checks there are, `ahead` what is fetched early.
 
 mod ahead;
+mod apart;
 mod choose;
+mod compare;
 mod dot;
 mod expr;
 mod inside;

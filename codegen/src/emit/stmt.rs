@@ -11,7 +11,7 @@ use super::tile::{Slot, Tile};
 use crate::Error;
 use crate::format::{memory, register};
 use crate::ll::V;
-use crate::schedule::{Along, fits_lanes, fits_rows};
+use crate::schedule::{Along, Stride, fits_lanes, fits_rows};
 
 /// A place to which all rounds of a loop add, and what.
 pub(super) struct Place<'a> {
@@ -45,7 +45,18 @@ const ROWS: u32 = 16;
 
 impl<'c> Emit<'_, 'c> {
     pub(super) fn block(&mut self, stmts: &[Stmt]) -> Result<(), Error> {
-        stmts.iter().try_for_each(|s| self.stmt(s))
+        let mut rest = stmts;
+        while let Some((s, more)) = rest.split_first() {
+            rest = more;
+            match self.woven(s, more) {
+                Some(count) => {
+                    self.store_woven(s, &more[..count])?;
+                    rest = &more[count..];
+                }
+                None => self.stmt(s)?,
+            }
+        }
+        Ok(())
     }
 
     fn stmt(&mut self, s: &Stmt) -> Result<(), Error> {
@@ -63,7 +74,10 @@ impl<'c> Emit<'_, 'c> {
                     }
                     let first = self.at_point(0, 0, |e| e.scalar(lo))?.one();
                     let numbers: Vec<V<'c>> = (0..rounds).map(|r| ll.add(first, ll.i64(r))).collect();
-                    if let Some(place) = one_place(self.prim, *var, body) {
+                    let even = |p: &Place<'_>| {
+                        self.tile.lanes.is_none() || self.stride(p.buf, p.index) == Stride::Unit
+                    };
+                    if let Some(place) = one_place(self.prim, *var, body).filter(even) {
                         return self.sum_up(*var, &numbers, &place);
                     }
                     for number in numbers {

@@ -4,14 +4,14 @@
 //! that is told so (`#[stream(16, 4, 16384)]`) writes whole vectors past the caches instead. Whether it does is known when it
 //! runs: the output must be large, as the next kernel reads a small one from a cache; the loop must be long; and each vector must lie
 //! in one line, for which the lanes before the first such place go by on their own. The loop stands once for
-//! both, as what it computes is the most of it: where it stores, it takes one way or the other.
+//! both, as what it computes is the most of it: where it stores, it takes one way or the other. Only a row of little work
+//! stands twice.
 //!
 //! Such stores are visible to other threads after a fence, which a kernel passes before it ends if it may have made any.
 
 use inkwell::IntPredicate as I;
 use inkwell::values::PointerValue;
 use ir::loops::{BufId, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
-use shape::Expr as Dim;
 
 use super::nest::Wide;
 use super::tile::Slot;
@@ -19,7 +19,7 @@ use super::{Emit, Place};
 use crate::Error;
 use crate::ll::{Ty, V};
 use crate::prepare::assigned;
-use crate::schedule::{Along, Stride};
+use crate::schedule::{Along, Stride, is_heavy};
 
 /// The stores of a loop that may go past the caches.
 #[derive(Clone)]
@@ -64,11 +64,33 @@ impl<'c> Emit<'_, 'c> {
             return self.by_lanes(var, (lo, hi), wide, f, None);
         };
         let ll = self.ll;
+        let mut large = Vec::new();
+        for (buf, _) in &stores {
+            large.push(self.is_large(*buf, from)?);
+        }
+        // Short rows pay for each step on the way: those that store near have a loop of their own.
+        let rows = self.slots.iter().any(|s| matches!(s, Slot::Fixed(_)));
+        let done = (rows && body.iter().all(is_light)).then(|| {
+            let size = stores.iter().map(|s| self.prim.buf(s.0).dtype.size() as i64).max().unwrap_or(1);
+            let long = ll.icmp(I::UGE, self.rounds(lo, hi), ll.i64(LONG / size));
+            let any = large.iter().fold(ll.bool(false), |any, l| ll.or(any, *l));
+            let [past, near, done] = ["past", "near", "done"].map(|n| ll.block(self.function, n));
+            ll.branch(ll.and(long, any), past, near);
+            (past, near, done)
+        });
+        if let Some((past, near, done)) = done {
+            ll.at(near);
+            let outside = self.past.take();
+            self.by_lanes(var, (lo, hi), wide, f, None)?;
+            self.past = outside;
+            ll.jump(done);
+            ll.at(past);
+        }
         self.slots[var.0 as usize] = Slot::Fixed(lo);
         // What reads runs of lanes counts them from the first, so nothing may go before it.
         let apart = self.reads_apart(var, body);
         let (mut head, mut here) = (None, ll.bool(true));
-        for (buf, index) in &stores {
+        for ((buf, index), large) in stores.iter().zip(large) {
             let size = self.prim.buf(*buf).dtype.size() as i64;
             let place = self.at_point(0, 0, |e| e.address(*buf, index))?;
             let place = ll.number_of(place);
@@ -80,7 +102,7 @@ impl<'c> Emit<'_, 'c> {
             let first = ll.add(place, ll.mul(begin, ll.i64(size)));
             let fits = ll.icmp(I::EQ, ll.and(first, ll.i64(line - 1)), ll.i64(0));
             let long = ll.icmp(I::UGE, self.rounds(lo, hi), ll.i64(LONG / size));
-            here = ll.and(here, ll.and(ll.and(fits, long), self.is_large(*buf, from)?));
+            here = ll.and(here, ll.and(ll.and(fits, long), large));
         }
         let head = ll.select(here, head.unwrap_or_else(|| ll.i64(0)), ll.i64(0));
         let bufs = stores.iter().map(|s| s.0).collect();
@@ -100,6 +122,10 @@ impl<'c> Emit<'_, 'c> {
             })?;
         }
         self.past = outside;
+        if let Some((_, _, done)) = done {
+            ll.jump(done);
+            ll.at(done);
+        }
         Ok(())
     }
 
@@ -178,10 +204,12 @@ impl<'c> Emit<'_, 'c> {
         let ll = self.ll;
         let here = ll.here();
         ll.at(self.entry);
-        // Not by extents and strides at hand, which a branch that knows a dim has of its own.
-        let b = self.prim.buf(buf);
-        let size = b.shape.iter().fold(Dim::int(b.dtype.size() as i64), |n, e| n * e);
-        let bytes = self.dim(&size)?;
+        let prim = self.prim;
+        // Extents that a branch knows more of are computed in it.
+        let mut bytes = ll.i64(prim.buf(buf).dtype.size() as i64);
+        for extent in &prim.buf(buf).shape {
+            bytes = ll.mul(bytes, self.dim(extent)?);
+        }
         let large = ll.icmp(I::UGE, bytes, ll.i64(i64::from(from) << 10));
         ll.at(here);
         self.large.push(large);
@@ -254,6 +282,26 @@ impl<'c> Emit<'_, 'c> {
         }
         self.ll.ret(self.ll.i64(answer));
     }
+}
+
+/// Whether a statement is a few instructions.
+fn is_light(s: &Stmt) -> bool {
+    let mut light = matches!(s, Stmt::Set(..) | Stmt::Store { .. });
+    for e in s.scalars() {
+        e.walk(&mut |e| {
+            light &= match &e.kind {
+                ScalarKind::Op(op, _) => !is_heavy(*op),
+                ScalarKind::Reduce { .. } => false,
+                ScalarKind::Const(_)
+                | ScalarKind::Var(_)
+                | ScalarKind::Dim(_)
+                | ScalarKind::Load { .. }
+                | ScalarKind::Choose(_)
+                | ScalarKind::Cast(_) => true,
+            }
+        });
+    }
+    light
 }
 
 fn is_store_to(s: &Stmt, to: BufId) -> bool {

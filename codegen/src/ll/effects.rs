@@ -62,6 +62,13 @@ impl<'c> Ll<'c> {
         unsafe { self.b.build_in_bounds_gep(self.ty(ty), p, &[offset.into_int_value()], "").expect(OK) }
     }
 
+    /// The address so many elements from another, which may lie outside of the buffer: only lanes that are masked out are there.
+    #[expect(unsafe_code, reason = "inkwell marks address arithmetic as unsafe")]
+    pub(crate) fn beside(&self, ty: Ty, p: PointerValue<'c>, by: i64) -> PointerValue<'c> {
+        // SAFETY: this only emits an instruction, which without `inbounds` is arithmetic on numbers.
+        unsafe { self.b.build_gep(self.ty(ty), p, &[self.i64(by).into_int_value()], "").expect(OK) }
+    }
+
     /// What a cell holds.
     pub(crate) fn read(&self, ty: BasicTypeEnum<'c>, p: PointerValue<'c>) -> V<'c> {
         self.b.build_load(ty, p, "").expect(OK)

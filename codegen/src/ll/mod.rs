@@ -351,6 +351,12 @@ impl<'c> Ll<'c> {
         self.shuffle(v, v, &lanes)
     }
 
+    /// The lanes from the last to the first.
+    pub(crate) fn reversed(&self, v: V<'c>) -> V<'c> {
+        let lanes: Vec<u32> = (0..self.lanes(v)).rev().collect();
+        self.shuffle(v, v, &lanes)
+    }
+
     /// Vectors of a power of two, one after the other.
     pub(crate) fn join(&self, mut list: Vec<V<'c>>) -> V<'c> {
         while list.len() > 1 {
@@ -428,7 +434,7 @@ impl<'c> Ll<'c> {
     }
 
     /// Lanes of two vectors, counted through.
-    fn shuffle(&self, a: V<'c>, b: V<'c>, lanes: &[u32]) -> V<'c> {
+    pub(crate) fn shuffle(&self, a: V<'c>, b: V<'c>, lanes: &[u32]) -> V<'c> {
         let i32 = self.ctx.i32_type();
         let mask: Vec<_> = lanes.iter().map(|l| i32.const_int(u64::from(*l), false)).collect();
         let mask = VectorType::const_vector(&mask);

@@ -20,6 +20,14 @@ pub(crate) enum Stride {
     Other,
 }
 
+/// How far apart neighbouring lanes may lie that are still read and written by whole vectors.
+const APART: i64 = 4;
+
+/// Whether lanes that lie so far apart are read and written by whole vectors, which are turned round, or taken apart.
+pub(crate) fn is_near(distance: Option<i64>) -> bool {
+    distance.is_some_and(|d| d == -1 || (1..=APART).contains(&d))
+}
+
 /// A loop variable and everything that changes with it.
 pub(crate) struct Along<'a> {
     prim: &'a Prim,
@@ -121,6 +129,11 @@ impl<'a> Along<'a> {
         }
     }
 
+    /// Whether the value grows by one from one iteration to the next.
+    pub(crate) fn counts(&self, s: &Scalar) -> bool {
+        self.step(s) == Some(1)
+    }
+
     /// How many elements apart two neighbouring iterations are, where that is a constant.
     pub(crate) fn distance(&self, buf: BufId, index: &[Scalar]) -> Option<i64> {
         let shape = &self.prim.buf(buf).shape;
@@ -155,6 +168,12 @@ impl<'a> Along<'a> {
             place = &(place * extent) + &i;
         }
         Some(place)
+    }
+
+    /// How many elements behind one access another is, in each iteration.
+    pub(crate) fn between(&self, buf: BufId, index: &[Scalar], other: &[Scalar]) -> Option<i64> {
+        let shape = &self.prim.buf(buf).shape;
+        (&self.place(shape, other)? - &self.place(shape, index)?).as_int()
     }
 
     /// An expression in the iteration of that number.

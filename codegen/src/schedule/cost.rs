@@ -3,7 +3,7 @@
 use ir::Intrinsic;
 use ir::loops::{Scalar, ScalarKind, Stmt};
 
-use super::{Along, Planner, Stride};
+use super::{Along, Planner, Stride, is_near};
 
 /// Rounds of a loop whose extent is not a constant.
 pub(super) const UNKNOWN: f64 = 64.0;
@@ -100,16 +100,24 @@ impl Planner<'_> {
         match &s.kind {
             ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) | ScalarKind::Reduce { .. } => 0.0,
             ScalarKind::Load { buf, index, checked, .. } => {
-                let access = match along.map(|a| a.stride(*buf, index)) {
-                    None | Some(Stride::Invariant | Stride::Unit) => 1.0,
-                    Some(Stride::Other) => GATHERED * f64::from(lanes),
-                };
+                let access = along.map_or(1.0, |a| self.access(a.distance(*buf, index), lanes));
                 access + if *checked { 1.0 } else { 0.0 }
             }
             // Where a position is computed with lanes it takes two registers, without it is an address.
             ScalarKind::Op(..) if s.dtype == tensor::DType::I64 => 0.25,
             ScalarKind::Op(op, _) => weight(*op),
             ScalarKind::Cast(_) | ScalarKind::Choose(_) => 1.0,
+        }
+    }
+
+    /// The work of reading or writing one vector whose lanes lie so far apart.
+    fn access(&self, distance: Option<i64>, lanes: u32) -> f64 {
+        match distance {
+            Some(0 | 1) => 1.0,
+            Some(-1) => 2.0,
+            // As many vectors, of each of which some lanes count.
+            Some(d) if is_near(distance) && self.target.has_v3() => 2.0 * d as f64,
+            Some(_) | None => GATHERED * f64::from(lanes),
         }
     }
 
@@ -148,7 +156,12 @@ impl Planner<'_> {
             Stmt::While(_, body) => UNKNOWN * self.wide_block(body, along, lanes),
             Stmt::If(_, a, b) => self.wide_block(a, along, lanes) + self.wide_block(b, along, lanes),
             Stmt::Set(..) | Stmt::Store { .. } => {
-                1.0 + s.scalars().into_iter().map(|e| self.wide_scalar(e, along, lanes)).sum::<f64>()
+                let own = if let Stmt::Store { buf, index, .. } = s {
+                    self.access(along.distance(*buf, index), lanes)
+                } else {
+                    1.0
+                };
+                own + s.scalars().into_iter().map(|e| self.wide_scalar(e, along, lanes)).sum::<f64>()
             }
             Stmt::Alloc(_) => 1.0,
         };

@@ -2,7 +2,7 @@
 
 use ir::loops::{Scalar, ScalarKind, Stmt, VarId};
 
-use super::{Along, Planner, Stride};
+use super::{Along, Planner, Stride, is_near};
 use crate::emit::side_by_side;
 use crate::prepare::assigned;
 
@@ -59,7 +59,7 @@ impl Planner<'_> {
         count(body) == count(&self.prim.body)
     }
 
-    /// Whether neighbouring iterations write neighbouring elements.
+    /// Whether neighbouring iterations write neighbouring elements, or such that are not far apart.
     pub(super) fn neighbours(&self, body: &[Stmt], along: &Along<'_>) -> bool {
         let mut fit = true;
         let mut stores = 0;
@@ -76,7 +76,7 @@ impl Planner<'_> {
                     && !words.contains(&index.as_ptr())
                 {
                     stores += 1;
-                    fit &= along.stride(*buf, index) == Stride::Unit;
+                    fit &= is_near(along.distance(*buf, index));
                 }
             });
         });

@@ -13,8 +13,8 @@
 //! order in which it lies, the sums being kept in memory (`streamed`). Where the dim along which lanes go is 1 there are loops
 //! of their own (`narrow`).
 //!
-//! Invariants: lanes and rows are loops marked independent, whose bounds no iteration changes; every access
-//! of a lane loop's stores is to neighbouring elements; a schedule changes the order of a reduction only
+//! Invariants: lanes and rows are loops marked independent, whose bounds no iteration changes; lanes of a lane loop's
+//! stores lie side by side, in either order, or evenly a few elements apart; a schedule changes the order of a reduction only
 //! as a tree over its own range, in an order that neither the grid nor the extents of other axes change
 //! (with [`Order::Free`] they may).
 
@@ -34,7 +34,7 @@ mod stream;
 use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) use access::{Along, Stride};
+pub(crate) use access::{Along, Stride, is_near};
 pub(crate) use cost::is_heavy;
 pub(crate) use narrow::{knowing, told};
 pub(crate) use stream::{Pass, passes};
@@ -414,6 +414,17 @@ impl Planner<'_> {
         (best * trips, plan)
     }
 
+    /// Whether lanes read elements that are found one by one.
+    fn gathers(&self, s: &Scalar, along: &Along<'_>) -> bool {
+        let mut gathers = false;
+        s.walk(&mut |s| {
+            if let ScalarKind::Load { buf, index, .. } = &s.kind {
+                gathers |= along.distance(*buf, index).is_none();
+            }
+        });
+        gathers
+    }
+
     /// The bytes that the rounds of a loop read of their own, those of one round left out.
     fn near(&self, l: &Link<'_>, body: &[Stmt]) -> Option<shape::Expr> {
         let own = Along::new(self.prim, l.0, body);
@@ -460,6 +471,9 @@ impl Planner<'_> {
             if wide < work * WORTH {
                 work = wide;
                 let vectors = fitting(if cost::holds_heavy(body) { 2 } else { 4 }, lanes, self.trips(lo, hi));
+                // Rows of a sparse matrix are often short, and what is gathered is no faster in long vectors.
+                let short = self.extent(lo, hi).is_none() && lanes > 4 && self.gathers(body, &along);
+                let (lanes, vectors) = if short { (lanes / 2, 1) } else { (lanes, vectors) };
                 plan = Decisions::default();
                 plan.reductions.insert(*var, Wide { lanes, vectors });
             }
