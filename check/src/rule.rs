@@ -444,7 +444,7 @@ impl<'a> Checker<'a> {
     }
 
     fn side(&mut self, head: &Head, env: &Env, e: &Expr) -> Maybe<Func> {
-        let mut body = Body::new(head.func.clone(), env.clone(), head.names.iter().cloned().collect());
+        let mut body = Body::new(head.func.clone(), env.clone(), head.names.to_vec());
         let parts = match self.expr(&mut body, e)? {
             Value::Tuple(parts) => parts,
             one => vec![one],

@@ -7,10 +7,10 @@ mod program;
 use program::run;
 
 const GATED: &str = "record W {
-    gate: f32[256, 64] from \"gate\"
-    up: f32[256, 64] from \"up\"
+    gate: f32[250, 64] from \"gate\"
+    up: f32[250, 64] from \"up\"
 }
-fn gated<n>(x: f32[n, 64], w: W) -> f32[n, 256] { silu(x @ w.gate.T) * (x @ w.up.T) }
+fn gated<n>(x: f32[n, 64], w: W) -> f32[n, 250] { silu(x @ w.gate.T) * (x @ w.up.T) }
 fn free<n>(x: f32[n, 64], a: f32[64, 8], b: f32[64, 8]) -> f32[n, 8] { relu(x @ a) - x @ b }
 ";
 

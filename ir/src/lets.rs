@@ -4,7 +4,7 @@
 //! access moves with a loop is seen. A name is written out where it has one value in each round: it is set in one place, to a
 //! dim over the dims of the primitive and the variables of the loops around, and used behind that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shape::{Expr as Dim, Op, Step, Sym};
 
@@ -42,9 +42,17 @@ struct Names<'a> {
     times: BTreeMap<VarId, usize>,
     which: &'a dyn Fn(&Dim) -> bool,
     /// What stands for a variable here.
-    known: Vec<(VarId, Dim)>,
+    known: Vec<Known>,
     /// The variables of the loops around.
     counting: Vec<Sym>,
+}
+
+#[derive(Clone)]
+struct Known {
+    var: VarId,
+    value: Dim,
+    /// What its value is over.
+    of: BTreeSet<Sym>,
 }
 
 impl Names<'_> {
@@ -66,7 +74,7 @@ impl Names<'_> {
                     });
                     if let Some(dim) = dim.filter(|_| self.times.get(v) == Some(&1)) {
                         self.times.insert(*v, 0);
-                        self.known.push((*v, dim));
+                        self.known.push(Known { var: *v, of: dim.syms(), value: dim });
                     }
                 }
                 Stmt::Alloc(_) | Stmt::Store { .. } => {}
@@ -78,26 +86,28 @@ impl Names<'_> {
     /// Inside a loop or reduction, whose variable hides another of its name.
     fn under(&mut self, var: VarId, f: impl FnOnce(&mut Self)) {
         let name = self.prim.var(var).name;
-        let known = self.known.clone();
-        self.known.retain(|k| !k.1.syms().contains(&name));
+        let hidden = |k: &Known| k.of.contains(&name);
+        let outside = self.known.iter().any(hidden).then(|| self.known.clone());
+        self.known.retain(|k| !hidden(k));
         self.counting.push(name);
         f(self);
         self.counting.pop();
-        self.known = known;
+        if let Some(outside) = outside {
+            self.known = outside;
+        }
     }
 
     fn scalar(&mut self, s: &mut Scalar) {
         match &mut s.kind {
             ScalarKind::Const(_) => {}
             ScalarKind::Var(v) => {
-                if let Some((_, dim)) = self.known.iter().find(|k| k.0 == *v) {
-                    *s = Scalar::dim(dim.clone());
+                if let Some(known) = self.known.iter().find(|k| k.var == *v) {
+                    *s = Scalar::dim(known.value.clone());
                 }
             }
             ScalarKind::Dim(d) => {
-                let of =
-                    |s: Sym| self.known.iter().find(|k| self.prim.var(k.0).name == s).map(|k| k.1.clone());
-                *d = d.subst(&of);
+                let known = |s: Sym| self.known.iter().find(|k| self.prim.var(k.var).name == s);
+                *d = d.subst(&|s| known(s).map(|k| k.value.clone()));
             }
             ScalarKind::Load { index: args, .. } | ScalarKind::Op(_, args) => {
                 args.iter_mut().for_each(|a| self.scalar(a));
@@ -114,14 +124,15 @@ impl Names<'_> {
 }
 
 /// Those of the variables that nothing reads any more.
-fn unread(prim: &Prim, vars: &[VarId]) -> Vec<VarId> {
-    let mut left = vars.to_vec();
+fn unread(prim: &Prim, vars: &[VarId]) -> BTreeSet<VarId> {
+    let mut read = BTreeSet::new();
+    let mut names = BTreeSet::new();
     prim.body.iter().for_each(|s| {
         s.walk(&mut |s| {
             for e in s.scalars() {
                 e.walk(&mut |e| match &e.kind {
-                    ScalarKind::Var(v) => left.retain(|l| l != v),
-                    ScalarKind::Dim(d) => left.retain(|l| !d.syms().contains(&prim.var(*l).name)),
+                    ScalarKind::Var(v) => drop(read.insert(*v)),
+                    ScalarKind::Dim(d) => names.extend(d.syms()),
                     ScalarKind::Const(_)
                     | ScalarKind::Load { .. }
                     | ScalarKind::Op(..)
@@ -132,10 +143,11 @@ fn unread(prim: &Prim, vars: &[VarId]) -> Vec<VarId> {
             }
         });
     });
-    left
+    let unread = |v: &VarId| !read.contains(v) && !names.contains(&prim.var(*v).name);
+    vars.iter().copied().filter(unread).collect()
 }
 
-fn leave_out(stmts: &mut Vec<Stmt>, vars: &[VarId]) {
+fn leave_out(stmts: &mut Vec<Stmt>, vars: &BTreeSet<VarId>) {
     stmts.retain_mut(|s| {
         match s {
             Stmt::For { body, .. } | Stmt::While(_, body) => leave_out(body, vars),
