@@ -151,8 +151,10 @@ fn slow_units(op: Intrinsic) -> i64 {
     }
 }
 
-/// Elements of a panel that a step of a sum goes on by, at most.
+/// Elements of a panel that a step of a sum goes on by, at most,
 const PANEL: i64 = 1024;
+/// and of these the columns.
+const COLUMNS: i64 = 64;
 
 /// Reads the loops of a primitive.
 pub(crate) fn profile(prim: &Prim) -> Profile {
@@ -240,7 +242,7 @@ fn loose_in(prim: &Prim, s: &Scalar, columns: &[VarId], over: &mut Vec<VarId>, f
             let size = |n: i64, (e, _): (&Expr, &Scalar)| n.checked_mul(e.as_int()?);
             let all = behind().try_fold(1, size);
             let wide = behind().filter(|(_, i)| uses(i, columns)).try_fold(1, size);
-            if all.is_none_or(|n| n > PANEL) || wide.is_none_or(|n| n < 2) {
+            if all.is_none_or(|n| n > PANEL) || wide.is_none_or(|n| !(2..=COLUMNS).contains(&n)) {
                 found.insert(*buf);
             }
         }
