@@ -2,13 +2,16 @@
 //!
 //! In: a primitive. Out: one of the same meaning in which such a position is written where it is used, so that how an
 //! access moves with a loop is seen. A name is written out where it has one value in each round: it is set in one place, to a
-//! dim over the dims of the primitive and the variables of the loops around, and used behind that.
+//! short dim over the dims of the primitive and the variables of the loops around, and used behind that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use shape::{Expr as Dim, Op, Step, Sym};
 
 use crate::loops::{Prim, Scalar, ScalarKind, Stmt, VarId};
+
+/// A position is short: what is longer keeps its name.
+const LONGEST: usize = 32;
 
 /// Whether a dim is a sum of products: nothing in it is divided.
 pub fn positions(d: &Dim) -> bool {
@@ -70,7 +73,7 @@ impl Names<'_> {
                 Stmt::Set(v, value) => {
                     let dim = self.prim.as_dim(value).filter(|d| {
                         let counts = |s: &Sym| self.prim.dims.contains(s) || self.counting.contains(s);
-                        d.syms().iter().all(counts) && (self.which)(d)
+                        d.steps().len() <= LONGEST && d.syms().iter().all(counts) && (self.which)(d)
                     });
                     if let Some(dim) = dim.filter(|_| self.times.get(v) == Some(&1)) {
                         self.times.insert(*v, 0);
