@@ -2,13 +2,16 @@
 //!
 //! In: a primitive. Out: one of the same meaning in which such a position is written where it is used, so that how an
 //! access moves with a loop is seen. A name is written out where it has one value in each round: it is set in one place, to a
-//! dim over the dims of the primitive and the variables of the loops around, and used behind that.
+//! short dim over the dims of the primitive and the variables of the loops around, and used behind that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shape::{Expr as Dim, Op, Step, Sym};
 
 use crate::loops::{Prim, Scalar, ScalarKind, Stmt, VarId};
+
+/// A position is short: what is longer keeps its name.
+const LONGEST: usize = 32;
 
 /// Whether a dim is a sum of products: nothing in it is divided.
 pub fn positions(d: &Dim) -> bool {
@@ -26,11 +29,11 @@ pub fn written_out(prim: &Prim, which: &dyn Fn(&Dim) -> bool) -> Prim {
             }
         });
     });
-    let mut names = Names { prim, times, which, known: Vec::new(), counting: Vec::new() };
+    let mut names =
+        Names { prim, times, which, known: BTreeMap::new(), found: BTreeMap::new(), counting: Vec::new() };
     names.block(&mut made.body);
-    let found: Vec<VarId> = names.times.iter().filter(|t| *t.1 == 0).map(|t| *t.0).collect();
-    if !found.is_empty() {
-        let left = unread(&made, &found);
+    if !names.found.is_empty() {
+        let left = unread(&made, names.found);
         leave_out(&mut made.body, &left);
     }
     made
@@ -38,18 +41,20 @@ pub fn written_out(prim: &Prim, which: &dyn Fn(&Dim) -> bool) -> Prim {
 
 struct Names<'a> {
     prim: &'a Prim,
-    /// In how many places a variable is set; none once it is known.
+    /// In how many places a variable is set.
     times: BTreeMap<VarId, usize>,
     which: &'a dyn Fn(&Dim) -> bool,
-    /// What stands for a variable here.
-    known: Vec<(VarId, Dim)>,
+    /// What stands for a name here.
+    known: BTreeMap<Sym, Dim>,
+    /// The variables that something stands for somewhere, by their names.
+    found: BTreeMap<Sym, VarId>,
     /// The variables of the loops around.
     counting: Vec<Sym>,
 }
 
 impl Names<'_> {
     fn block(&mut self, stmts: &mut [Stmt]) {
-        let outside = self.known.len();
+        let mut own = Vec::new();
         for s in stmts {
             s.scalars_mut().into_iter().for_each(|e| self.scalar(e));
             match s {
@@ -60,44 +65,49 @@ impl Names<'_> {
                     self.block(b);
                 }
                 Stmt::Set(v, value) => {
-                    let dim = self.prim.as_dim(value).filter(|d| {
+                    let once = self.times.get(v) == Some(&1);
+                    let dim = once.then(|| self.prim.as_dim(value)).flatten().filter(|d| {
                         let counts = |s: &Sym| self.prim.dims.contains(s) || self.counting.contains(s);
-                        d.syms().iter().all(counts) && (self.which)(d)
+                        d.steps().len() <= LONGEST && d.syms().iter().all(counts) && (self.which)(d)
                     });
-                    if let Some(dim) = dim.filter(|_| self.times.get(v) == Some(&1)) {
-                        self.times.insert(*v, 0);
-                        self.known.push((*v, dim));
+                    if let Some(dim) = dim {
+                        let name = self.prim.var(*v).name;
+                        self.found.insert(name, *v);
+                        self.known.insert(name, dim);
+                        own.push(name);
                     }
                 }
                 Stmt::Alloc(_) | Stmt::Store { .. } => {}
             }
         }
-        self.known.truncate(outside);
+        own.iter().for_each(|name| drop(self.known.remove(name)));
     }
 
     /// Inside a loop or reduction, whose variable hides another of its name.
     fn under(&mut self, var: VarId, f: impl FnOnce(&mut Self)) {
         let name = self.prim.var(var).name;
-        let known = self.known.clone();
-        self.known.retain(|k| !k.1.syms().contains(&name));
+        let hidden = self.counting.contains(&name).then(|| self.known.clone());
+        if hidden.is_some() {
+            self.known.retain(|_, d| !d.syms().contains(&name));
+        }
         self.counting.push(name);
         f(self);
         self.counting.pop();
-        self.known = known;
+        if let Some(known) = hidden {
+            self.known = known;
+        }
     }
 
     fn scalar(&mut self, s: &mut Scalar) {
         match &mut s.kind {
             ScalarKind::Const(_) => {}
             ScalarKind::Var(v) => {
-                if let Some((_, dim)) = self.known.iter().find(|k| k.0 == *v) {
+                if let Some(dim) = self.known.get(&self.prim.var(*v).name) {
                     *s = Scalar::dim(dim.clone());
                 }
             }
             ScalarKind::Dim(d) => {
-                let of =
-                    |s: Sym| self.known.iter().find(|k| self.prim.var(k.0).name == s).map(|k| k.1.clone());
-                *d = d.subst(&of);
+                *d = d.subst(&|s| self.known.get(&s).cloned());
             }
             ScalarKind::Load { index: args, .. } | ScalarKind::Op(_, args) => {
                 args.iter_mut().for_each(|a| self.scalar(a));
@@ -114,14 +124,19 @@ impl Names<'_> {
 }
 
 /// Those of the variables that nothing reads any more.
-fn unread(prim: &Prim, vars: &[VarId]) -> Vec<VarId> {
-    let mut left = vars.to_vec();
+fn unread(prim: &Prim, mut left: BTreeMap<Sym, VarId>) -> BTreeSet<VarId> {
     prim.body.iter().for_each(|s| {
         s.walk(&mut |s| {
             for e in s.scalars() {
                 e.walk(&mut |e| match &e.kind {
-                    ScalarKind::Var(v) => left.retain(|l| l != v),
-                    ScalarKind::Dim(d) => left.retain(|l| !d.syms().contains(&prim.var(*l).name)),
+                    ScalarKind::Var(v) => {
+                        left.remove(&prim.var(*v).name);
+                    }
+                    ScalarKind::Dim(d) => {
+                        for name in d.syms() {
+                            left.remove(&name);
+                        }
+                    }
                     ScalarKind::Const(_)
                     | ScalarKind::Load { .. }
                     | ScalarKind::Op(..)
@@ -132,10 +147,10 @@ fn unread(prim: &Prim, vars: &[VarId]) -> Vec<VarId> {
             }
         });
     });
-    left
+    left.into_values().collect()
 }
 
-fn leave_out(stmts: &mut Vec<Stmt>, vars: &[VarId]) {
+fn leave_out(stmts: &mut Vec<Stmt>, vars: &BTreeSet<VarId>) {
     stmts.retain_mut(|s| {
         match s {
             Stmt::For { body, .. } | Stmt::While(_, body) => leave_out(body, vars),
