@@ -46,6 +46,9 @@ class Ours:
         self.functions = (ctypes.c_void_p * len(functions))(*functions)
         self.sets = (ctypes.c_void_p * len(functions))(*(ctypes.addressof(s) for b in self.bounds for s in b.sets))
         self.turn = ctypes.c_size_t(0)
+        # The first call makes what weights make.
+        for bound in self.bounds:
+            bound()
 
     def run(self, calls):
         lib, b = Tenon.lib, self.bounds[0]

@@ -25,10 +25,8 @@ prim product<m, k, n>(a: u8[m, k], b: i8[k, n]) -> y: i32[m, n] {
 fn main<m, k, n>(a: u8[m, k], b: i8[k, n]) -> i32[m, n] { product(a, b) }
 """
 GEMV = """
-prim product<n, k>(w: T[n, k], x: T[k]) -> y: f32[n] {
-    for i in n { y[i] = sum(q in k) f32(w[i, q]) * f32(x[q]) }
-}
-fn main<n, k>(w: T[n, k], x: T[k]) -> f32[n] { product(w, x) }
+record Weights {{ w: {kind}[{n}, {k}] from "w" }}
+fn main(x: {kind}[{k}], w: Weights) -> f32[{n}] {{ {body} }}
 """
 
 
@@ -136,7 +134,8 @@ def gemv(kind, k, n):
     if kind == "f32":
         made["openblas"] = lambda: peers.openblas(x[None], ws, True)
         made["onednn"] = lambda: peers.onednn(x[None], ws, True)
-    return Row(GEMV.replace("T", kind), [[w, x] for w in ws], want, allowed, made, {"f32": 2 * k * n}, ws[0].nbytes,
+    text = GEMV.format(kind=kind, n=n, k=k, body="w.w @ x" if kind == "f32" else "f32(w.w) @ f32(x)")
+    return Row(text, [[x, w] for w in ws], want, allowed, made, {"f32": 2 * k * n}, ws[0].nbytes, weights=("w.w",),
                tolerances={"torch": allowed + (np.abs(want) / 128 if kind == "bf16" else 0)})
 
 
