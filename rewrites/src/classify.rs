@@ -481,15 +481,18 @@ impl Walk<'_> {
                 .filter_map(|v| self.ranges.trip(*v))
                 .fold(Expr::int(1), |n, t| n * t)
         };
-        let only_a = |v: VarId| a.contains(&v) && !b.contains(&v);
-        let only_b = |v: VarId| b.contains(&v) && !a.contains(&v);
+        let apart = |v: VarId| (a.contains(&v) && !b.contains(&v), b.contains(&v) && !a.contains(&v));
         // A sum of squares along a row is a reduction like any other.
-        if !outer.iter().any(|&v| only_a(v) || only_b(v)) {
+        if !outer.iter().any(|&v| apart(v).0 || apart(v).1) {
             return;
         }
+        // By a vector: its one row, and the columns are the matrix's.
+        let turned = !outer.iter().any(|&v| apart(v).1);
+        let only_a = |v: VarId| apart(v).0 && !turned;
+        let only_b = |v: VarId| apart(v).1 || turned && apart(v).0;
         let k = over.iter().filter_map(|v| self.ranges.trip(*v)).fold(Expr::int(1), |n, t| n * t);
         let (m, n) = (product(&only_a), product(&only_b));
-        self.once(&args[1], over, &only_a);
+        self.once(&args[usize::from(!turned)], over, &only_a);
         if self.contractions.is_empty() {
             self.columns = outer.into_iter().filter(|v| only_b(*v)).collect();
         }
