@@ -643,6 +643,20 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// A parameter as a value of the tensors that it is, which the function is given.
+    pub(crate) fn parameter(&mut self, func: &mut Func, env: &Env, p: &Param) -> Maybe<Value> {
+        let ty = self.param_ty(env, p)?;
+        let mut leaves = Vec::new();
+        for leaf in ty.leaves(p.name.name.name()) {
+            let name = Sym::new(&leaf.path);
+            let val = func.add_val(name, leaf.ty);
+            func.body.params.push(val);
+            func.params.push(ir::graph::Param { name, own: p.mode == Mode::Own, from: leaf.from });
+            leaves.push(val);
+        }
+        Some(Value::of(&ty, &leaves))
+    }
+
     /// Name, dims, parameters and results of a function: what its callers see.
     fn func_head(&mut self, def: &'a FnDef, item: &'a Item, env: &Env, dims: Vec<Sym>) -> Maybe<Head> {
         let mut func = Func {
@@ -663,16 +677,7 @@ impl<'a> Checker<'a> {
         };
         let mut names = Vec::new();
         for p in def.sig.params.iter().filter(|p| p.mode != Mode::Const) {
-            let ty = self.param_ty(env, p)?;
-            let mut leaves = Vec::new();
-            for leaf in ty.leaves(p.name.name.name()) {
-                let name = Sym::new(&leaf.path);
-                let val = func.add_val(name, leaf.ty);
-                func.body.params.push(val);
-                func.params.push(ir::graph::Param { name, own: p.mode == Mode::Own, from: leaf.from });
-                leaves.push(val);
-            }
-            names.push((p.name.name, Value::of(&ty, &leaves)));
+            names.push((p.name.name, self.parameter(&mut func, env, p)?));
         }
         let mut result = None;
         if let Some(ret) = &def.ret {

@@ -428,17 +428,8 @@ impl<'a> Checker<'a> {
         };
         let (mut names, mut constant) = (Vec::new(), Vec::new());
         for p in values(&def.sig) {
-            let ty = self.param_ty(env, p)?;
-            let mut leaves = Vec::new();
-            for leaf in ty.leaves(p.name.name.name()) {
-                let name = Sym::new(&leaf.path);
-                let val = func.add_val(name, leaf.ty);
-                func.body.params.push(val);
-                func.params.push(ir::graph::Param { name, own: p.mode == Mode::Own, from: None });
-                constant.push(p.mode == Mode::Const);
-                leaves.push(val);
-            }
-            names.push((p.name.name, Value::of(&ty, &leaves)));
+            names.push((p.name.name, self.parameter(&mut func, env, p)?));
+            constant.resize(func.params.len(), p.mode == Mode::Const);
         }
         Some(Head { func, names, constant })
     }

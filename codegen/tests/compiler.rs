@@ -6,6 +6,7 @@ mod harness;
 
 use codegen::{Compiler, Error, LIBRARY, Target};
 use harness::build::{E, P, f, for_, op, store, sum, var};
+use harness::hottest;
 use harness::load::{Loaded, Page};
 use ir::loops::{Prim, Stmt};
 use ir::source::Span;
@@ -121,27 +122,13 @@ fn features_beyond_a_level_are_those_that_the_machine_confirms() {
     assert_eq!(symbols.len(), Target::names().count());
 }
 
-/// The basic block with the most fused multiply-adds.
-fn hottest(asm: &str) -> Vec<&str> {
-    let mut blocks: Vec<Vec<&str>> = vec![Vec::new()];
-    for line in asm.lines().map(str::trim) {
-        if line.ends_with(':') {
-            blocks.push(Vec::new());
-        } else if !line.starts_with(['.', '#']) {
-            blocks.last_mut().expect("never empty").push(line);
-        }
-    }
-    let count = |b: &Vec<&str>| b.iter().filter(|l| l.starts_with("vfmadd")).count();
-    blocks.into_iter().max_by_key(count).expect("never empty")
-}
-
 #[test]
 fn the_loop_of_a_matrix_product_keeps_its_tile_in_registers() {
     for (target, fmas, register) in
         [("x86-64-v3", 6 * 2, "%ymm"), ("x86-64-v4", 6 * 4, "%zmm"), ("znver5", 6 * 4, "%zmm")]
     {
         let asm = Compiler::new(Target::named(target).expect("known")).asm_text(&matmul()).expect("compiles");
-        let block = hottest(&asm);
+        let block = hottest(&asm, "vfmadd");
         let fused = block.iter().filter(|l| l.starts_with("vfmadd") && l.contains(register)).count();
         assert_eq!(fused, 2 * fmas, "{target}: two rounds of the tile\n{}", block.join("\n"));
         let spills = block.iter().filter(|l| l.contains("(%rsp)") && l.contains(register)).count();
@@ -173,7 +160,7 @@ fn a_sum_with_a_name_is_tiled_as_one_without() {
     let prim = p.done(vec![for_(i, "m", vec![for_(j, "n", body)])]);
     let asm = Compiler::new(Target::named("x86-64-v4").expect("known")).asm_text(&prim).expect("compiles");
     let fused = |l: &&&str| l.starts_with("vfmadd") && l.contains("%zmm");
-    let block = hottest(&asm);
+    let block = hottest(&asm, "vfmadd");
     assert!(block.iter().filter(fused).count() >= 24, "{}", block.join("\n"));
 }
 

@@ -6,7 +6,7 @@ mod harness;
 mod support;
 
 use codegen::{Compiler, Order, Target};
-use harness::{Case, Near};
+use harness::{Case, Near, hottest};
 use ir::loops::Prim;
 use support::{Numbers, checked};
 use tensor::Tensor;
@@ -121,19 +121,6 @@ fn nothing_is_copied_to_panels_and_what_comes_is_asked_for() {
             assert!(schedule.contains("#[ahead(1)]") && schedule.contains("m < "), "{target}\n{schedule}");
         }
     }
-}
-
-/// The basic block with the most instructions that begin so.
-fn hottest<'a>(asm: &'a str, of: &str) -> Vec<&'a str> {
-    let mut blocks: Vec<Vec<&str>> = vec![Vec::new()];
-    for line in asm.lines().map(str::trim) {
-        if line.ends_with(':') {
-            blocks.push(Vec::new());
-        } else if !line.starts_with(['.', '#']) {
-            blocks.last_mut().expect("never empty").push(line);
-        }
-    }
-    blocks.into_iter().max_by_key(|b| b.iter().filter(|l| l.starts_with(of)).count()).expect("never empty")
 }
 
 #[test]

@@ -437,11 +437,12 @@ impl Walk<'_> {
                 let trip = self.enter(*var, lo, hi, &Body::Scalar(body));
                 let times = times * &trip;
                 // A sum of sums is one sum.
-                if !body.is_reduction_by(*combine) {
+                let more = body.is_reduction_by(*combine);
+                if !more {
                     self.count.flops = &self.count.flops + &times;
                     self.count.folds = &self.count.folds + &times;
                 }
-                let whole = !std::mem::replace(&mut self.part, body.is_reduction_by(*combine));
+                let whole = !std::mem::replace(&mut self.part, more);
                 self.scalar(body, &times);
                 self.part = false;
                 let mut over = vec![*var];

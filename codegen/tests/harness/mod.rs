@@ -20,6 +20,19 @@ use tensor::{DType, Tensor};
 
 use load::Loaded;
 
+/// The basic block with the most instructions that begin so.
+pub fn hottest<'a>(asm: &'a str, of: &str) -> Vec<&'a str> {
+    let mut blocks: Vec<Vec<&str>> = vec![Vec::new()];
+    for line in asm.lines().map(str::trim) {
+        if line.ends_with(':') {
+            blocks.push(Vec::new());
+        } else if !line.starts_with(['.', '#']) {
+            blocks.last_mut().expect("never empty").push(line);
+        }
+    }
+    blocks.into_iter().max_by_key(|b| b.iter().filter(|l| l.starts_with(of)).count()).expect("never empty")
+}
+
 /// Numbers that look random and are the same in every run.
 pub struct Numbers(pub u64);
 
