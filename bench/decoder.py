@@ -4,7 +4,7 @@
     THREADS=2 WEIGHTS=bf16 scripts/bench decoder
 
 24 layers of 896 with 14 heads, 2 of keys, a gated unit of 4864, an embedding of 151936 words that is also the last product;
-weights are random. Keys and values lie in a paged pool of bf16. With weights in bf16 products are of bf16, with q8_0 of f32.
+weights are random, and laid out when they are loaded. Keys and values lie in a paged pool of bf16. With weights in bf16 products are of bf16, with q8_0 of f32.
 
 What is printed: the time; the sum of the contractions' rooflines, each the larger of its bytes over the rate at which memory is
 read and its operations over the peak of its numbers, both measured in the same rounds; and, of `tenon profile`, how much of
@@ -31,23 +31,23 @@ KINDS = {"bf16": "bf16", "q8_0": "f32"}
 
 TEXT = """
 record Layer {
-    norm1: f32[896]
-    q: W[896, 896]
-    qb: f32[896]
-    k: W[128, 896]
-    kb: f32[128]
-    v: W[128, 896]
-    vb: f32[128]
-    o: W[896, 896]
-    norm2: f32[896]
-    gate: W[4864, 896]
-    up: W[4864, 896]
-    down: W[896, 4864]
+    norm1: f32[896] from "layers.{i}.norm1"
+    q: W[896, 896] from "layers.{i}.q"
+    qb: f32[896] from "layers.{i}.qb"
+    k: W[128, 896] from "layers.{i}.k"
+    kb: f32[128] from "layers.{i}.kb"
+    v: W[128, 896] from "layers.{i}.v"
+    vb: f32[128] from "layers.{i}.vb"
+    o: W[896, 896] from "layers.{i}.o"
+    norm2: f32[896] from "layers.{i}.norm2"
+    gate: W[4864, 896] from "layers.{i}.gate"
+    up: W[4864, 896] from "layers.{i}.up"
+    down: W[896, 4864] from "layers.{i}.down"
 }
 record Model {
-    words: W[151936, 896]
+    words: W[151936, 896] from "words"
     layers: [Layer; 24]
-    norm: f32[896]
+    norm: f32[896] from "norm"
 }
 prim looked_up<E: float | encoding, n, k, t>(words: E[n, k], tokens: i64[t]) -> y: f32[t, k] {
     for i in t, j in k { y[i, j] = f32(words[tokens[i], j]) }

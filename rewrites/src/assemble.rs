@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use shape::{Expr, Pred, Sym};
 
 use crate::block::substitution;
+use crate::copy::Copy;
 use crate::fuse::Fused;
 use crate::general::Shared;
 
@@ -19,9 +20,9 @@ pub(crate) fn switch(func: &Func, arms: Vec<(Vec<Pred>, &Func)>) -> Func {
     let arms: Vec<(Vec<Pred>, Block)> = arms
         .into_iter()
         .map(|(preds, arm)| {
-            let mut map: FxHashMap<ValId, ValId> =
-                arm.body.params.iter().copied().zip(params.iter().copied()).collect();
-            let block = copy(&Block { params: Vec::new(), ..arm.body.clone() }, arm, &mut out, &mut map);
+            let mut copy = Copy::same_dims(arm);
+            copy.vals.extend(arm.body.params.iter().copied().zip(params.iter().copied()));
+            let block = copy.block(&Block { params: Vec::new(), ..arm.body.clone() }, &mut out);
             (preds, block)
         })
         .collect();
@@ -41,37 +42,6 @@ pub(crate) fn switch(func: &Func, arms: Vec<(Vec<Pred>, &Func)>) -> Func {
 fn push(out: &mut Func, val: Val) -> ValId {
     out.vals.push(val);
     ValId(out.vals.len() as u32 - 1)
-}
-
-/// A copy of a block whose values are new values of `out`.
-fn copy(block: &Block, from: &Func, out: &mut Func, map: &mut FxHashMap<ValId, ValId>) -> Block {
-    let define = |out: &mut Func, map: &mut FxHashMap<ValId, ValId>, v: ValId| {
-        let new = push(out, from.val(v).clone());
-        map.insert(v, new);
-        new
-    };
-    let params = block.params.iter().map(|&p| define(out, map, p)).collect();
-    let mut nodes = Vec::with_capacity(block.nodes.len());
-    for node in &block.nodes {
-        let args = node.args.iter().map(|v| map[v]).collect();
-        let op = match &node.op {
-            Op::If(a, b) => Op::If(copy(a, from, out, map), copy(b, from, out, map)),
-            Op::While { cond, body } => {
-                Op::While { cond: copy(cond, from, out, map), body: copy(body, from, out, map) }
-            }
-            Op::Switch(arms) => {
-                Op::Switch(arms.iter().map(|(p, b)| (p.clone(), copy(b, from, out, map))).collect())
-            }
-            Op::Const(_) | Op::Dim(_) | Op::Scalar(_) | Op::Cast | Op::Prim(..) | Op::Extern(..) => {
-                node.op.clone()
-            }
-            Op::Call(..) | Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => node.op.clone(),
-        };
-        let results = node.results.iter().map(|&r| define(out, map, r)).collect();
-        nodes.push(Node { op, args, results, opens: node.opens.clone(), span: node.span });
-    }
-    let results = block.results.iter().map(|v| map[v]).collect();
-    Block { params, nodes, results }
 }
 
 /// Gives the fused primitives that the functions really use a place in the module, in order of use. What came

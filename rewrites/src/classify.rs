@@ -429,7 +429,13 @@ impl Walk<'_> {
                     self.count = self.count.least(&yes);
                 }
             }
-            ScalarKind::Cast(a) => self.scalar(a, times),
+            ScalarKind::Cast(a) => {
+                // Rounding to a half is work; widening one, or bytes, comes with the load.
+                if matches!(s.dtype, DType::F16 | DType::Bf16) && a.dtype != s.dtype {
+                    self.count.flops = &self.count.flops + times;
+                }
+                self.scalar(a, times);
+            }
             ScalarKind::Reduce { combine, var, lo, hi, body, .. } => {
                 self.reduces = true;
                 self.index(lo, times);

@@ -1,34 +1,40 @@
-//! Calls of straight functions, taken apart: what the rules and fusion see is operators, not the functions a
-//! person grouped them into.
+//! Calls taken apart: what the rules and fusion see is operators, not the functions a person grouped them into.
 //!
-//! A call is replaced by the body of its callee if that is straight (no control flow, no symbol opened), owns
-//! nothing, and calls nothing that is not straight itself. The function stays in the module for other uses.
-//! Growth is bounded by [`NODES`].
+//! A call is replaced by the body of its callee in two cases. A callee that is *straight* (no control flow, no dim opened,
+//! nothing owned) and small is operators and no more. And a callee that is *given weights* makes of them what could be kept
+//! from when they are loaded, which only a function that no other calls may keep ([`crate::keep`]): a layer, of a model that
+//! loops over its layers. The function stays in the module for other uses.
 
-use ir::graph::{Block, Func, Node, Op, Val, ValId};
+use ir::graph::{Block, Func, Node, Op, ValId};
 use ir::{FuncId, Module};
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
+use shape::Sym;
 
-use crate::block::substitution;
+use crate::copy::{Copy, opened};
 
-/// Nodes of a callee that is still taken apart.
+/// Nodes of a straight callee that is still taken apart.
 const NODES: usize = 64;
+/// Nodes of a function up to which callees that are given weights are.
+const ALL: usize = 4096;
 
 /// The module with such calls replaced, in functions and in both sides of rules.
 pub fn flatten(module: &Module) -> Module {
     let mut out = module.clone();
-    // Callees first: a function's number says nothing, so rounds until nothing changes; recursion never becomes
-    // straight, and the bound is for chains of calls.
+    // Callees first: a function's number says nothing, so rounds until nothing changes; the bound is for chains of calls.
     for _ in 0..16 {
-        let straight: Vec<bool> = out.funcs.iter().map(is_straight).collect();
-        let callees = out.funcs.clone();
+        let callees = Callees {
+            module,
+            straight: out.funcs.iter().map(is_straight).collect(),
+            whole: (0..out.funcs.len()).map(|i| is_whole(&out.funcs, i)).collect(),
+            funcs: out.funcs.clone(),
+        };
         let mut changed = false;
         for func in out.funcs.iter_mut().filter(|f| !f.plan) {
-            changed |= in_func(&callees, &straight, func);
+            changed |= callees.in_func(func);
         }
         for rule in &mut out.rules {
-            changed |= in_func(&callees, &straight, &mut rule.lhs);
-            changed |= in_func(&callees, &straight, &mut rule.rhs);
+            changed |= callees.in_func(&mut rule.lhs);
+            changed |= callees.in_func(&mut rule.rhs);
         }
         if !changed {
             break;
@@ -37,94 +43,133 @@ pub fn flatten(module: &Module) -> Module {
     out
 }
 
-fn is_straight(func: &Func) -> bool {
-    let plain = |op: &Op| {
-        matches!(op, Op::Const(_) | Op::Dim(_) | Op::Scalar(_) | Op::Cast | Op::Prim(..) | Op::Extern(..))
-    };
-    // What is pinned is planned by itself: its pins are about nothing else.
+/// What is pinned is planned by itself: its pins are about nothing else.
+fn is_open(func: &Func) -> bool {
     !func.plan
         && func.pins.is_empty()
         && func.exists.is_empty()
-        && func.params.iter().all(|p| !p.own)
-        && func.body.nodes.len() <= NODES
-        && func.body.nodes.iter().all(|n| plain(&n.op) && n.opens.is_empty())
         // A result that is a parameter, or given twice, would become one value under two names.
         && func.body.results.iter().enumerate().all(|(i, r)| {
             !func.body.params.contains(r) && !func.body.results[..i].contains(r)
         })
 }
 
-fn in_func(callees: &[Func], straight: &[bool], func: &mut Func) -> bool {
-    let mut body = std::mem::take(&mut func.body);
-    let changed = in_block(callees, straight, func, &mut body);
-    func.body = body;
-    changed
+fn is_straight(func: &Func) -> bool {
+    let plain = |op: &Op| {
+        matches!(op, Op::Const(_) | Op::Dim(_) | Op::Scalar(_) | Op::Cast | Op::Prim(..) | Op::Extern(..))
+    };
+    is_open(func)
+        && func.params.iter().all(|p| !p.own)
+        && func.body.nodes.len() <= NODES
+        && func.body.nodes.iter().all(|n| plain(&n.op) && n.opens.is_empty())
 }
 
-fn in_block(callees: &[Func], straight: &[bool], func: &mut Func, block: &mut Block) -> bool {
-    let mut changed = false;
-    let mut nodes = Vec::with_capacity(block.nodes.len());
-    for mut node in std::mem::take(&mut block.nodes) {
-        match &mut node.op {
-            Op::Call(FuncId(f), dims) if straight[*f as usize] && node.opens.is_empty() => {
-                splice(&callees[*f as usize], &dims.clone(), func, &node, &mut nodes);
-                changed = true;
-                continue;
+/// True for what may be taken apart whatever it does: it does not lead back to itself.
+fn is_whole(funcs: &[Func], at: usize) -> bool {
+    let mut seen = FxHashSet::default();
+    let mut open = vec![at];
+    while let Some(f) = open.pop() {
+        let mut calls = Vec::new();
+        funcs[f].body.walk(&mut |n| {
+            if let Op::Call(FuncId(g), _) = n.op {
+                calls.push(g as usize);
             }
-            Op::If(a, b) => {
-                changed |= in_block(callees, straight, func, a);
-                changed |= in_block(callees, straight, func, b);
-            }
-            Op::While { cond, body } => {
-                changed |= in_block(callees, straight, func, cond);
-                changed |= in_block(callees, straight, func, body);
-            }
-            Op::Switch(arms) => {
-                for (_, b) in arms {
-                    changed |= in_block(callees, straight, func, b);
-                }
-            }
-            Op::Const(_) | Op::Dim(_) | Op::Scalar(_) | Op::Cast | Op::Prim(..) | Op::Extern(..) => {}
-            Op::Call(..) | Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => {}
+        });
+        if calls.contains(&at) {
+            return false;
         }
-        nodes.push(node);
+        open.extend(calls.into_iter().filter(|g| seen.insert(*g)));
     }
-    block.nodes = nodes;
-    changed
+    is_open(&funcs[at])
+}
+
+fn size(body: &Block) -> usize {
+    let mut nodes = 0;
+    body.walk(&mut |_| nodes += 1);
+    nodes
+}
+
+/// The functions as they were when a round began, and which of them are taken apart.
+struct Callees<'m> {
+    module: &'m Module,
+    funcs: Vec<Func>,
+    straight: Vec<bool>,
+    whole: Vec<bool>,
+}
+
+/// A function that is worked on.
+struct Caller<'f> {
+    func: &'f mut Func,
+    /// What a checkpoint gives, and parts of it.
+    weights: FxHashSet<ValId>,
+    /// The names of its dims.
+    taken: FxHashSet<Sym>,
+    size: usize,
+    changed: bool,
+}
+
+impl Callees<'_> {
+    fn in_func(&self, func: &mut Func) -> bool {
+        let mut body = std::mem::take(&mut func.body);
+        let params = body.params.iter().zip(&func.params);
+        let weights = params.filter(|(_, p)| p.from.is_some() && !p.own).map(|(&v, _)| v).collect();
+        let mut taken: FxHashSet<Sym> = func.dims.iter().copied().collect();
+        body.walk(&mut |n| taken.extend(opened(n)));
+        let mut caller = Caller { size: size(&body), func, weights, taken, changed: false };
+        self.in_block(&mut caller, &mut body);
+        let changed = caller.changed;
+        func.body = body;
+        changed
+    }
+
+    fn in_block(&self, caller: &mut Caller<'_>, block: &mut Block) {
+        let mut nodes = Vec::with_capacity(block.nodes.len());
+        for mut node in std::mem::take(&mut block.nodes) {
+            match &mut node.op {
+                Op::Call(FuncId(f), dims) if node.opens.is_empty() && self.opens(caller, *f, &node.args) => {
+                    let callee = &self.funcs[*f as usize];
+                    splice(callee, &dims.clone(), caller, &node, &mut nodes);
+                    continue;
+                }
+                Op::Prim(id, _) if self.is_part(caller, *id, &node.args) => {
+                    caller.weights.extend(&node.results);
+                }
+                Op::If(a, b) => [a, b].into_iter().for_each(|b| self.in_block(caller, b)),
+                Op::While { cond, body } => [cond, body].into_iter().for_each(|b| self.in_block(caller, b)),
+                Op::Switch(arms) => arms.iter_mut().for_each(|(_, b)| self.in_block(caller, b)),
+                Op::Const(_) | Op::Dim(_) | Op::Scalar(_) | Op::Cast | Op::Prim(..) | Op::Extern(..) => {}
+                Op::Call(..) | Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => {}
+            }
+            nodes.push(node);
+        }
+        block.nodes = nodes;
+    }
+
+    /// True if a call is to be taken apart.
+    fn opens(&self, caller: &Caller<'_>, callee: u32, args: &[ValId]) -> bool {
+        let given = || args.iter().any(|a| caller.weights.contains(a));
+        let callee = callee as usize;
+        self.straight[callee]
+            || (self.whole[callee] && given() && caller.size + size(&self.funcs[callee].body) <= ALL)
+    }
+
+    /// True for what is made of weights and numbers alone, without a change of any.
+    fn is_part(&self, caller: &Caller<'_>, prim: ir::PrimId, args: &[ValId]) -> bool {
+        let p = self.module.prim(prim);
+        let pure = p.params.iter().all(|b| !p.outs.contains(b));
+        let known = |v: &ValId| caller.weights.contains(v) || caller.func.ty(*v).shape.is_empty();
+        pure && args.iter().any(|a| caller.weights.contains(a)) && args.iter().all(known)
+    }
 }
 
 /// Adds the callee's nodes; its results take the names of the call's.
-fn splice(callee: &Func, dims: &[shape::Expr], func: &mut Func, call: &Node, nodes: &mut Vec<Node>) {
-    let map = substitution(&callee.dims, dims);
-    let mut vals: FxHashMap<ValId, ValId> =
-        callee.body.params.iter().copied().zip(call.args.iter().copied()).collect();
-    for (inner, &outer) in callee.body.results.iter().zip(&call.results) {
-        vals.entry(*inner).or_insert(outer);
-    }
-    for node in &callee.body.nodes {
-        let all = |args: &[shape::Expr]| args.iter().map(|e| e.subst(&map)).collect::<Vec<_>>();
-        let op = match &node.op {
-            Op::Prim(id, args) => Op::Prim(*id, all(args)),
-            Op::Extern(id, args) => Op::Extern(*id, all(args)),
-            Op::Dim(e) => Op::Dim(e.subst(&map)),
-            Op::Const(_) | Op::Scalar(_) | Op::Cast | Op::Call(..) | Op::If(..) | Op::While { .. } => {
-                node.op.clone()
-            }
-            Op::Switch(_) | Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => node.op.clone(),
-        };
-        for &r in &node.results {
-            vals.entry(r).or_insert_with(|| {
-                let val = callee.val(r);
-                func.vals.push(Val {
-                    name: val.name,
-                    ty: val.ty.subst(&map),
-                    dim: val.dim.as_ref().map(|d| d.subst(&map)),
-                });
-                ValId(func.vals.len() as u32 - 1)
-            });
-        }
-        let args = node.args.iter().map(|v| vals[v]).collect();
-        let results = node.results.iter().map(|v| vals[v]).collect();
-        nodes.push(Node { op, args, results, opens: Vec::new(), span: node.span });
-    }
+fn splice(callee: &Func, dims: &[shape::Expr], caller: &mut Caller<'_>, call: &Node, nodes: &mut Vec<Node>) {
+    let mut copy = Copy::of_callee(callee, dims, &mut caller.taken);
+    let results = callee.body.results.iter().copied().zip(call.results.iter().copied());
+    let params = callee.body.params.iter().copied().zip(call.args.iter().copied());
+    copy.vals.extend(results.chain(params));
+    let new = copy.nodes(&callee.body.nodes, caller.func);
+    caller.size += size(&callee.body);
+    caller.changed = true;
+    nodes.extend(new);
 }

@@ -18,7 +18,7 @@ use crate::classify::{Class, NumClass, Profile, profile};
 use crate::cost::{Identity, Work};
 use crate::form::{each_load, map_form, pointwise_at, writes_once};
 use crate::inline;
-use crate::lang::{Action, ImplDesc, Ir, Kids, OpKey};
+use crate::lang::{Action, ImplDesc, Ir, Kids, OpKey, Stage};
 use crate::pattern::meaning;
 
 /// Members of a group.
@@ -190,7 +190,6 @@ struct Grow<'a> {
     consumers: FxHashMap<Id, FxHashSet<Id>>,
     kept: Vec<Id>,
     found: Vec<Group>,
-    budget: usize,
 }
 
 /// Adds fused implementations for every class.
@@ -216,12 +215,12 @@ pub(crate) fn fuse(source: &Source<'_>, fused: &mut Fused, groups_per_class: usi
             consumers: std::mem::take(&mut consumers),
             kept: Vec::new(),
             found: Vec::new(),
-            budget: groups_per_class,
         };
-        for node in b.graph[class].nodes.iter().filter(|n| matches!(n, Ir::Op(..))) {
-            if let Some(start) = grow.start(class, node) {
-                grow.run(start);
-            }
+        let nodes = b.graph[class].nodes.iter().filter(|n| matches!(n, Ir::Op(..)));
+        let starts: Vec<Group> = nodes.filter_map(|n| grow.start(class, n)).collect();
+        let (mut used, ways) = (0, starts.len());
+        for (i, start) in starts.into_iter().enumerate() {
+            used += grow.run(start, (groups_per_class - used).div_ceil(ways - i));
         }
         let found = std::mem::take(&mut grow.found);
         consumers = std::mem::take(&mut grow.consumers);
@@ -325,9 +324,11 @@ impl Grow<'_> {
         Some((*id, prim, kids.iter().map(|&k| self.b.graph.find(k)).collect()))
     }
 
-    fn run(&mut self, group: Group) {
-        if self.budget == 0 {
-            return;
+    /// Finds up to `budget` groups that grow from one; says how many. What is open is shared among the ways to go on, so that
+    /// none takes it all.
+    fn run(&mut self, group: Group, budget: usize) -> usize {
+        if budget == 0 {
+            return 0;
         }
         let next = group.inputs.iter().enumerate().find_map(|(i, &input)| {
             if self.kept.contains(&input) || group.members.iter().any(|m| m.0 == input) {
@@ -342,21 +343,29 @@ impl Grow<'_> {
             (!ways.is_empty()).then_some((input, ways))
         });
         let Some((input, ways)) = next else {
-            if group.members.len() > 1 {
-                self.budget -= 1;
+            let fused = group.members.len() > 1;
+            if fused {
                 self.found.push(group);
             }
-            return;
+            return usize::from(fused);
         };
         let free = ways.len() == 1 && ways[0].1;
-        for (grown, _) in ways {
-            self.run(grown);
+        // What weights alone make is at hand most often.
+        let loaded = self.b.graph[input].data.stage != Stage::Step;
+        let without = (!free).then_some(group);
+        let mut all: Vec<(Group, bool)> = ways.into_iter().map(|(g, _)| (g, false)).collect();
+        all.extend(without.map(|g| (g, true)));
+        if loaded {
+            all.rotate_right(1);
         }
-        if !free {
-            self.kept.push(input);
-            self.run(group);
-            self.kept.pop();
+        let (mut used, ways) = (0, all.len());
+        for (i, (group, keep)) in all.into_iter().enumerate() {
+            let share = (budget - used).div_ceil(ways - i);
+            self.kept.extend(keep.then_some(input));
+            used += self.run(group, share);
+            self.kept.truncate(self.kept.len() - usize::from(keep));
         }
+        used
     }
 
     /// The group with the producer of an input absorbed, and whether that costs nothing.

@@ -25,6 +25,7 @@ mod ask;
 mod assemble;
 mod block;
 mod classify;
+mod copy;
 mod cost;
 mod emit;
 mod explain;
@@ -200,16 +201,17 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
     let mut fused = Fused::default();
     let mut out = module.clone();
     let mut called = BTreeSet::new();
-    for func in &flat.funcs {
+    let reached = reached(&flat, &options.entries);
+    let will_run = |i: usize| reached.as_ref().is_none_or(|r| r.contains(&(i as u32)));
+    for (_, func) in flat.funcs.iter().enumerate().filter(|(i, _)| will_run(*i)) {
         func.body.walk(&mut |n| {
             if let ir::graph::Op::Call(FuncId(f), _) = n.op {
                 called.insert(f);
             }
         });
     }
-    let reached = reached(&flat, &options.entries);
     for (i, func) in flat.funcs.iter().enumerate() {
-        if func.plan || reached.as_ref().is_some_and(|r| !r.contains(&(i as u32))) {
+        if func.plan || !will_run(i) {
             continue;
         }
         // Its values keep their numbers where calls are taken apart.
@@ -432,9 +434,11 @@ fn function(
     let bodies = arms.iter().map(|a| (a.preds.clone(), &solved[a.plan].func)).collect();
     let mut out = assemble::switch(func, bodies);
     let loads = keep::loads(source, options, fused, func, &cells[0].1, &keepable, &mut out)?;
-    for (load, ty) in loads.iter().flat_map(|l| l.func.result_types.iter().map(move |t| (l, t))) {
+    for load in &loads {
+        let types: Vec<String> = load.func.result_types.iter().map(ToString::to_string).collect();
         let from: Vec<&str> = load.func.params.iter().map(|p| p.name.name()).collect();
-        report.notes.push(format!("kept from when weights are loaded: {ty} of {}", from.join(", ")));
+        let what = format!("{} of {}", types.join(", "), from.join(", "));
+        report.notes.push(format!("kept from when weights are loaded: {what}"));
     }
     Ok(Some((out, loads)))
 }

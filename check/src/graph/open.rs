@@ -71,7 +71,10 @@ impl Body {
             return;
         }
         let form = match op {
-            Op::Const(t) => Dim::int(t.get_i64(0)),
+            Op::Const(t) => {
+                self.func.vals[result.0 as usize].dim = Some(Dim::int(t.get_i64(0)));
+                return;
+            }
             Op::Scalar(op @ (Intrinsic::Add | Intrinsic::Sub | Intrinsic::Mul)) => {
                 let (a, b) = (self.form(args[0]), self.form(args[1]));
                 match op {
