@@ -77,7 +77,8 @@ fn nothing_is_kept_without_weights_or_where_nothing_is_gained() {
     let both = generate::random(DType::F32, &[2, 64, 250], 2).expect("there is memory");
     for (entry, args) in [("plain", &args[..]), ("part", &[args[0].clone(), both])] {
         let exe = engine::load(&compiled(&mut front(), entry), threads.clone()).expect("it links");
-        let loaded = engine::load_weights(&mut Context::new(exe), entry, args, &limits, &SourceMap::default());
+        let loaded =
+            engine::load_weights(&mut Context::new(exe), entry, args, &limits, &SourceMap::default());
         assert!(loaded.expect("no fault").is_none(), "{entry}");
     }
 }
