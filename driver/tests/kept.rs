@@ -14,6 +14,8 @@ const GATED: &str = "record W {
 }
 fn gated<n>(x: f32[n, 64], w: W) -> f32[n, 250] { silu(x @ w.gate.T) * (x @ w.up.T) }
 fn plain<n>(x: f32[n, 64], w: W) -> f32[n, 250] { relu(x @ w.gate.T) }
+record Two { both: f32[2, 64, 250] from \"both\" }
+fn part<n>(x: f32[n, 64], w: Two) -> f32[n, 250] { x @ w.both[1] }
 ";
 
 fn front() -> Front {
@@ -71,7 +73,12 @@ fn nothing_is_kept_without_weights_or_where_nothing_is_gained() {
     let unbound = [Some(&args[0]), Some(&args[1]), None];
     assert!(Context::new(exe).load("gated", &unbound, &limits).expect("no fault").is_none());
 
-    let exe = engine::load(&compiled(&mut front(), "plain"), threads).expect("it links");
-    let loaded = engine::load_weights(&mut Context::new(exe), "plain", &args, &limits, &SourceMap::default());
-    assert!(loaded.expect("no fault").is_none());
+    // A part of a weight is there already.
+    let both = generate::random(DType::F32, &[2, 64, 250], 2).expect("there is memory");
+    for (entry, args) in [("plain", &args[..]), ("part", &[args[0].clone(), both])] {
+        let exe = engine::load(&compiled(&mut front(), entry), threads.clone()).expect("it links");
+        let loaded =
+            engine::load_weights(&mut Context::new(exe), entry, args, &limits, &SourceMap::default());
+        assert!(loaded.expect("no fault").is_none(), "{entry}");
+    }
 }

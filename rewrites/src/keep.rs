@@ -10,7 +10,8 @@
 //!
 //! It means the same as before, run as it stands; whoever runs it again with the same weights leaves those calls out.
 //! Only functions that no other calls keep something: what they load would be loaded at each call. And nothing is kept that is
-//! larger than the weights it is made of: who stores weights in few bits wants them so.
+//! larger than the weights it is made of: who stores weights in few bits wants them so. Nor is what only shows elements of
+//! a weight another way, as it is there already.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +21,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Facts, Pred, Sym, Verdict};
 
 use crate::block::{BlockGraph, Source};
-use crate::classify::bytes_of;
+use crate::classify::{Class, bytes_of};
 use crate::emit::{Plan, Unit, emit};
 use crate::extract::{Pins, costs, extract, order, pool};
 use crate::fuse::Fused;
@@ -60,11 +61,11 @@ fn weights(func: &Func) -> Vec<ValId> {
 
 /// Finds what may be kept. Each has a value of its own, which is a parameter of the function's body until
 /// [`loads`] makes it.
-pub(crate) fn offer(func: &mut Func, b: &mut BlockGraph) -> Vec<Kept> {
+pub(crate) fn offer(source: &Source<'_>, func: &mut Func, b: &mut BlockGraph) -> Vec<Kept> {
     let weights = weights(func);
     let mut found = Vec::new();
     if !weights.is_empty() {
-        inside(func, b, &weights, &[], &mut found);
+        inside(source, func, b, &weights, &[], &mut found);
     }
     b.params.extend(found.iter().map(|k| k.val));
     func.body.params.extend(found.iter().map(|k| k.val));
@@ -72,6 +73,7 @@ pub(crate) fn offer(func: &mut Func, b: &mut BlockGraph) -> Vec<Kept> {
 }
 
 fn inside(
+    source: &Source<'_>,
     func: &mut Func,
     b: &mut BlockGraph,
     weights: &[ValId],
@@ -88,7 +90,11 @@ fn inside(
         }
         let there = |n: &Ir| match n {
             Ir::Leaf(_) => true,
-            Ir::Op(op, _) => matches!(ctx.table.key(*op), OpKey::Const(_)),
+            Ir::Op(op, _) => match ctx.table.key(*op) {
+                OpKey::Const(_) => true,
+                OpKey::Prim(id, _) => source.profile(*id).class == Class::View,
+                OpKey::Extern(..) | OpKey::Scalar(_) | OpKey::Cast(_) | OpKey::Dim(_) => false,
+            },
             Ir::Proj(..) | Ir::Impl(..) => false,
         };
         let open = ty.shape.iter().flat_map(Expr::syms).any(|s| !ctx.told.contains(&s));
@@ -102,7 +108,7 @@ fn inside(
     }
     for (i, pinned) in b.pinned.iter_mut().enumerate() {
         for (j, nested) in pinned.nested.iter_mut().enumerate() {
-            inside(func, nested, weights, &[path, &[(i, j)]].concat(), out);
+            inside(source, func, nested, weights, &[path, &[(i, j)]].concat(), out);
         }
     }
 }

@@ -313,7 +313,7 @@ fn function(
     saturate_all(source, patterns, &options.budget, &func.dims, &mut base, &mut outcome);
     // From here on what may be kept stands among the values, as parameters of the body.
     let mut func = func.clone();
-    let keepable = if keep { keep::offer(&mut func, &mut base) } else { Vec::new() };
+    let keepable = if keep { keep::offer(source, &mut func, &mut base) } else { Vec::new() };
     let func = &func;
 
     // One cell for each combination of undecided conditions that some point fulfils; the first has none.

@@ -296,6 +296,10 @@ impl<'m> Reader<'m> {
             ScalarKind::Load { checked: true, .. } => Err(Stop::GiveUp),
             ScalarKind::Load { buf, index, .. } => {
                 let k = call.prim.params.iter().position(|p| p == buf).ok_or(Stop::GiveUp)?;
+                // What stands there may have been written by then.
+                if call.prim.outs.contains(buf) {
+                    return Err(Stop::GiveUp);
+                }
                 let mut facts = call.prim.facts.clone();
                 for extent in &call.prim.buf(*buf).shape {
                     facts.assume(Pred::Le(Expr::int(1), extent.clone()));

@@ -163,11 +163,16 @@ impl Algebra {
         }
     }
 
+    /// Whether a type has all numbers that come in and go out, of the reals. Where none is a float, what a float rounds is seen.
+    fn has_all(&self, to: DType) -> bool {
+        let holds = self.floats.iter().all(|d| holds(to, *d));
+        self.laws == Laws::Reals && !self.floats.is_empty() && holds
+    }
+
     /// What is left of a value that is stored in a type, or cast from a wider one. Where all that comes in and goes out is of a
     /// type that this one holds, that is what any operation leaves, and the reals take no notice.
     pub(super) fn rounded(&self, to: DType, v: Value) -> Value {
-        let kept = self.laws == Laws::Reals && self.floats.iter().all(|d| holds(to, *d));
-        if !to.is_float() || kept || self.is_exact(&v.sum, to) {
+        if !to.is_float() || self.has_all(to) || self.is_exact(&v.sum, to) {
             return Value { dtype: to, ..v };
         }
         Value { dtype: to, sum: Sum::atom(Atom::Cast(to, Box::new(self.held(v)))) }
@@ -217,8 +222,7 @@ impl Algebra {
         let number = v.sum.as_constant().is_some() || matches!(v.sum.as_atom(), Some(Atom::Num(_)));
         if number && from == DType::I64 && to.is_float() {
             let exact = v.sum.as_constant().is_some_and(|c| c.num.abs() <= 256);
-            let kept = self.laws == Laws::Reals && self.floats.iter().all(|d| holds(to, *d));
-            if exact || kept {
+            if exact || self.has_all(to) {
                 return Ok(Value { dtype: to, ..v });
             }
         }
