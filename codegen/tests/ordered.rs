@@ -133,6 +133,7 @@ fn tiles_stay_in_registers() {
         (BYTES, "vpdpbusd", 2 * 8 * 2),
         // A block of eight words in six rows.
         (BLOCKS, "vpdpbusd", 8 * 6 * 2),
+        (NIBBLES, "vpdpbusd", 8 * 6 * 2),
     ] {
         let asm = compiler.asm_text(&prim(text)).expect("compiles");
         let block = hottest(&asm, of);
@@ -141,5 +142,8 @@ fn tiles_stay_in_registers() {
         let spills = block.iter().filter(|l| l.contains("(%rsp)") && l.contains("%zmm")).count();
         assert_eq!(spills, 0, "{}", block.join("\n"));
         assert!(asm.contains("prefetch"), "{asm}");
+        // Sums begin with what is added to them, and what splits a byte does not take the place of a product.
+        let beside = |l: &&&str| ["vpaddd", "vpsubd", "vgf2p8"].iter().any(|op| l.starts_with(op));
+        assert_eq!(block.iter().filter(beside).count(), 0, "{}", block.join("\n"));
     }
 }

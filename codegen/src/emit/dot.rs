@@ -119,6 +119,9 @@ impl<'c> Emit<'_, 'c> {
                     return Ok(None);
                 }
                 let a = self.parts(&args[0], var, size)?;
+                if let (Intrinsic::Shr, ScalarKind::Const(Literal::Int(by))) = (op, &args[1].kind) {
+                    return Ok(a.map(|a| self.map(&[&a], |v| self.bytes_shifted(v[0], by & 7))));
+                }
                 let Some((a, b)) = a.zip(self.parts(&args[1], var, size)?) else { return Ok(None) };
                 Ok(Some(self.map(&[&a, &b], |v| {
                     let n = ll.lanes(v[0]).max(ll.lanes(v[1]));
@@ -127,6 +130,15 @@ impl<'c> Emit<'_, 'c> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Bytes without a sign, shifted to the right in words: no instruction shifts bytes, and what does it for one takes the
+    /// place of a product.
+    fn bytes_shifted(&self, bytes: V<'c>, by: i64) -> V<'c> {
+        let ll = self.ll;
+        let words = ll.words_of(bytes);
+        let all = |i: i64| ll.splat(ll.int(Ty::I32, i), ll.lanes(words));
+        ll.parts_of(ll.and(ll.lshr(words, all(by)), all((0xff >> by) * 0x0101_0101)), Ty::I8)
     }
 
     /// Neighbours of each lane: which lie one after the other, or across the rows of the tile, or are the same for all.

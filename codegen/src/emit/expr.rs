@@ -1,7 +1,7 @@
 //! Scalar expressions over the current tile.
 
-use ir::Intrinsic;
 use ir::loops::{Scalar, ScalarKind};
+use ir::{Combine, Intrinsic};
 use tensor::DType;
 
 use super::Emit;
@@ -68,14 +68,11 @@ impl<'c> Emit<'_, 'c> {
                 }));
             }
         }
-        // What is added to a sum of integers is what the sum begins with.
-        if let (Intrinsic::Add, [a, b], true) = (op, args, s.dtype.is_int()) {
-            let is_sum = |s: &Scalar| matches!(s.kind, ScalarKind::Reduce { combine: ir::Combine::Add, .. });
-            let parts = if is_sum(a) { Some((a, b)) } else { is_sum(b).then_some((b, a)) };
-            if let Some((sum, first)) = parts.filter(|p| self.varies(p.0).lanes) {
-                let first = self.scalar(first)?;
-                return self.reduce(sum, Some(&first));
-            }
+        if let Some((sum, rest, minus)) = self.begun(s) {
+            let rest = self.scalar(rest)?;
+            let first =
+                if minus { self.map(&[&rest], |v| ll.operation(Intrinsic::Neg, s.dtype, v)) } else { rest };
+            return self.plus(sum, &first);
         }
         if let Some(values) = self.counted(op, args)? {
             return Ok(values);
@@ -85,6 +82,42 @@ impl<'c> Emit<'_, 'c> {
         // Comparisons are of their arguments' type.
         let dtype = args.last().map_or(DType::Bool, |a| a.dtype);
         Ok(self.map(&refs, |v| ll.operation(op, dtype, v)))
+    }
+
+    /// An expression and `first`: sums in it begin with what is added to them, which then costs nothing.
+    pub(super) fn plus(&mut self, s: &Scalar, first: &Values<'c>) -> Result<Values<'c>, Error> {
+        let ll = self.ll;
+        if let Some((sum, rest, minus)) = self.begun(s) {
+            let first = if minus {
+                let rest = self.scalar(rest)?;
+                self.map(&[first, &rest], |v| ll.operation(Intrinsic::Sub, s.dtype, v))
+            } else {
+                self.plus(rest, first)?
+            };
+            return self.plus(sum, &first);
+        }
+        if self.is_sum(s) {
+            return self.reduce(s, Some(first));
+        }
+        let value = self.scalar(s)?;
+        Ok(self.map(&[first, &value], |v| ll.combine(Combine::Add, s.dtype, v[0], v[1])))
+    }
+
+    /// Whether an expression of integers is a sum in each lane, or one to which more is added: integers wrap, so in which order
+    /// is all the same.
+    pub(super) fn is_sum(&self, s: &Scalar) -> bool {
+        let sum = matches!(s.kind, ScalarKind::Reduce { combine: Combine::Add, .. });
+        s.dtype.is_int() && (sum && self.varies(s).lanes || self.begun(s).is_some())
+    }
+
+    /// A sum of integers, what is added to it, and whether that is subtracted.
+    fn begun<'s>(&self, s: &'s Scalar) -> Option<(&'s Scalar, &'s Scalar, bool)> {
+        let ScalarKind::Op(op @ (Intrinsic::Add | Intrinsic::Sub), args) = &s.kind else { return None };
+        let ([a, b], true) = (&args[..], s.dtype.is_int()) else { return None };
+        if self.is_sum(a) {
+            return Some((a, b, *op == Intrinsic::Sub));
+        }
+        (*op == Intrinsic::Add && self.is_sum(b)).then_some((b, a, false))
     }
 
     /// A value for each place of the tile over which an argument varies.

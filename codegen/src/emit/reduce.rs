@@ -185,6 +185,11 @@ impl<'e, 'c> Emit<'e, 'c> {
             self.keep(slot, &old, &new);
             return Ok(());
         }
+        if combine == Combine::Add && self.is_sum(body) {
+            let new = self.plus(body, &old)?;
+            self.keep(slot, &old, &new);
+            return Ok(());
+        }
         let new = match product(body) {
             Some((a, b)) if combine == Combine::Add => {
                 let (a, b) = (self.scalar(a)?, self.scalar(b)?);

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use tensor::DType;
 
 use super::arrange::{Arrange, Loop, ROWS, for_, lanes, put_reduction};
-use super::panels::{WRITTEN_OUT, cast};
+use super::panels::{WRITTEN_OUT, cast, op, sum};
 use super::pieces::{Pieces, outermost};
 use super::{Along, Few, Link, Nest, Planner, Wide, sums};
 use crate::prepare::assigned;
@@ -178,6 +178,7 @@ impl Arrange<'_> {
         let along = Along::new(&prim, lane, &[]);
         for s in body {
             for e in s.scalars_mut() {
+                e.walk_mut(&mut |e| self.joined(e));
                 e.walk_mut(&mut |e| {
                     let ScalarKind::Reduce { combine: Combine::Add, run, var, lo, hi, body } = &mut e.kind
                     else {
@@ -211,6 +212,34 @@ impl Arrange<'_> {
                     }
                 });
             }
+        }
+    }
+
+    /// A sum of two sums of integers that go side by side, as one: what both read is at hand once, and not kept in registers for
+    /// the second.
+    fn joined(&self, e: &mut Scalar) {
+        let ScalarKind::Op(Intrinsic::Add, args) = &e.kind else { return };
+        let [a, b] = &args[..] else { return };
+        let parts = |s: &Scalar| match &s.kind {
+            ScalarKind::Reduce { combine: Combine::Add, run: Run::Plain, var, lo, hi, body }
+                if s.dtype.is_int() && body.is_reduction_by(Combine::Add) =>
+            {
+                let range = self.prim.as_dim(lo).zip(self.prim.as_dim(hi))?;
+                Some((*var, range, (**body).clone()))
+            }
+            ScalarKind::Reduce { .. }
+            | ScalarKind::Const(_)
+            | ScalarKind::Var(_)
+            | ScalarKind::Dim(_)
+            | ScalarKind::Load { .. }
+            | ScalarKind::Op(..)
+            | ScalarKind::Choose(_)
+            | ScalarKind::Cast(_) => None,
+        };
+        let Some(((first, range, one), (second, same, other))) = parts(a).zip(parts(b)) else { return };
+        if range == same {
+            let other = self.renamed(&other, &BTreeMap::from([(second, first)]));
+            *e = sum(Run::Plain, first, range, op(Intrinsic::Add, vec![one, other]));
         }
     }
 
