@@ -201,9 +201,9 @@ def profile(weights, t, first, threads):
         found = json.loads(subprocess.check_output([tenon, "profile", file, "-e", "step", *inputs, *runs]))
     steps = found["instructions"]
     inside = sum(i["total_us"] for i in steps if is_contraction(i))
-    whole = sum(i["total_us"] for i in steps) + found["outside_us"] * found["runs"]
+    whole = sum(i["total_us"] for i in steps) + found["outside_us"]
     most = [(i.get("calls_what") or i["instruction"], i["total_us"] / whole) for i in steps if not is_contraction(i)]
-    return 1 - inside / whole, sorted(most, key=lambda m: -m[1])[:4], found["outside_us"] * found["runs"] / whole
+    return 1 - inside / whole, sorted(most, key=lambda m: -m[1])[:4], found["outside_us"] / whole
 
 
 def measure(weights, limits):

@@ -1,9 +1,10 @@
 """Whole models in f32: BERT-base over one sequence, and a block of a Llama decoder, at several lengths. Peers get each length as
-a program of its own; Tenon has one for all.
+a program of its own; Tenon has one for all. Weights are constants for all, bound before the clock starts.
 
 onnxruntime and OpenVINO get the operators that exporters write, weights as constants; torch and jax a function of weights."""
 
 import functools
+import re
 
 import numpy as np
 
@@ -16,64 +17,78 @@ BERT = {"hidden": 768, "heads": 12, "ffn": 3072, "layers": 12}
 LLAMA = {"hidden": 2048, "heads": 32, "kv": 8, "ffn": 5632, "theta": 10000.0}
 
 BERT_TEXT = """
-record Linear<o, i> { weight: f32[o, i], bias: f32[o] }
-record Norm<n> { weight: f32[n], bias: f32[n] }
-record Layer<hidden, ffn> {
-    q: Linear<hidden, hidden>
-    k: Linear<hidden, hidden>
-    v: Linear<hidden, hidden>
-    o: Linear<hidden, hidden>
-    norm1: Norm<hidden>
-    up: Linear<ffn, hidden>
-    down: Linear<hidden, ffn>
-    norm2: Norm<hidden>
+record Linear<o, i> { weight: W[o, i] from "weight", bias: f32[o] from "bias" }
+record Norm { weight: f32[768] from "weight", bias: f32[768] from "bias" }
+record Layer {
+    q: Linear<768, 768>   from "layer.{i}.q."
+    k: Linear<768, 768>   from "layer.{i}.k."
+    v: Linear<768, 768>   from "layer.{i}.v."
+    o: Linear<768, 768>   from "layer.{i}.o."
+    norm1: Norm           from "layer.{i}.norm1."
+    up: Linear<3072, 768>   from "layer.{i}.up."
+    down: Linear<768, 3072> from "layer.{i}.down."
+    norm2: Norm           from "layer.{i}.norm2."
 }
-fn linear<t, i, o>(x: f32[t, i], w: Linear<o, i>) -> f32[t, o] { x @ w.weight.T + w.bias }
-fn norm<t, n>(x: f32[t, n], w: Norm<n>) -> f32[t, n] { layer_norm(x, w.weight, w.bias, 0.000001) }
-fn layer<t, hidden, ffn>(x: f32[t, hidden], w: Layer<hidden, ffn>) -> f32[t, hidden]
-where hidden % 64 == 0
-{
-    let q = reshape[t, hidden / 64, 64](linear(x, w.q))
-    let k = reshape[t, hidden / 64, 64](linear(x, w.k))
-    let v = reshape[t, hidden / 64, 64](linear(x, w.v))
-    let x = norm(x + linear(reshape[t, hidden](attention(q, k, v)), w.o), w.norm1)
+fn linear<t, i, o>(x: f32[t, i], w: Linear<o, i>) -> f32[t, o] { product(x, w.weight) + w.bias }
+fn norm<t>(x: f32[t, 768], w: Norm) -> f32[t, 768] { layer_norm(x, w.weight, w.bias, 0.000001) }
+fn layer<t>(x: f32[t, 768], w: Layer) -> f32[t, 768] {
+    let q = reshape[t, 12, 64](linear(x, w.q))
+    let k = reshape[t, 12, 64](linear(x, w.k))
+    let v = reshape[t, 12, 64](linear(x, w.v))
+    let x = norm(x + linear(reshape[t, 768](attention(q, k, v)), w.o), w.norm1)
     norm(x + linear(gelu(linear(x, w.up)), w.down), w.norm2)
 }
-fn main<t, hidden, ffn, layers>(x: f32[t, hidden], w: [Layer<hidden, ffn>; layers]) -> f32[t, hidden]
-where hidden % 64 == 0
-{
+fn main<t>(x: f32[t, 768], w: [Layer; 12]) -> f32[t, 768] {
     var x = x
-    for i in layers { x = layer(x, w[i]) }
+    for i in 12 { x = layer(x, w[i]) }
     x
 }
 """
 
 LLAMA_TEXT = """
-fn main<t, hidden, ffn, heads, kv>(
-    x: f32[t, hidden],
-    position: i64[t],
-    norm1: f32[hidden],
-    wq: f32[heads * 64, hidden],
-    wk: f32[kv * 64, hidden],
-    wv: f32[kv * 64, hidden],
-    wo: f32[hidden, heads * 64],
-    norm2: f32[hidden],
-    gate: f32[ffn, hidden],
-    up: f32[ffn, hidden],
-    down: f32[hidden, ffn],
-) -> f32[t, hidden]
-where kv >= 1, heads % kv == 0
-{
+record Block {
+    norm1: f32[2048]      from "norm1"
+    q: W[2048, 2048]    from "q"
+    k: W[512, 2048]     from "k"
+    v: W[512, 2048]     from "v"
+    o: W[2048, 2048]    from "o"
+    norm2: f32[2048]      from "norm2"
+    gate: W[5632, 2048] from "gate"
+    up: W[5632, 2048]   from "up"
+    down: W[2048, 5632] from "down"
+}
+fn main<t>(x: f32[t, 2048], position: i64[t], w: Block) -> f32[t, 2048] {
     let frequency = rope_frequencies[32](10000.0)
-    let h = rms_norm(x, norm1, 0.000001)
-    let q = rope(reshape[t, heads, 64](h @ wq.T), position, frequency)
-    let k = rope(reshape[t, kv, 64](h @ wk.T), position, frequency)
-    let v = reshape[t, kv, 64](h @ wv.T)
-    let x = x + reshape[t, heads * 64](attention(q, k, v, causal=true)) @ wo.T
-    let h = rms_norm(x, norm2, 0.000001)
-    x + (silu(h @ gate.T) * (h @ up.T)) @ down.T
+    let h = rms_norm(x, w.norm1, 0.000001)
+    let q = rope(reshape[t, 32, 64](product(h, w.q)), position, frequency)
+    let k = rope(reshape[t, 8, 64](product(h, w.k)), position, frequency)
+    let v = reshape[t, 8, 64](product(h, w.v))
+    let x = x + product(reshape[t, 2048](attention(q, k, v, causal=true)), w.o)
+    let h = rms_norm(x, w.norm2, 0.000001)
+    x + product(silu(product(h, w.gate)) * product(h, w.up), w.down)
 }
 """
+
+
+# How far off results may be.
+OFF = {"f32": 2e-3, "bf16": 0.1}
+# What products are of: with weights in bf16 they are of bf16, summed in f32; the rest stays f32.
+PRODUCTS = {
+    "f32": "fn product<t, i, o>(x: f32[t, i], w: f32[o, i]) -> f32[t, o] { x @ w.T }\n",
+    "bf16": "fn product<t, i, o>(x: f32[t, i], w: bf16[o, i]) -> f32[t, o] { f32(bf16(x)) @ f32(w).T }\n",
+}
+
+
+def program(text, kind):
+    return re.sub(r"\bW(?=\[)", kind, text) + PRODUCTS[kind]
+
+
+def stored(weights, kind):
+    """Weights as the program has them: matrices have the most axes."""
+    from harness import BF16
+
+    most = max(v.ndim for v in weights.values())
+    return [v.astype(BF16) if kind == "bf16" and v.ndim == most else v for v in weights.values()]
 
 
 def matrix(o, i):
@@ -174,7 +189,7 @@ def bert_nodes(constants):
     return nodes
 
 
-def bert(t):
+def bert(t, kind="f32"):
     import math
 
     x = RNG.standard_normal((t, BERT["hidden"])).astype(np.float32)
@@ -185,9 +200,9 @@ def bert(t):
         want = bert_layer(np, want, w, np.vectorize(math.erf))
     h, f = BERT["hidden"], BERT["ffn"]
     flops = BERT["layers"] * (2 * t * (4 * h * h + 2 * h * f) + 4 * t * t * h)
-    return Row(BERT_TEXT, [[x, *weights.values()]], want, 2e-3,
-               models(x, bert_nodes, want, functools.partial(bert_torch, weights), functools.partial(bert_jax, weights)),
-               {"f32": flops})
+    others = models(x, bert_nodes, want, functools.partial(bert_torch, weights), functools.partial(bert_jax, weights), kind)
+    return Row(program(BERT_TEXT, kind), [[x, *stored(weights, kind)]], want, OFF[kind], others, {kind: flops},
+               weights=tuple(f"w.{name}" for name in weights))
 
 
 def bert_torch(weights, torch):
@@ -308,7 +323,7 @@ def llama_nodes(t, constants):
     return nodes
 
 
-def llama(t):
+def llama(t, kind="f32"):
     x = RNG.standard_normal((t, LLAMA["hidden"])).astype(np.float32)
     w = llama_weights()
     wide = {k: v.astype(np.float64) for k, v in w.items()}
@@ -316,7 +331,6 @@ def llama(t):
     want = llama_block(np, x.astype(np.float64), wide, cosine, sine, causal(t))
     h, f, q, k = LLAMA["hidden"], LLAMA["ffn"], LLAMA["heads"] * 64, LLAMA["kv"] * 64
     flops = 2 * t * (2 * h * q + 2 * h * k + 3 * h * f) + 2 * t * (t + 1) * q
-    arrays = [x, np.arange(t), *w.values()]
 
     def jax_block(jax):
         import jax.numpy as jnp
@@ -325,9 +339,9 @@ def llama(t):
         run = lambda x, weights: llama_block(jnp, x, *weights)
         return run, weights
 
-    return Row(LLAMA_TEXT, [arrays], want, 2e-3,
-               models(x, functools.partial(llama_nodes, t), want, functools.partial(llama_torch, w, t), jax_block),
-               {"f32": flops})
+    others = models(x, functools.partial(llama_nodes, t), want, functools.partial(llama_torch, w, t), jax_block, kind)
+    return Row(program(LLAMA_TEXT, kind), [[x, np.arange(t), *stored(w, kind)]], want, OFF[kind], others, {kind: flops},
+               weights=tuple(f"w.{name}" for name in w))
 
 
 def llama_torch(weights, t, torch):
@@ -350,8 +364,8 @@ def llama_torch(weights, t, torch):
     return run
 
 
-def models(x, nodes, want, torch_model, jax_model):
-    """The peers of a model of `x`, whose constants are gathered where its operators are listed."""
+def models(x, nodes, want, torch_model, jax_model, kind):
+    """The peers of a model of `x`, whose constants are gathered where its operators are listed. In bf16: who has it."""
 
     def model():
         constants = []
@@ -376,6 +390,8 @@ def models(x, nodes, want, torch_model, jax_model):
 
         return peers.Called([call], lambda: np.asarray(last[0]))
 
+    if kind == "bf16":
+        return {"openvino": lambda: peers.openvino(model(), {"x": x[None]}, precision="bf16")}
     return {
         "onnxruntime": lambda: peers.onnxruntime(model(), {"x": x[None]}, want[None]),
         "openvino": lambda: peers.openvino(model(), {"x": x[None]}),
@@ -389,3 +405,7 @@ def rows(quick):
         yield f"bert {t}", functools.partial(bert, t)
     for t in [16] if quick else [1, 7, 33, 128, 512]:
         yield f"llama block {t}", functools.partial(llama, t)
+    for t in [16] if quick else [128, 16]:
+        yield f"bf16 bert {t}", functools.partial(bert, t, "bf16")
+    for t in [16] if quick else [1, 128]:
+        yield f"bf16 llama block {t}", functools.partial(llama, t, "bf16")

@@ -21,6 +21,8 @@ use crate::inline;
 use crate::lang::{Action, ImplDesc, Ir, Kids, OpKey, Stage};
 use crate::pattern::meaning;
 
+/// Nodes of one class that a group may go on with: the program's and those of rules.
+const WAYS: usize = 4;
 /// Members of a group.
 const MEMBERS: usize = 8;
 /// Inputs of a group: kernels with more arguments spill their pointers.
@@ -338,7 +340,7 @@ impl Grow<'_> {
                 .nodes
                 .iter()
                 .filter_map(|node| self.absorb(&group, i, input, node))
-                .take(2) // One node a class is nearly always enough; two allow for a rule.
+                .take(WAYS)
                 .collect();
             (!ways.is_empty()).then_some((input, ways))
         });
@@ -350,8 +352,12 @@ impl Grow<'_> {
             return usize::from(fused);
         };
         let free = ways.len() == 1 && ways[0].1;
-        // What weights alone make is at hand most often.
-        let loaded = self.b.graph[input].data.stage != Stage::Step;
+        // What weights alone make is at hand most often, as a whole or as a part of such.
+        let loaded = match self.b.graph[input].data.stage {
+            Stage::Compile | Stage::Step => false,
+            Stage::Load => true,
+            Stage::Part => self.b.graph[input].nodes.iter().any(|n| self.is_view(n)),
+        };
         let without = (!free).then_some(group);
         let mut all: Vec<(Group, bool)> = ways.into_iter().map(|(g, _)| (g, false)).collect();
         all.extend(without.map(|g| (g, true)));
@@ -366,6 +372,13 @@ impl Grow<'_> {
             self.kept.truncate(self.kept.len() - usize::from(keep));
         }
         used
+    }
+
+    /// True for what only renames elements.
+    fn is_view(&self, node: &Ir) -> bool {
+        let Ir::Op(op, _) = node else { return false };
+        let key = self.b.graph.analysis.table.key(*op);
+        matches!(key, OpKey::Prim(id, _) if self.source.profile(*id).class == Class::View)
     }
 
     /// The group with the producer of an input absorbed, and whether that costs nothing.
