@@ -9,7 +9,7 @@ weights are random, and laid out when they are loaded. Keys and values lie in a 
 What is printed: the time; the sum of the contractions' rooflines, each the larger of its bytes over the rate at which memory is
 read and its operations over the peak of its numbers, both measured in the same rounds; and, of `tenon profile`, how much of
 the time is outside of contractions and which instructions take most. Before the clock starts, a step behind a
-prefill must say what the longer prefill does.
+prefill must say what the longer prefill does. At the end, how long compiling takes, beside jax.
 """
 
 import ctypes
@@ -237,6 +237,29 @@ def measure(weights, limits):
         sys.exit(f"{weights}: a step behind a prefill is {off:.3f} off the longer prefill")
 
 
+COLD = """
+import sys, time
+from harness import Tenon
+Tenon("fn main(x: f32[3]) -> f32[3] { x + 1.0 }")
+begun = time.perf_counter()
+Tenon(sys.argv[1], "step")
+print(time.perf_counter() - begun)
+"""
+
+
+def cold():
+    """Seconds from text to callable with an empty cache on disk, for all lengths; beside it jax, for a step alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o700)
+        made = [sys.executable, "-c", COLD, program("bf16")]
+        ours = float(subprocess.check_output(made, env={**os.environ, "TENON_CACHE": folder}))
+    try:
+        theirs = json.loads(subprocess.check_output([sys.executable, "-m", "decoder_jax"]))
+    except subprocess.CalledProcessError:
+        theirs = {}
+    print(f"compiled cold: {ours:.2f} s; " + ", ".join(f"jax, {k}: {v:.2f} s" for k, v in theirs.items()), flush=True)
+
+
 def child():
     from kernels.native import Limits
 
@@ -245,6 +268,7 @@ def child():
           + ", ".join(f"{k} {limits.peak(k) / 1e9:.0f} GFLOP/s" for k in ["f32", "bf16"]), flush=True)
     for weights in os.environ.get("WEIGHTS", "bf16,q8_0").split(","):
         measure(weights, limits)
+    cold()
 
 
 def main():
@@ -258,4 +282,5 @@ def main():
         subprocess.check_call([sys.executable, "-m", "decoder"], env=env)
 
 
-main()
+if __name__ == "__main__":
+    main()
