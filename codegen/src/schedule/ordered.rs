@@ -21,6 +21,8 @@ use crate::prepare::assigned;
 
 /// With fewer rows, times the sums that a line is read for, memory is in no need of being asked.
 const ASKED: i64 = 5;
+/// Rows of a block where there is but one panel.
+const ALONE: i64 = 48;
 /// Bytes of a piece of what is read in order.
 const PIECE: i64 = 32 << 10;
 
@@ -161,13 +163,18 @@ impl Arrange<'_> {
         let tile = |row: &Loop, body| {
             vec![for_(&lane, lanes(wide), vec![for_(row, Run::Rows(sizes.clone()), body)])]
         };
-        let Some(chunk) = self.tiles(&row, ROWS) else {
+        // Where rows are all that threads can share, each has some.
+        let most = if loops.is_empty() { ALONE } else { ROWS };
+        let Some(chunk) = self.tiles(&row, most) else {
             return self.around(loops, whole, vec![], |_| tile(&row, body));
         };
         let (row, first) = (chunk.inner.clone(), chunk.begin.clone());
         let pieces = self.pieces_in_order(&lane, &body).filter(|_| asks);
         self.around(loops, whole, vec![chunk], |this| match pieces {
-            Some(pieces) => this.in_order((&lane, wide), (&row, &first, sizes.clone()), body, &pieces),
+            Some(pieces) => {
+                let rows = (&row, &first, most, sizes.clone());
+                this.in_order((&lane, wide), rows, body, &pieces)
+            }
             None => tile(&row, body),
         })
     }
@@ -247,7 +254,7 @@ impl Arrange<'_> {
     fn in_order(
         &mut self,
         (lane, wide): (&Loop, Wide),
-        (row, first_row, sizes): (&Loop, &Dim, Vec<u32>),
+        (row, first_row, most, sizes): (&Loop, &Dim, i64, Vec<u32>),
         mut last: Vec<Stmt>,
         Pieces { over, size }: &Pieces,
     ) -> Vec<Stmt> {
@@ -266,7 +273,7 @@ impl Arrange<'_> {
             **body = self.substituted(body, &values);
             (*var, **lo, **hi) = (q, Scalar::int(0), Scalar::dim(rounds));
         }
-        let rows = Dim::min(&self.extent(row).unwrap_or_else(|| Dim::int(ROWS)), &Dim::int(ROWS));
+        let rows = Dim::min(&self.extent(row).unwrap_or_else(|| Dim::int(most)), &Dim::int(most));
         let dtype = sum.dtype;
         let to = self.local("sums", dtype, vec![Dim::max(&rows, &Dim::int(0)), &end - &first_lane]);
         let place = [(row, first_row), (lane, &first_lane)];
