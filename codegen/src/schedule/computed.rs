@@ -10,9 +10,14 @@ use std::collections::BTreeSet;
 use tensor::DType;
 
 use super::arrange::{Arrange, Loop, range};
+use super::cost::holds_heavy;
 use super::panels::{Lane, Over};
 use super::{Along, parts, with_part};
 
+/// With fewer rows it is as well to compute it anew for each tile,
+const LEAST: i64 = 40;
+/// of much work too.
+const LEAST_HEAVY: i64 = 8;
 /// Bytes of what is kept of a piece, which stay near while rows go by.
 const NEAR: i64 = 32 << 10;
 /// No piece is larger, though it be a single round.
@@ -109,18 +114,27 @@ impl Arrange<'_> {
         search.found.into_iter().filter(|c| c.depth == deepest).collect()
     }
 
-    /// How many rounds of a reduction are a piece of which it is worth while to keep what is computed, if there is such.
-    pub(super) fn rounds_kept(&self, body: &[Stmt], lane: &Loop, row: VarId, outer: VarId) -> Option<i64> {
+    /// How many rounds of a reduction are a piece of which what is computed can be kept, and the least rows for which that pays.
+    pub(super) fn rounds_kept(
+        &self,
+        body: &[Stmt],
+        lane: &Loop,
+        row: VarId,
+        outer: VarId,
+    ) -> Option<(i64, i64)> {
         let width = self.extent(lane)?.as_int()?;
-        let mut bytes = 0_i64;
+        let (mut bytes, mut least) = (0_i64, LEAST);
         for c in self.computed(body, lane.var, row) {
             let mut room = width.checked_mul(c.value.dtype.size() as i64)?;
             for (_, rounds) in c.over.iter().filter(|o| o.0 != outer) {
                 room = room.checked_mul((*rounds)?)?;
             }
             bytes = bytes.checked_add(room)?;
+            if holds_heavy(c.value) {
+                least = LEAST_HEAVY;
+            }
         }
-        (0 < bytes && bytes <= MOST).then(|| (NEAR / bytes).max(1))
+        (0 < bytes && bytes <= MOST).then(|| ((NEAR / bytes).max(1), least))
     }
 
     /// Keeps what is computed in local buffers, which `before` fills. Of the reduction `piece` there are at most so many rounds.

@@ -17,16 +17,13 @@ use tensor::DType;
 use super::arrange::{Arrange, Loop, ROWS, for_, lanes, put_reduction};
 use super::panels::{Lane, WRITTEN_OUT, cast, op, sum};
 use super::pieces::{Pieces, outermost};
-use super::{Along, Few, Link, Nest, Planner, Wide, sums};
+use super::{Along, Few, Link, Nest, Planner, Wide, is_heavy, sums};
 use crate::prepare::assigned;
 
 /// With fewer rows, times the sums that a line is read for, memory is in no need of being asked.
 const ASKED: i64 = 5;
 /// Bytes of a piece of what is read in order.
 const PIECE: i64 = 32 << 10;
-
-/// With fewer rows what is computed of a panel is computed anew for each tile.
-const KEPT: i64 = 16;
 
 /// No panel is of more vectors.
 const WIDEST: u32 = 8;
@@ -40,8 +37,7 @@ impl Planner<'_> {
     /// The nest by lanes that are a panel, if there are such.
     pub(super) fn ordered(&self, chain: &[Link<'_>], body: &[Stmt]) -> Option<Nest> {
         let plain = |s: &Stmt| matches!(s, Stmt::Set(..) | Stmt::Store { combine: None, checked: false, .. });
-        let heavy = |s: &Stmt| s.scalars().into_iter().any(|e| self.heavy_reduction(e));
-        if !body.iter().all(plain) || body.iter().any(heavy) {
+        if !body.iter().all(plain) {
             return None;
         }
         let constant = |l: &&Link<'_>| self.extent(l.1, l.2).and_then(|e| e.as_int());
@@ -53,6 +49,11 @@ impl Planner<'_> {
             tiled && self.shares_panels(body, l.0, &along)
         };
         let row = chain.iter().rev().find(is_row)?;
+        // What is much work for each row leaves memory time enough.
+        let own = Along::new(self.prim, row.0, body);
+        if body.iter().flat_map(Stmt::scalars).any(|e| heavy_terms(e, &own)) {
+            return None;
+        }
         let width = constant(&lane)?;
         let vectors = u32::try_from(width).ok()? / lanes;
         let most = if self.large() { 4 } else { 2 };
@@ -163,15 +164,16 @@ impl Arrange<'_> {
         body.iter_mut().flat_map(Stmt::scalars_mut).for_each(widen);
         self.words(&mut body, lane.var);
         let near = self.pieces_in_order(&lane, &body).filter(|_| asks).map(|p| (p, false));
-        let kept = self.pieces_kept(&lane, &row, &body).filter(|_| asks).map(|p| (p, true));
+        let kept = self.pieces_kept(&lane, &row, &body).filter(|_| asks);
         let (tile, rows) = ((lane, wide), (row, sizes));
-        let Some(of) = self.extent(&rows.0).filter(|_| kept.is_some()) else {
+        let Some((of, (pieces, least))) = self.extent(&rows.0).zip(kept) else {
             return self.by_chunks(loops, tile, rows, body, whole, near);
         };
+        let kept = Some((pieces, true));
         if let Some(n) = of.as_int() {
-            return self.by_chunks(loops, tile, rows, body, whole, if n < KEPT { near } else { kept });
+            return self.by_chunks(loops, tile, rows, body, whole, if n < least { near } else { kept });
         }
-        let is_few = vec![Scalar::dim(of), Scalar::int(KEPT)];
+        let is_few = vec![Scalar::dim(of), Scalar::int(least)];
         let is_few = Scalar { kind: ScalarKind::Op(Intrinsic::Lt, is_few), dtype: DType::Bool };
         let few = self.by_chunks(loops.clone(), tile.clone(), rows.clone(), body.clone(), whole, near);
         vec![Stmt::If(is_few, few, self.by_chunks(loops, tile, rows, body, whole, kept))]
@@ -349,11 +351,11 @@ impl Arrange<'_> {
         exact.then(|| (Loop { var: *var, lo: (**lo).clone(), hi: (**hi).clone() }, &**body))
     }
 
-    /// Pieces of which what is computed of a panel is kept.
-    fn pieces_kept(&self, lane: &Loop, row: &Loop, body: &[Stmt]) -> Option<Pieces> {
+    /// Pieces of which what is computed of a panel is kept, and the least rows for which that pays.
+    fn pieces_kept(&self, lane: &Loop, row: &Loop, body: &[Stmt]) -> Option<(Pieces, i64)> {
         let (over, _) = self.long_reduction(body)?;
-        let size = self.rounds_kept(body, lane, row.var, over.var)?;
-        Some(Pieces { over, size })
+        let (size, least) = self.rounds_kept(body, lane, row.var, over.var)?;
+        Some((Pieces { over, size }, least))
     }
 
     /// The long reduction of a value and how many rounds of it are a piece, if it is more than a few.
@@ -375,6 +377,19 @@ impl Arrange<'_> {
         let few = self.prim.rounds(&over.lo, &over.hi).is_some_and(|n| n <= size);
         (bytes > 0 && size > 1 && !few).then_some(Pieces { over, size })
     }
+}
+
+/// Whether a reduction calls a function of many instructions for each round of a loop.
+fn heavy_terms(s: &Scalar, own: &Along<'_>) -> bool {
+    let mut heavy = false;
+    s.walk(&mut |s| {
+        if let ScalarKind::Reduce { body, .. } = &s.kind {
+            body.walk(&mut |e| {
+                heavy |= matches!(e.kind, ScalarKind::Op(op, _) if is_heavy(op)) && own.changes(e);
+            });
+        }
+    });
+    heavy
 }
 
 /// Sums of products of halves, which have more digits than a half: as sums of f32, which say so.
