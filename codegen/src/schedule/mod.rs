@@ -20,6 +20,7 @@
 
 mod access;
 mod arrange;
+mod computed;
 mod cost;
 mod dots;
 mod legal;

@@ -4,7 +4,8 @@
 //! loop as the lanes of a tile of registers, which takes the panel as it is, line by line. What an instruction adds up may
 //! lie side by side, `sum(q in k / 4, t in 4) .. p[c, q, j, t]`: a short reduction of such products is marked. Few rows
 //! read as fast as memory gives; for more, the reduction goes by pieces that stay near while all rows go by, and the next piece is
-//! asked for meanwhile. A sum goes on from piece to piece, so its order stays.
+//! asked for meanwhile. A sum goes on from piece to piece, so its order stays. What is computed of a panel, as the numbers that bytes
+//! stand for, is kept for many rows: once a piece.
 
 use ir::loops::{Mark, Run, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
@@ -14,9 +15,9 @@ use std::collections::BTreeMap;
 use tensor::DType;
 
 use super::arrange::{Arrange, Loop, ROWS, for_, lanes, put_reduction};
-use super::panels::{WRITTEN_OUT, cast, op, sum};
+use super::panels::{Lane, WRITTEN_OUT, cast, op, sum};
 use super::pieces::{Pieces, outermost};
-use super::{Along, Few, Link, Nest, Planner, Wide, sums};
+use super::{Along, Few, Link, Nest, Planner, Wide, is_heavy, sums};
 use crate::prepare::assigned;
 
 /// With fewer rows, times the sums that a line is read for, memory is in no need of being asked.
@@ -38,8 +39,7 @@ impl Planner<'_> {
     /// The nest by lanes that are a panel, if there are such.
     pub(super) fn ordered(&self, chain: &[Link<'_>], body: &[Stmt]) -> Option<Nest> {
         let plain = |s: &Stmt| matches!(s, Stmt::Set(..) | Stmt::Store { combine: None, checked: false, .. });
-        let heavy = |s: &Stmt| s.scalars().into_iter().any(|e| self.heavy_reduction(e));
-        if !body.iter().all(plain) || body.iter().any(heavy) {
+        if !body.iter().all(plain) {
             return None;
         }
         let constant = |l: &&Link<'_>| self.extent(l.1, l.2).and_then(|e| e.as_int());
@@ -51,6 +51,11 @@ impl Planner<'_> {
             tiled && self.shares_panels(body, l.0, &along)
         };
         let row = chain.iter().rev().find(is_row)?;
+        // What is much work for each row leaves memory time enough.
+        let own = Along::new(self.prim, row.0, body);
+        if body.iter().flat_map(Stmt::scalars).any(|e| heavy_terms(e, &own)) {
+            return None;
+        }
         let width = constant(&lane)?;
         let vectors = u32::try_from(width).ok()? / lanes;
         let most = if self.large() { 4 } else { 2 };
@@ -160,6 +165,32 @@ impl Arrange<'_> {
     ) -> Vec<Stmt> {
         body.iter_mut().flat_map(Stmt::scalars_mut).for_each(widen);
         self.words(&mut body, lane.var);
+        let near = self.pieces_in_order(&lane, &body).filter(|_| asks).map(|p| (p, false));
+        let kept = self.pieces_kept(&lane, &row, &body).filter(|_| asks);
+        let (tile, rows) = ((lane, wide), (row, sizes));
+        let Some((of, (pieces, least))) = self.extent(&rows.0).zip(kept) else {
+            return self.by_chunks(loops, tile, rows, body, whole, near);
+        };
+        let kept = Some((pieces, true));
+        if let Some(n) = of.as_int() {
+            return self.by_chunks(loops, tile, rows, body, whole, if n < least { near } else { kept });
+        }
+        let is_few = vec![Scalar::dim(of), Scalar::int(least)];
+        let is_few = Scalar { kind: ScalarKind::Op(Intrinsic::Lt, is_few), dtype: DType::Bool };
+        let few = self.by_chunks(loops.clone(), tile.clone(), rows.clone(), body.clone(), whole, near);
+        vec![Stmt::If(is_few, few, self.by_chunks(loops, tile, rows, body, whole, kept))]
+    }
+
+    /// The rows in chunks, each by pieces where there are such; whether what is computed of a piece is kept.
+    fn by_chunks(
+        &mut self,
+        loops: Vec<Loop>,
+        (lane, wide): (Loop, Wide),
+        (row, sizes): (Loop, Vec<u32>),
+        body: Vec<Stmt>,
+        whole: bool,
+        pieces: Option<(Pieces, bool)>,
+    ) -> Vec<Stmt> {
         let tile = |row: &Loop, body| {
             vec![for_(&lane, lanes(wide), vec![for_(row, Run::Rows(sizes.clone()), body)])]
         };
@@ -169,11 +200,10 @@ impl Arrange<'_> {
             return self.around(loops, whole, vec![], |_| tile(&row, body));
         };
         let (row, first) = (chunk.inner.clone(), chunk.begin.clone());
-        let pieces = self.pieces_in_order(&lane, &body).filter(|_| asks);
         self.around(loops, whole, vec![chunk], |this| match pieces {
             Some(pieces) => {
                 let rows = (&row, &first, most, sizes.clone());
-                this.in_order((&lane, wide), rows, body, &pieces)
+                this.in_order((&lane, wide), rows, body, pieces)
             }
             None => tile(&row, body),
         })
@@ -256,18 +286,18 @@ impl Arrange<'_> {
         (lane, wide): (&Loop, Wide),
         (row, first_row, most, sizes): (&Loop, &Dim, i64, Vec<u32>),
         mut last: Vec<Stmt>,
-        Pieces { over, size }: &Pieces,
+        (Pieces { over, size }, keeps): (Pieces, bool),
     ) -> Vec<Stmt> {
         let bounds = |l: &Loop| self.prim.as_dim(&l.lo).zip(self.prim.as_dim(&l.hi));
-        let (Some((lo, hi)), Some((first_lane, end))) = (bounds(over), bounds(lane)) else { return last };
+        let (Some((lo, hi)), Some((first_lane, end))) = (bounds(&over), bounds(lane)) else { return last };
         let mut found = Vec::new();
         last.iter().flat_map(Stmt::scalars).for_each(|e| outermost(e, &mut found));
         let Some(mut sum) = found.first().map(|s| (*s).clone()) else { return last };
         let span = Span::default();
         // Rounds are counted from where the piece begins: what one reads is then another piece's in a later round of pieces.
         let [number, q] = ["p", "q"].map(|n| self.variable(n, DType::I64));
-        let begin = &lo + &(self.name(number) * *size);
-        let rounds = Dim::min(&Dim::int(*size), &(&hi - &begin));
+        let begin = &lo + &(self.name(number) * size);
+        let rounds = Dim::min(&Dim::int(size), &(&hi - &begin));
         if let ScalarKind::Reduce { var, lo, hi, body, .. } = &mut sum.kind {
             let values = BTreeMap::from([(*var, &begin + &self.name(q))]);
             **body = self.substituted(body, &values);
@@ -287,19 +317,27 @@ impl Arrange<'_> {
             |sizes: &[u32], body| for_(lane, lanes(wide), vec![for_(row, Run::Rows(sizes.to_vec()), body)]);
         let zero = Scalar::constant(Combine::Add.identity(dtype), dtype);
         put_reduction(&mut last, &kept);
+        let (mut inside, mut adds) = (Vec::new(), store(Some(Combine::Add), sum));
+        if keeps {
+            let width = (&end - &first_lane).as_int().map_or(wide.lanes * wide.vectors, |n| n as u32);
+            let wide = Wide { vectors: width / wide.lanes, ..wide };
+            let lane = Lane { lane, wide, begin: &first_lane };
+            self.keep_computed(&mut adds, &lane, row.var, (q, size), &mut inside);
+        }
+        inside.push(tile(&sizes, adds));
         let pieces = Stmt::For {
             var: number,
             lo: Scalar::int(0),
-            hi: Scalar::dim(Dim::max(&(&hi - &lo), &Dim::int(0)).ceil_div(&Dim::int(*size))),
+            hi: Scalar::dim(Dim::max(&(&hi - &lo), &Dim::int(0)).ceil_div(&Dim::int(size))),
             mark: Mark::Serial,
-            run: Run::Ahead(1),
-            body: vec![tile(&sizes, store(Some(Combine::Add), sum))],
+            run: if keeps { Run::Plain } else { Run::Ahead(1) },
+            body: inside,
         };
         vec![Stmt::Alloc(to), tile(&[4, 1], store(None, zero)), pieces, tile(&[4, 1], last)]
     }
 
-    /// The long reduction of a value and how many rounds of it are a piece, if it is more than a few.
-    fn pieces_in_order(&self, lane: &Loop, body: &[Stmt]) -> Option<Pieces> {
+    /// The one reduction of a body, and its term.
+    fn long_reduction<'s>(&self, body: &'s [Stmt]) -> Option<(Loop, &'s Scalar)> {
         let mut outer = Vec::new();
         body.iter().flat_map(Stmt::scalars).for_each(|e| outermost(e, &mut outer));
         // What the body sets is not known before it.
@@ -316,12 +354,25 @@ impl Arrange<'_> {
             return None;
         };
         self.prim.as_dim(lo).zip(self.prim.as_dim(hi))?;
-        let over = Loop { var: *var, lo: (**lo).clone(), hi: (**hi).clone() };
+        let exact = matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64);
+        exact.then(|| (Loop { var: *var, lo: (**lo).clone(), hi: (**hi).clone() }, &**body))
+    }
+
+    /// Pieces of which what is computed of a panel is kept, and the least rows for which that pays.
+    fn pieces_kept(&self, lane: &Loop, row: &Loop, body: &[Stmt]) -> Option<(Pieces, i64)> {
+        let (over, _) = self.long_reduction(body)?;
+        let (size, least) = self.rounds_kept(body, lane, row.var, over.var)?;
+        Some((Pieces { over, size }, least))
+    }
+
+    /// The long reduction of a value and how many rounds of it are a piece, if it is more than a few.
+    fn pieces_in_order(&self, lane: &Loop, body: &[Stmt]) -> Option<Pieces> {
+        let (over, term) = self.long_reduction(body)?;
         let along = Along::new(&self.prim, lane.var, &[]);
-        let round = Along::new(&self.prim, *var, &[]);
+        let round = Along::new(&self.prim, over.var, &[]);
         // What the next round reads lies behind what this one does.
         let mut bytes = 0;
-        body.walk(&mut |e| {
+        term.walk(&mut |e| {
             if let ScalarKind::Load { buf, index, .. } = &e.kind
                 && index.iter().any(|i| along.changes(i))
             {
@@ -329,11 +380,23 @@ impl Arrange<'_> {
                 bytes = bytes.max(apart * self.prim.buf(*buf).dtype.size() as i64);
             }
         });
-        let exact = matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64);
         let size = PIECE / bytes.max(1);
-        let few = self.prim.rounds(lo, hi).is_some_and(|n| n <= size);
-        (exact && bytes > 0 && size > 1 && !few).then_some(Pieces { over, size })
+        let few = self.prim.rounds(&over.lo, &over.hi).is_some_and(|n| n <= size);
+        (bytes > 0 && size > 1 && !few).then_some(Pieces { over, size })
     }
+}
+
+/// Whether a reduction calls a function of many instructions for each round of a loop.
+fn heavy_terms(s: &Scalar, own: &Along<'_>) -> bool {
+    let mut heavy = false;
+    s.walk(&mut |s| {
+        if let ScalarKind::Reduce { body, .. } = &s.kind {
+            body.walk(&mut |e| {
+                heavy |= matches!(e.kind, ScalarKind::Op(op, _) if is_heavy(op)) && own.changes(e);
+            });
+        }
+    });
+    heavy
 }
 
 /// Sums of products of halves, which have more digits than a half: as sums of f32, which say so.

@@ -22,13 +22,13 @@ pub(super) const WRITTEN_OUT: i64 = 16;
 
 /// A reduction that goes along a panel.
 #[derive(Clone)]
-struct Over {
-    var: VarId,
-    lo: Dim,
-    hi: Dim,
-    extent: Dim,
+pub(super) struct Over {
+    pub(super) var: VarId,
+    pub(super) lo: Dim,
+    pub(super) hi: Dim,
+    pub(super) extent: Dim,
     /// The rounds for which a panel has room: more than the extent, where that is one piece of many.
-    room: Dim,
+    pub(super) room: Dim,
 }
 
 /// The lanes of a panel.
@@ -128,7 +128,13 @@ impl Arrange<'_> {
     }
 
     /// A value in a panel, which `before` fills; gives the access that reads it.
-    fn kept(&mut self, value: &Scalar, over: &[Over], lane: &Lane<'_>, before: &mut Vec<Stmt>) -> Scalar {
+    pub(super) fn kept(
+        &mut self,
+        value: &Scalar,
+        over: &[Over],
+        lane: &Lane<'_>,
+        before: &mut Vec<Stmt>,
+    ) -> Scalar {
         let Some((from, span)) = first_load(value) else { return value.clone() };
         let name = format!("{}.panel", self.prim.buf(from).name);
         let width = Dim::int(i64::from(lane.wide.lanes * lane.wide.vectors));

@@ -1,0 +1,167 @@
+//! What is computed of a panel that lies in order, kept for all rows.
+//!
+//! In: a sum over a piece, `sum(b in 8, l in 32) x[i, 32 * b + l] * f32(p[c, b, l, j])`. Out: loops that write `f32(p[c, b, l, j])` to
+//! a local buffer, in the order in which the sum meets it, and the sum that reads it there. What each round of the innermost
+//! reduction computes is kept, whatever it is; a plain access is read where it lies.
+
+use ir::loops::{BufId, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
+use shape::Expr as Dim;
+use std::collections::BTreeSet;
+use tensor::DType;
+
+use super::arrange::{Arrange, Loop, range};
+use super::cost::holds_heavy;
+use super::panels::{Lane, Over};
+use super::{Along, parts, with_part};
+
+/// With fewer rows it is as well to compute it anew for each tile,
+const LEAST: i64 = 40;
+/// of much work too.
+const LEAST_HEAVY: i64 = 8;
+/// Bytes of what is kept of a piece, which stay near while rows go by.
+const NEAR: i64 = 32 << 10;
+/// No piece is larger, though it be a single round.
+const MOST: i64 = 4 * NEAR;
+
+/// A value, in how many reductions it stands, and those of them that change it: of how many rounds, where that is a constant.
+struct Computed<'s> {
+    value: &'s Scalar,
+    depth: usize,
+    over: Vec<(VarId, Option<i64>)>,
+}
+
+/// Where values are looked for.
+struct Search<'a, 's> {
+    prim: &'a Prim,
+    lanes: Along<'a>,
+    rows: Along<'a>,
+    written: BTreeSet<BufId>,
+    around: Vec<(VarId, Option<i64>)>,
+    deepest: usize,
+    found: Vec<Computed<'s>>,
+}
+
+impl<'s> Search<'_, 's> {
+    fn value(&mut self, e: &'s Scalar) {
+        match &e.kind {
+            ScalarKind::Reduce { run, var, lo, hi, body, .. } => {
+                self.around.push((*var, self.prim.rounds(lo, hi)));
+                self.deepest = self.deepest.max(self.around.len());
+                if matches!(run, Run::Plain | Run::Unrolled) {
+                    self.value(body);
+                }
+                self.around.pop();
+            }
+            ScalarKind::Op(..) | ScalarKind::Cast(_) if !self.around.is_empty() && self.is_computed(e) => {
+                let changes = |r: &&(VarId, Option<i64>)| Along::new(self.prim, r.0, &[]).changes(e);
+                let over = self.around.iter().filter(changes).copied().collect();
+                self.found.push(Computed { value: e, depth: self.around.len(), over });
+            }
+            ScalarKind::Op(_, args) => args.iter().for_each(|a| self.value(a)),
+            ScalarKind::Cast(a) => self.value(a),
+            // Of a choice not all may be there to be read.
+            ScalarKind::Choose(_)
+            | ScalarKind::Load { .. }
+            | ScalarKind::Const(_)
+            | ScalarKind::Var(_)
+            | ScalarKind::Dim(_) => {}
+        }
+    }
+
+    /// Whether it is the same for all rows, and made of what is there whatever else happens.
+    fn is_computed(&self, e: &Scalar) -> bool {
+        // What is computed from halves has more digits than their type.
+        let half = matches!(e.dtype, DType::F16 | DType::Bf16) && !matches!(e.kind, ScalarKind::Cast(_));
+        let (mut reads, mut fits) = (false, !half && e.dtype != DType::Bool);
+        e.walk(&mut |e| match &e.kind {
+            ScalarKind::Load { buf, checked, .. } => {
+                reads = true;
+                fits &= !*checked && !self.written.contains(buf);
+            }
+            ScalarKind::Reduce { .. } | ScalarKind::Choose(_) => fits = false,
+            ScalarKind::Const(_)
+            | ScalarKind::Var(_)
+            | ScalarKind::Dim(_)
+            | ScalarKind::Op(..)
+            | ScalarKind::Cast(_) => {}
+        });
+        fits && reads && self.lanes.changes(e) && !self.rows.changes(e)
+    }
+}
+
+impl Arrange<'_> {
+    /// The values that are computed in each round of the innermost reduction, and the same for all rows.
+    fn computed<'s>(&self, body: &'s [Stmt], lane: VarId, row: VarId) -> Vec<Computed<'s>> {
+        let along = |v| Along::new(&self.prim, v, &[]);
+        let mut written = BTreeSet::new();
+        for s in body {
+            if let Stmt::Store { buf, .. } = s {
+                written.insert(*buf);
+            }
+        }
+        let (lanes, rows) = (along(lane), along(row));
+        let mut search = Search {
+            prim: &self.prim,
+            lanes,
+            rows,
+            written,
+            around: Vec::new(),
+            deepest: 0,
+            found: Vec::new(),
+        };
+        body.iter().flat_map(Stmt::scalars).for_each(|e| search.value(e));
+        let deepest = search.deepest;
+        search.found.into_iter().filter(|c| c.depth == deepest).collect()
+    }
+
+    /// How many rounds of a reduction are a piece of which what is computed can be kept, and the least rows for which that pays.
+    pub(super) fn rounds_kept(
+        &self,
+        body: &[Stmt],
+        lane: &Loop,
+        row: VarId,
+        outer: VarId,
+    ) -> Option<(i64, i64)> {
+        let width = self.extent(lane)?.as_int()?;
+        let (mut bytes, mut least) = (0_i64, LEAST);
+        for c in self.computed(body, lane.var, row) {
+            let mut room = width.checked_mul(c.value.dtype.size() as i64)?;
+            for (_, rounds) in c.over.iter().filter(|o| o.0 != outer) {
+                room = room.checked_mul((*rounds)?)?;
+            }
+            bytes = bytes.checked_add(room)?;
+            if holds_heavy(c.value) {
+                least = LEAST_HEAVY;
+            }
+        }
+        (0 < bytes && bytes <= MOST).then(|| ((NEAR / bytes).max(1), least))
+    }
+
+    /// Keeps what is computed in local buffers, which `before` fills. Of the reduction `piece` there are at most so many rounds.
+    pub(super) fn keep_computed(
+        &mut self,
+        body: &mut [Stmt],
+        lane: &Lane<'_>,
+        row: VarId,
+        (piece, size): (VarId, i64),
+        before: &mut Vec<Stmt>,
+    ) {
+        let all = parts(body);
+        let number = |e: &Scalar| all.iter().position(|p| std::ptr::eq(*p, e));
+        let of = |c: Computed<'_>| Some((number(c.value)?, c.value.clone(), c.over));
+        let list: Vec<_> = self.computed(body, lane.lane.var, row).into_iter().filter_map(of).collect();
+        // The last first: what is put in its place does not change the numbers of those before.
+        for (number, value, around) in list.into_iter().rev() {
+            let over = |v: VarId| {
+                let (lo, hi) = range(body, v)?;
+                let (lo, hi) = (self.prim.as_dim(&lo)?, self.prim.as_dim(&hi)?);
+                let extent = &hi - &lo;
+                let room = if v == piece { Dim::int(size) } else { extent.clone() };
+                Some(Over { var: v, lo, hi, extent, room })
+            };
+            let Some(over) = around.iter().map(|o| over(o.0)).collect::<Option<Vec<_>>>() else { continue };
+            let new = self.kept(&value, &over, lane, before);
+            with_part(body, number, &mut |e| *e = new.clone());
+        }
+    }
+}
