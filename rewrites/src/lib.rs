@@ -140,6 +140,8 @@ pub struct Budget {
     pub nodes: usize,
     /// Matches of one rule in one round.
     pub matches: usize,
+    /// Operations that one rule is compared with in one round.
+    pub steps: usize,
     /// Fused groups grown from one class.
     pub groups: usize,
     /// Points asked besides those of the grid, between neighbours whose plans differ.
@@ -158,6 +160,7 @@ impl Default for Budget {
             iterations: 12,
             nodes: 10_000,
             matches: 1_000,
+            steps: 200_000,
             groups: 24,
             between: 12,
             flips: 2_000,

@@ -15,7 +15,7 @@ use shape::{Expr, Sym};
 
 use crate::Budget;
 use crate::block::{BlockGraph, Merged, Source};
-use crate::pattern::{Head, Heads, Match, PVal, Pattern, Side, at, typed};
+use crate::pattern::{Head, Heads, Match, PVal, Pattern, Reach, Side, at, typed};
 use crate::saturate::{Outcome, apply, ready, title};
 
 /// Applies the rules of several values once; true if something was merged.
@@ -49,7 +49,7 @@ pub(crate) fn merge(
                 continue;
             }
             let mut search = Search { source, pattern, heads: &heads, alike, free: &free, dims, out };
-            let mut left = budget.matches;
+            let mut left = Reach { matches: budget.matches, steps: budget.steps };
             let Some((values, m, bound)) = search.from(first, b, &mut left) else { continue };
             let Some(made) = apply(source, pattern, &m, &values, &bound, b).filter(|made| made.news) else {
                 continue;
@@ -100,15 +100,15 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn from(&mut self, first: Id, b: &BlockGraph, left: &mut usize) -> Option<Found> {
+    fn from(&mut self, first: Id, b: &BlockGraph, left: &mut Reach) -> Option<Found> {
         let start = Match::empty(self.pattern);
         let side = &self.pattern.lhs;
-        let found = at(&b.graph, side, side.roots[0], first, start, *left);
+        let found = at(&b.graph, side, side.roots[0], first, start, left);
         found.into_iter().find_map(|m| self.go_on(vec![b.graph.find(first)], m, b, left))
     }
 
     /// The first way to complete a match of the first few values.
-    fn go_on(&mut self, values: Vec<Id>, m: Match, b: &BlockGraph, left: &mut usize) -> Option<Found> {
+    fn go_on(&mut self, values: Vec<Id>, m: Match, b: &BlockGraph, left: &mut Reach) -> Option<Found> {
         let (pattern, side) = (self.pattern, &self.pattern.lhs);
         let Some(&root) = side.roots.get(values.len()) else {
             let m = typed(&b.graph, pattern, vec![m]).pop()?;
@@ -127,8 +127,8 @@ impl Search<'_> {
             {
                 continue;
             }
-            *left = left.checked_sub(1)?;
-            for m in at(&b.graph, side, root, class, m.clone(), *left) {
+            left.matches = left.matches.checked_sub(1)?;
+            for m in at(&b.graph, side, root, class, m.clone(), left) {
                 let next = values.iter().copied().chain([class]).collect();
                 if let Some(found) = self.go_on(next, m, b, left) {
                     return Some(found);

@@ -259,10 +259,19 @@ impl Match {
     }
 }
 
-/// Every structural match of a pattern of one value at a class, at most `limit`.
-pub(crate) fn search(graph: &Graph, pattern: &Pattern, class: Id, limit: usize) -> Vec<Match> {
+/// How far a search goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    /// Matches of a value.
+    pub(crate) matches: usize,
+    /// Operations that are still compared with those of the pattern, which takes long where many classes hold many.
+    pub(crate) steps: usize,
+}
+
+/// Every structural match of a pattern of one value at a class, as far as is wanted.
+pub(crate) fn search(graph: &Graph, pattern: &Pattern, class: Id, reach: &mut Reach) -> Vec<Match> {
     let [root] = pattern.lhs.roots[..] else { return Vec::new() };
-    typed(graph, pattern, at(graph, &pattern.lhs, root, class, Match::empty(pattern), limit))
+    typed(graph, pattern, at(graph, &pattern.lhs, root, class, Match::empty(pattern), reach))
 }
 
 /// Those of some whole matches whose parameters have the element types and ranks that the pattern says.
@@ -288,8 +297,15 @@ pub(crate) fn typed(graph: &Graph, pattern: &Pattern, mut found: Vec<Match>) -> 
 }
 
 /// Every way to go on with a match so that a value of a side stands for a class.
-pub(crate) fn at(graph: &Graph, side: &Side, val: PVal, class: Id, mut m: Match, limit: usize) -> Vec<Match> {
-    let class = graph.find(class);
+pub(crate) fn at(
+    graph: &Graph,
+    side: &Side,
+    val: PVal,
+    class: Id,
+    mut m: Match,
+    reach: &mut Reach,
+) -> Vec<Match> {
+    let (class, limit) = (graph.find(class), reach.matches);
     let (node, result) = match val {
         PVal::Param(i) => {
             return match m.params[i] {
@@ -323,6 +339,8 @@ pub(crate) fn at(graph: &Graph, side: &Side, val: PVal, class: Id, mut m: Match,
         }
         for enode in &graph[tuple].nodes {
             let Ir::Op(op, kids) = enode else { continue };
+            let Some(left) = reach.steps.checked_sub(1) else { return found };
+            reach.steps = left;
             let table = &graph.analysis.table;
             let mut m = m.clone();
             if kids.len() != pattern.args.len()
@@ -341,7 +359,7 @@ pub(crate) fn at(graph: &Graph, side: &Side, val: PVal, class: Id, mut m: Match,
                     let kid = kids[if swapped { 1 - k } else { k }];
                     of_order = of_order
                         .into_iter()
-                        .flat_map(|m| at(graph, side, *arg, kid, m, limit))
+                        .flat_map(|m| at(graph, side, *arg, kid, m, reach))
                         .take(limit)
                         .collect();
                 }

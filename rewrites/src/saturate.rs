@@ -15,7 +15,7 @@ use shape::{Expr, Pred, Sym, Verdict};
 use crate::Budget;
 use crate::block::{BlockGraph, Origin, Source};
 use crate::lang::{Graph, Ir, Kids, OpKey, Stage};
-use crate::pattern::{Heads, Match, PVal, Pattern, Side, search, solve_dims};
+use crate::pattern::{Heads, Match, PVal, Pattern, Reach, Side, search, solve_dims};
 
 /// How saturation went.
 #[derive(Clone, Debug, Default)]
@@ -94,19 +94,21 @@ pub(crate) fn saturate(
     loop {
         let before = (b.graph.total_size(), b.graph.number_of_classes());
         let mut found: Vec<(usize, Id, Match)> = Vec::new();
-        let mut cut = false;
+        let (mut cut, mut far) = (false, false);
         let heads = Heads::of(&b.graph, b.class_ids());
         for (i, pattern) in patterns.iter().enumerate() {
             let [root] = pattern.lhs.roots[..] else { continue };
             let start = found.len();
+            let mut reach = Reach { matches: budget.matches, steps: budget.steps };
             for &class in heads.classes(pattern, root) {
-                let left = budget.matches.saturating_sub(found.len() - start);
-                if left == 0 {
-                    cut = true;
+                reach.matches = budget.matches.saturating_sub(found.len() - start);
+                cut |= reach.matches == 0;
+                if reach.matches == 0 || reach.steps == 0 {
                     break;
                 }
-                let matches = search(&b.graph, pattern, class, left);
+                let matches = search(&b.graph, pattern, class, &mut reach);
                 found.extend(matches.into_iter().map(|m| (i, class, m)));
+                far |= reach.steps == 0;
             }
         }
         let mut changed = false;
@@ -151,6 +153,10 @@ pub(crate) fn saturate(
             if cut {
                 out.saturated = false;
                 out.notes.push(format!("a rule has more than {} matches", budget.matches));
+            }
+            if far {
+                out.saturated = false;
+                out.notes.push(format!("a rule is compared with more than {} operations", budget.steps));
             }
             break;
         }

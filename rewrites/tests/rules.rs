@@ -210,4 +210,13 @@ fn growth_ends_with_a_note() {
     o.budget.nodes = 60;
     let (_, report) = rewrite(&p.module, &o);
     assert!(report.functions[0].notes.iter().any(|n| n.contains("60 nodes")), "{}", render(&report));
+    // What a search compares is bounded too, whether it leads to matches or not.
+    o.budget.steps = 3;
+    let (_, report) = rewrite(&p.module, &o);
+    let f = &report.functions[0];
+    assert!(
+        !f.saturated && f.notes.iter().any(|n| n.contains("more than 3 operations")),
+        "{}",
+        render(&report)
+    );
 }
