@@ -20,6 +20,7 @@ use shape::{Expr, Facts, Pred, Sym, Verdict};
 
 use crate::alike::{Canon, canon};
 use crate::classify::{Profile, profile};
+use crate::keep::weights;
 use crate::lang::{Ctx, Graph, Ir, Kids, OpKey, Stage, Table};
 use crate::pattern::Head;
 
@@ -198,8 +199,7 @@ pub(crate) fn substitution<'a>(names: &'a [Sym], args: &'a [Expr]) -> impl Fn(Sy
 
 /// Builds the graph of a function's body and of the blocks inside it. `facts` is what is known when it begins.
 pub(crate) fn build(source: &Source<'_>, func: &Func, facts: &Facts) -> BlockGraph {
-    let weights = func.body.params.iter().zip(&func.params).filter(|(_, p)| p.from.is_some() && !p.own);
-    let loaded: FxHashMap<ValId, Stage> = weights.map(|(&v, _)| (v, Stage::Load)).collect();
+    let loaded: FxHashMap<ValId, Stage> = weights(func).into_iter().map(|v| (v, Stage::Load)).collect();
     let extents = loaded.keys().flat_map(|&v| &func.ty(v).shape);
     let told = extents.filter_map(Expr::as_sym).collect();
     inside(source, func, &func.body, facts, &FxHashMap::default(), (loaded, told))
@@ -257,7 +257,7 @@ fn inside(
                 }
                 b.leaf(func, *v);
             }
-            level = level.max(b.graph.analysis.level(node.opens.iter().copied().chain(bound(node))));
+            level = level.max(b.graph.analysis.level(opened(node)));
             let known = b.graph.analysis.levels[level].clone();
             let mut nested = Vec::new();
             let below = counted(func, &node.op);
@@ -277,16 +277,17 @@ fn inside(
     b
 }
 
-/// The symbol a node binds.
-pub(crate) fn bound(node: &Node) -> Option<Sym> {
-    if let Op::BindDim(s, _) = &node.op { Some(*s) } else { None }
+/// The dims that a node makes known.
+pub(crate) fn opened(node: &Node) -> impl Iterator<Item = Sym> {
+    let bound = if let Op::BindDim(s, _) = &node.op { Some(*s) } else { None };
+    node.opens.iter().copied().chain(bound)
 }
 
 /// The nodes of a block with each check directly after what opens the last of its symbols.
 fn raise_checks(block: &Block) -> Vec<&Node> {
     let is_check = |n: &&Node| matches!(n.op, Op::Check(..));
     let others: Vec<&Node> = block.nodes.iter().filter(|n| !is_check(n)).collect();
-    let opens = |n: &Node, s: Sym| n.opens.contains(&s) || bound(n) == Some(s);
+    let opens = |n: &Node, s: Sym| opened(n).any(|o| o == s);
     let mut after: Vec<Vec<&Node>> = vec![Vec::new(); others.len() + 1];
     for check in block.nodes.iter().filter(is_check) {
         let Op::Check(pred, _) = &check.op else { continue };
@@ -305,7 +306,7 @@ fn raise_checks(block: &Block) -> Vec<&Node> {
 /// Notes what each node makes known, level by level.
 fn learn(module: &Module, ctx: &mut Ctx, order: &[&Node], below: &FxHashMap<ValId, Expr>) {
     for node in order {
-        let opened: Vec<Sym> = node.opens.iter().copied().chain(bound(node)).collect();
+        let opened: Vec<Sym> = opened(node).collect();
         let mut facts = ctx.levels.last().cloned().unwrap_or_default();
         if !opened.is_empty() {
             for &s in &opened {

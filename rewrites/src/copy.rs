@@ -4,6 +4,7 @@ use ir::graph::{Block, Func, Node, Op, Val, ValId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Pred, Sym};
 
+use crate::block::opened;
 use crate::inline::fresh;
 
 /// What stands for values and dims of one function in another.
@@ -99,10 +100,4 @@ impl<'a> Copy<'a> {
         let opens = node.opens.iter().map(|&s| self.sym(s)).collect();
         Node { op, args, results, opens, span: node.span }
     }
-}
-
-/// The dims that a node makes known.
-pub(crate) fn opened(node: &Node) -> impl Iterator<Item = Sym> {
-    let bound = if let Op::BindDim(s, _) = &node.op { Some(*s) } else { None };
-    node.opens.iter().copied().chain(bound)
 }

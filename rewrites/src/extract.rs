@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Sym};
 use tensor::generate::Rng;
 
-use crate::block::{BlockGraph, Merged, Origin, Use, bound};
+use crate::block::{BlockGraph, Merged, Origin, Use, opened};
 use crate::classify::bytes_of;
 use crate::cost::{BEYOND, Cost, cost};
 use crate::lang::{Action, ImplDesc, ImplId, Ir};
@@ -233,7 +233,7 @@ fn in_time(b: &BlockGraph, pool: &mut Pool) {
         from.extend(p.node.results.iter().map(|&r| (r, i + 1)));
         let gone = p.uses.iter().filter(|(_, u)| **u == Use::Consume);
         until.extend(gone.map(|(&v, _)| (v, i)));
-        opened.extend(p.node.opens.iter().copied().chain(bound(&p.node)).map(|s| (s, i + 1)));
+        opened.extend(self::opened(&p.node).map(|s| (s, i + 1)));
     }
     if until.is_empty() && opened.is_empty() {
         return;

@@ -10,7 +10,9 @@ use ir::{FuncId, Module};
 use rustc_hash::FxHashSet;
 use shape::Sym;
 
-use crate::copy::{Copy, opened};
+use crate::block::opened;
+use crate::copy::Copy;
+use crate::keep::weights;
 
 /// Nodes of a straight callee that is still taken apart.
 const NODES: usize = 64;
@@ -25,7 +27,6 @@ pub fn flatten(module: &Module) -> Module {
         let callees = Callees {
             module,
             straight: out.funcs.iter().map(is_straight).collect(),
-            whole: (0..out.funcs.len()).map(|i| is_whole(&out.funcs, i)).collect(),
             funcs: out.funcs.clone(),
         };
         let mut changed = false;
@@ -89,12 +90,11 @@ fn size(body: &Block) -> usize {
     nodes
 }
 
-/// The functions as they were when a round began, and which of them are taken apart.
+/// The functions as they were when a round began, and which of them are straight.
 struct Callees<'m> {
     module: &'m Module,
     funcs: Vec<Func>,
     straight: Vec<bool>,
-    whole: Vec<bool>,
 }
 
 /// A function that is worked on.
@@ -110,9 +110,8 @@ struct Caller<'f> {
 
 impl Callees<'_> {
     fn in_func(&self, func: &mut Func) -> bool {
+        let weights = weights(func).into_iter().collect();
         let mut body = std::mem::take(&mut func.body);
-        let params = body.params.iter().zip(&func.params);
-        let weights = params.filter(|(_, p)| p.from.is_some() && !p.own).map(|(&v, _)| v).collect();
         let mut taken: FxHashSet<Sym> = func.dims.iter().copied().collect();
         body.walk(&mut |n| taken.extend(opened(n)));
         let mut caller = Caller { size: size(&body), func, weights, taken, changed: false };
@@ -150,7 +149,9 @@ impl Callees<'_> {
         let given = || args.iter().any(|a| caller.weights.contains(a));
         let callee = callee as usize;
         self.straight[callee]
-            || (self.whole[callee] && given() && caller.size + size(&self.funcs[callee].body) <= ALL)
+            || (given()
+                && is_whole(&self.funcs, callee)
+                && caller.size + size(&self.funcs[callee].body) <= ALL)
     }
 
     /// True for what is made of weights and numbers alone, without a change of any.

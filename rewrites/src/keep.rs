@@ -54,7 +54,7 @@ pub(crate) struct Load {
 }
 
 /// The parameters that a checkpoint gives.
-fn weights(func: &Func) -> Vec<ValId> {
+pub(crate) fn weights(func: &Func) -> Vec<ValId> {
     let all = func.body.params.iter().zip(&func.params);
     all.filter(|(_, p)| p.from.is_some() && !p.own).map(|(&v, _)| v).collect()
 }

@@ -7,10 +7,10 @@
 use ir::loops::{BufId, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use shape::Expr as Dim;
 use std::collections::BTreeSet;
-use tensor::DType;
 
 use super::arrange::{Arrange, Loop, range};
 use super::cost::holds_heavy;
+use super::pack::is_shared;
 use super::panels::{Lane, Over};
 use super::{Along, parts, with_part};
 
@@ -52,7 +52,9 @@ impl<'s> Search<'_, 's> {
                 }
                 self.around.pop();
             }
-            ScalarKind::Op(..) | ScalarKind::Cast(_) if !self.around.is_empty() && self.is_computed(e) => {
+            ScalarKind::Op(..) | ScalarKind::Cast(_)
+                if !self.around.is_empty() && is_shared(e, &self.lanes, &self.rows, &self.written) =>
+            {
                 let changes = |r: &&(VarId, Option<i64>)| Along::new(self.prim, r.0, &[]).changes(e);
                 let over = self.around.iter().filter(changes).copied().collect();
                 self.found.push(Computed { value: e, depth: self.around.len(), over });
@@ -66,26 +68,6 @@ impl<'s> Search<'_, 's> {
             | ScalarKind::Var(_)
             | ScalarKind::Dim(_) => {}
         }
-    }
-
-    /// Whether it is the same for all rows, and made of what is there whatever else happens.
-    fn is_computed(&self, e: &Scalar) -> bool {
-        // What is computed from halves has more digits than their type.
-        let half = matches!(e.dtype, DType::F16 | DType::Bf16) && !matches!(e.kind, ScalarKind::Cast(_));
-        let (mut reads, mut fits) = (false, !half && e.dtype != DType::Bool);
-        e.walk(&mut |e| match &e.kind {
-            ScalarKind::Load { buf, checked, .. } => {
-                reads = true;
-                fits &= !*checked && !self.written.contains(buf);
-            }
-            ScalarKind::Reduce { .. } | ScalarKind::Choose(_) => fits = false,
-            ScalarKind::Const(_)
-            | ScalarKind::Var(_)
-            | ScalarKind::Dim(_)
-            | ScalarKind::Op(..)
-            | ScalarKind::Cast(_) => {}
-        });
-        fits && reads && self.lanes.changes(e) && !self.rows.changes(e)
     }
 }
 

@@ -202,24 +202,7 @@ impl<'s> Search<'_, 's> {
 
     /// Makes a panel of a value, if it can be one: the same for all rows, read at places that nothing here changes.
     fn kept(&mut self, e: &Scalar, dots: Option<&Scalar>) -> bool {
-        // What is computed from halves has more digits than their type.
-        let exact = !matches!(e.dtype, DType::F16 | DType::Bf16)
-            || matches!(e.kind, ScalarKind::Load { .. } | ScalarKind::Cast(_));
-        let (mut reads_memory, mut fits) = (false, exact && e.dtype != DType::Bool);
-        e.walk(&mut |e| match &e.kind {
-            ScalarKind::Load { buf, checked, .. } => {
-                reads_memory = true;
-                fits &= !*checked && !self.written.contains(buf);
-            }
-            ScalarKind::Reduce { .. } | ScalarKind::Choose(_) => fits = false,
-            ScalarKind::Const(_)
-            | ScalarKind::Var(_)
-            | ScalarKind::Dim(_)
-            | ScalarKind::Op(..)
-            | ScalarKind::Cast(_) => {}
-        });
-        if !(fits && reads_memory) || self.rows.changes(e) || !self.lanes.changes(e) || reads(e, &self.inside)
-        {
+        if !is_shared(e, self.lanes, self.rows, &self.written) || reads(e, &self.inside) {
             return false;
         }
         let along = |v: VarId| Along::new(self.planner.prim, v, &[]).changes(e);
@@ -238,6 +221,27 @@ impl<'s> Search<'_, 's> {
             _ => false,
         }
     }
+}
+
+/// Whether a value is the same for all rows and not for all lanes, and made of what is there whatever else happens.
+pub(super) fn is_shared(e: &Scalar, lanes: &Along<'_>, rows: &Along<'_>, written: &BTreeSet<BufId>) -> bool {
+    // What is computed from halves has more digits than their type.
+    let exact = !matches!(e.dtype, DType::F16 | DType::Bf16)
+        || matches!(e.kind, ScalarKind::Load { .. } | ScalarKind::Cast(_));
+    let (mut reads_memory, mut fits) = (false, exact && e.dtype != DType::Bool);
+    e.walk(&mut |e| match &e.kind {
+        ScalarKind::Load { buf, checked, .. } => {
+            reads_memory = true;
+            fits &= !*checked && !written.contains(buf);
+        }
+        ScalarKind::Reduce { .. } | ScalarKind::Choose(_) => fits = false,
+        ScalarKind::Const(_)
+        | ScalarKind::Var(_)
+        | ScalarKind::Dim(_)
+        | ScalarKind::Op(..)
+        | ScalarKind::Cast(_) => {}
+    });
+    fits && reads_memory && lanes.changes(e) && !rows.changes(e)
 }
 
 /// Whether an expression reads a variable of a set, or depends on a reduction of its own.
