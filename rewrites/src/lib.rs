@@ -6,13 +6,14 @@
 //! was chosen, what it would have cost otherwise, and what could not be chosen and why.
 //!
 //! The pass, top to bottom ([`rewrite`]):
-//! 1. [`block`]: each block becomes an e-graph of semantic nodes; effects stay where they are;
+//! 1. [`mod@flatten`]: calls of small functions and of those that are given weights are taken apart; [`block`]: each block
+//!    becomes an e-graph of semantic nodes; effects stay where they are;
 //! 2. [`pattern`], [`saturate`], [`merge`]: the module's rules add equal nodes, types and conditions proved first;
 //! 3. [`fuse`], [`inline`], [`classify`], [`rounds`]: implementations join the classes: kernels, fused groups, library calls;
 //! 4. [`cost`], [`machine`], [`measured`]: what each would take, as expressions of the dims or as it was measured;
 //! 5. [`extract`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between. Tests ask
 //!    for the dearest and for random ones ([`Choose`]): all mean the same;
-//! 6. [`emit`], [`assemble`]: blocks again. A plan that cannot keep the order of effects is refused here.
+//! 6. [`emit`], [`assemble`], [`copy`]: blocks again. A plan that cannot keep the order of effects is refused here.
 //!    What weights make by themselves becomes a function of theirs ([`keep`]). Fused primitives that differ in no more
 //!    than names are one ([`general`]).
 //!
