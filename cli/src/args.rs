@@ -127,9 +127,6 @@ pub(crate) enum Command {
     Opt {
         /// A program
         file: PathBuf,
-        /// The function
-        #[arg(short, long)]
-        entry: Option<String>,
         /// Dims to show the plan for
         #[arg(long, value_delimiter = ',', value_name = "DIM=N")]
         at: Vec<String>,
@@ -141,6 +138,8 @@ pub(crate) enum Command {
         output: Option<PathBuf>,
         #[command(flatten)]
         question: Question,
+        #[command(flatten)]
+        which: Which,
         #[command(flatten)]
         compile: Compile,
     },
@@ -161,15 +160,14 @@ pub(crate) enum Command {
     Tune {
         /// A program
         file: PathBuf,
-        /// The function; without this all of them
-        #[arg(short, long)]
-        entry: Option<String>,
         /// Begin no measurement after so many seconds; a further run goes on
         #[arg(long, value_name = "N", default_value_t = 60.0, value_parser = seconds)]
         seconds: f64,
         /// One JSON object on stdout
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        which: Which,
         #[command(flatten)]
         compile: Compile,
     },
@@ -193,9 +191,8 @@ pub(crate) enum Command {
         /// The compiled program
         #[arg(short, value_name = "OUT.tnx")]
         output: PathBuf,
-        /// The only function to include
-        #[arg(short, long)]
-        entry: Option<String>,
+        #[command(flatten)]
+        which: Which,
         #[command(flatten)]
         compile: Compile,
     },
@@ -224,9 +221,8 @@ pub(crate) enum Command {
         /// The stage
         #[arg(long, value_enum, default_value = "bytecode")]
         stage: Stage,
-        /// The function
-        #[arg(short, long)]
-        entry: Option<String>,
+        #[command(flatten)]
+        which: Which,
         #[command(flatten)]
         compile: Compile,
     },
@@ -285,6 +281,17 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// A number that is not 0.
 fn positive(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "not a number from 1 on".to_owned())
+}
+
+/// Which functions of a program, and for what.
+#[derive(Args)]
+pub(crate) struct Which {
+    /// The function; without this all of them
+    #[arg(short, long)]
+    pub(crate) entry: Option<String>,
+    /// For the dims that a config's file gives
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// How to compile.

@@ -13,7 +13,7 @@ use serde_json::json;
 use vm::Limits;
 use vm::threads::Pool;
 
-use crate::args::{Call, Cli, Command, Compile, EngineArg, Question, Stage};
+use crate::args::{Call, Cli, Command, Compile, EngineArg, Question, Stage, Which};
 use crate::output;
 
 /// A command's end: done, or a failure with the texts its places speak of.
@@ -50,17 +50,17 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Profile { file, call, compile, runs, trace, trust_native } => {
             crate::profile::profile(&file, &call, &compile, runs, trace.as_deref(), trust_native)
         }
-        Command::Opt { file, entry, at, json, output, question, compile } => {
-            opt(&file, entry.as_deref(), &at, json, output.as_deref(), &question, &compile)
+        Command::Opt { file, which, at, json, output, question, compile } => {
+            opt(&file, &which, &at, json, output.as_deref(), &question, &compile)
         }
         Command::Calibrate { output, threads } => crate::measure::calibrate(output.as_deref(), threads),
-        Command::Tune { file, entry, seconds, json, compile } => {
-            crate::measure::tune(&file, entry.as_deref(), seconds, json, &compile)
+        Command::Tune { file, which, seconds, json, compile } => {
+            crate::measure::tune(&file, &which, seconds, json, &compile)
         }
         Command::Rules { file, check, json } => crate::rules::rules(file.as_deref(), check, json),
-        Command::Build { file, output, entry, compile } => build(&file, &output, entry.as_deref(), &compile),
+        Command::Build { file, output, which, compile } => build(&file, &output, &which, &compile),
         Command::Exec { file, call, trust_native, threads } => exec(&file, &call, trust_native, threads),
-        Command::Dis { file, stage, entry, compile } => dis(&file, stage, entry.as_deref(), &compile),
+        Command::Dis { file, stage, which, compile } => dis(&file, stage, &which, &compile),
         Command::Asm { file, output } => asm(&file, &output),
         Command::Repl { file } => crate::repl::start(file.as_deref()),
         Command::Explain { code } => explain(&code),
@@ -238,6 +238,14 @@ fn test(files: &[PathBuf], engine: EngineArg, json: bool) -> Done {
     Ok(ExitCode::from(u8::from(failed > 0)))
 }
 
+/// The name of the function asked for, of a program that is then compiled for the config asked for.
+pub(crate) fn chosen<'a>(front: &mut driver::Front, which: &'a Which) -> Result<Option<&'a str>, Failure> {
+    if let Some(file) = &which.config {
+        driver::chosen::configure(front, file)?;
+    }
+    Ok(which.entry.as_deref())
+}
+
 /// The function that a call means; what nobody chose of it is said.
 pub(crate) fn entry(front: &mut driver::Front, call: &Call) -> Result<ir::FuncId, Failure> {
     let entry = driver::chosen::choose(front, call.entry.as_deref(), &call.input)?;
@@ -402,7 +410,7 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
 
 fn opt(
     file: &Path,
-    entry: Option<&str>,
+    which: &Which,
     at: &[String],
     json: bool,
     out: Option<&Path>,
@@ -412,6 +420,7 @@ fn opt(
     let mut front = driver::open(file)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
+        let entry = chosen(&mut front, which)?;
         let mut options = options(compile)?;
         for text in at {
             let pair = text.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse::<i64>().ok()?)));
@@ -453,10 +462,11 @@ fn opt(
     go().map_err(|f| (sources, f))
 }
 
-fn build(file: &Path, out: &Path, entry: Option<&str>, compile: &Compile) -> Done {
+fn build(file: &Path, out: &Path, which: &Which, compile: &Compile) -> Done {
     let mut front = driver::open(file)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
+        let entry = chosen(&mut front, which)?;
         let options = options(compile)?;
         let entries = match entry {
             Some(_) => stage::entries(&mut front, entry)?,
@@ -499,7 +509,7 @@ fn exec(file: &Path, call: &Call, trust: bool, threads: Option<u16>) -> Done {
     go().map_err(|f| (SourceMap::default(), f))
 }
 
-fn dis(file: &Path, at: Stage, entry: Option<&str>, compile: &Compile) -> Done {
+fn dis(file: &Path, at: Stage, which: &Which, compile: &Compile) -> Done {
     let at = match at {
         Stage::Ast => stage::Stage::Ast,
         Stage::Ir => stage::Stage::Ir,
@@ -511,8 +521,11 @@ fn dis(file: &Path, at: Stage, entry: Option<&str>, compile: &Compile) -> Done {
     };
     if file.extension().is_some_and(|e| e == "tnx") {
         let go = || -> Result<ExitCode, Failure> {
-            if entry.is_some() {
+            if which.entry.is_some() {
                 return Err(Failure::Usage("-e: a compiled program is shown whole".to_owned()));
+            }
+            if which.config.is_some() {
+                return Err(Failure::Usage("--config: a compiled program is as it is".to_owned()));
             }
             let package =
                 vm::tnx::open(file).map_err(|e| Failure::data(format!("{}: {e}", file.display())))?;
@@ -523,8 +536,11 @@ fn dis(file: &Path, at: Stage, entry: Option<&str>, compile: &Compile) -> Done {
     }
     let mut front = driver::open(file)?;
     let sources = front.sources.clone();
-    let text = options(compile).and_then(|o| stage::show(&mut front, at, entry, &o));
-    output::print(&text.map_err(|f| (sources, f))?);
+    let mut go = || {
+        let entry = chosen(&mut front, which)?;
+        stage::show(&mut front, at, entry, &options(compile)?)
+    };
+    output::print(&go().map_err(|f| (sources, f))?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,8 +9,8 @@ use ir::source::SourceMap;
 use rewrites::Database;
 use serde_json::json;
 
-use crate::args::Compile;
-use crate::commands::{Done, pool, unmeasured};
+use crate::args::{Compile, Which};
+use crate::commands::{Done, chosen, pool, unmeasured};
 use crate::output;
 
 /// Measures this machine.
@@ -36,7 +36,7 @@ pub(crate) fn calibrate(out: Option<&Path>, threads: Option<u16>) -> Done {
 }
 
 /// Measures what plans are chosen from.
-pub(crate) fn tune(file: &Path, entry: Option<&str>, seconds: f64, json: bool, compile: &Compile) -> Done {
+pub(crate) fn tune(file: &Path, which: &Which, seconds: f64, json: bool, compile: &Compile) -> Done {
     let mut front = driver::open(file)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
@@ -45,6 +45,7 @@ pub(crate) fn tune(file: &Path, entry: Option<&str>, seconds: f64, json: bool, c
         if path.exists() {
             options.measured = Some(Arc::new(database(&path)?));
         }
+        let entry = chosen(&mut front, which)?;
         let entries = stage::entries(&mut front, entry)?;
         names::implementations(&front.module, &options)?;
         let pool = pool(compile.threads)?;

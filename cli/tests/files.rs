@@ -147,6 +147,16 @@ fn f<t>(x: f32[t, hidden], w: Weights) -> f32[t, heads, head] {
     assert!(exit == Some(1) && said.contains("error["), "{said}");
     let (exit, said) = tenon(&["exec", "f.tnx", "-i", "x=ones[1,6]", "-i", "w=ones", "-i", "heads=2"]);
     assert!(exit == Some(1) && said.contains("E0603") && said.contains("eps"), "{said}");
+    // Compiled for the config: it has the numbers, and refuses others.
+    let (exit, said) = tenon(&["opt", "f.tn", "--config", "c.json"]);
+    assert!(exit == Some(0) && said.contains("f32[t, 2, 3]"), "{said}");
+    assert_eq!(tenon(&["build", "f.tn", "-o", "f.tnx", "--config", "c.json"]).0, Some(0));
+    assert_eq!(tenon(&[&["exec", "f.tnx"][..], &call].concat()), want);
+    let (exit, said) = tenon(&[&["exec", "f.tnx", "-i", "heads=3"][..], &call].concat());
+    assert!(exit == Some(1) && said.contains("heads is given as 3, and the program is for 2"), "{said}");
+    std::fs::write(folder.join("c.json"), config.replace("\"heads\": 2", "\"heads\": 3")).expect("a file");
+    let (exit, said) = tenon(&[&["exec", "f.tnx"][..], &call].concat());
+    assert!(exit == Some(1) && said.contains("heads is given as 3, and the program is for 2"), "{said}");
     std::fs::remove_dir_all(&folder).expect("it was made above");
 }
 

@@ -1,8 +1,12 @@
 //! Which instance of a generic definition is entered: what its arguments tell, or what is chosen by hand, `f<i32, 3>`.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use check::{Choice, Instance, Request};
 use ir::FuncId;
 use ir::ast::{GenericKind, ItemKind, Signature};
+use shape::{Expr as Dim, Sym};
 use tensor::DType;
 
 use crate::library::Library;
@@ -20,7 +24,27 @@ pub struct Entry {
 /// The entry of a program, by name or by custom, as it is called from outside with the arguments given.
 pub fn choose(front: &mut Front, name: Option<&str>, given: &[String]) -> Result<Entry, Failure> {
     let found = instance(front, name, given)?;
-    Ok(Entry { id: entry::callable(&mut front.module, found.id), ..found })
+    let wants_config = front.module.func(found.id).params.iter().any(|p| p.name.name() == "config");
+    let given = if wants_config { &[] } else { given };
+    let known = data::settled(&front.module.settings, given)?;
+    settle(front, known);
+    let id = entry::settled(&mut front.module, found.id, &front.known);
+    Ok(Entry { id: entry::callable(&mut front.module, id), ..found })
+}
+
+/// Compiles a program for the dims that a config's file gives: `{ "hidden": 896, .. }`.
+pub fn configure(front: &mut Front, file: &Path) -> Result<(), Failure> {
+    let known = data::settled(&front.module.settings, &[format!("config={}", file.display())])?;
+    settle(front, known);
+    Ok(())
+}
+
+fn settle(front: &mut Front, known: BTreeMap<Sym, i64>) {
+    let number = |s: Sym| known.get(&s).map(|n| Dim::int(*n));
+    for s in &mut front.module.settings {
+        s.is = number(s.name).or_else(|| s.is.as_ref().map(|is| is.subst(&number)));
+    }
+    front.known.extend(known);
 }
 
 /// The same as the program has it.
@@ -112,7 +136,7 @@ fn taken(name: &str, c: Choice) -> String {
 }
 
 /// The list that chooses what was taken.
-fn example(sig: &Signature, open: &[(shape::Sym, Choice)]) -> String {
+fn example(sig: &Signature, open: &[(Sym, Choice)]) -> String {
     let list = sig.generics.iter().filter(|g| g.kind != GenericKind::Dim).map(|g| {
         match open.iter().find(|o| o.0 == g.name.name) {
             Some((_, Choice::Elem(d))) => d.to_string(),

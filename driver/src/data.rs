@@ -73,22 +73,8 @@ pub fn arguments(
     settings: &[Setting],
     given: &[String],
 ) -> Result<Vec<Tensor>, Failure> {
-    let mut values: BTreeMap<String, String> = BTreeMap::new();
-    for text in given {
-        let Some((name, value)) = text.split_once('=').filter(|(n, _)| !n.is_empty()) else {
-            return Err(Failure::Usage(format!("-i: `{text}` is not NAME=VALUE")));
-        };
-        if values.insert(name.to_owned(), value.to_owned()).is_some() {
-            return Err(Failure::Usage(format!("-i: {name} is given twice")));
-        }
-    }
-    if !wanted.iter().any(|w| w.name == "config")
-        && let Some(path) = values.remove("config")
-    {
-        for (name, value) in settings::read(&path, settings)? {
-            values.entry(name).or_insert(value);
-        }
-    }
+    let has_config = wanted.iter().any(|w| w.name == "config");
+    let values = named(given, if has_config { None } else { Some(settings) })?;
     let mut dims = given_dims(entry, wanted, settings, &values)?;
     let said = dims.clone();
     // First those that say their own shape, then those that take it from the dims.
@@ -143,6 +129,40 @@ pub fn arguments(
     }
     agree(wanted, &out, &said)?;
     Ok(out)
+}
+
+/// The texts by name; with what a config's file gives, where `config` is not the name of an argument.
+fn named(given: &[String], settings: Option<&[Setting]>) -> Result<BTreeMap<String, String>, Failure> {
+    let mut values: BTreeMap<String, String> = BTreeMap::new();
+    for text in given {
+        let Some((name, value)) = text.split_once('=').filter(|(n, _)| !n.is_empty()) else {
+            return Err(Failure::Usage(format!("-i: `{text}` is not NAME=VALUE")));
+        };
+        if values.insert(name.to_owned(), value.to_owned()).is_some() {
+            return Err(Failure::Usage(format!("-i: {name} is given twice")));
+        }
+    }
+    if let Some(settings) = settings
+        && let Some(path) = values.remove("config")
+    {
+        for (name, value) in settings::read(&path, settings)? {
+            values.entry(name).or_insert(value);
+        }
+    }
+    Ok(values)
+}
+
+/// The dims of a program's configs that are given before it is compiled, and those that the configs define by them.
+pub(crate) fn settled(settings: &[Setting], given: &[String]) -> Result<BTreeMap<Sym, i64>, Failure> {
+    let mut dims = BTreeMap::new();
+    let values = named(given, Some(settings))?;
+    for s in settings.iter().filter(|s| s.dtype.is_none() && s.is.is_none()) {
+        if let Some(n) = values.get(s.name.name()).and_then(|v| v.parse().ok()).filter(|n| *n >= 0) {
+            dims.insert(s.name, n);
+        }
+    }
+    derive(&mut dims, settings, &values);
+    Ok(dims)
 }
 
 /// The weights of the parts of the record `name` among those wanted, each with its place there, from a `.safetensors` file or
@@ -200,9 +220,18 @@ fn given_dims(
                 if let Some(is) =
                     settings.iter().find(|s| s.name.name() == name).and_then(|s| s.is.as_ref()) =>
             {
-                return Err(Failure::Usage(format!(
-                    "-i: `{name}` is not asked for: the config says that it is {is}"
-                )));
+                match is.as_int() {
+                    Some(n) if value.parse() == Ok(n) => {}
+                    Some(n) => {
+                        let text = format!("{name} is given as {value}, and the program is for {n}");
+                        return Err(Failure::Message { code: "E0601", text });
+                    }
+                    None => {
+                        return Err(Failure::Usage(format!(
+                            "-i: `{name}` is not asked for: the config says that it is {is}"
+                        )));
+                    }
+                }
             }
             (None, _) => {
                 let mut names: Vec<&str> = wanted.iter().map(|w| w.name.as_str()).collect();

@@ -1,6 +1,6 @@
 //! Which function is meant, and calling a primitive as if it were one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ir::ast::{ItemKind, Mode, TypeKind};
 use ir::graph::{Block, Func, Node, Op, Param, Type, ValId};
@@ -214,6 +214,50 @@ pub(crate) fn callable(module: &mut Module, id: FuncId) -> FuncId {
         }
     }
     module.funcs[id.0 as usize].name = module.unused(&format!("{}_configured", inner.name));
+    module.funcs.push(func);
+    FuncId(module.funcs.len() as u32 - 1)
+}
+
+/// The function for dims that are known when compiling, as a config gives them: its types have the numbers, and so has what
+/// it calls.
+pub(crate) fn settled(module: &mut Module, id: FuncId, known: &BTreeMap<Sym, i64>) -> FuncId {
+    let inner = module.func(id).clone();
+    if !inner.dims.iter().any(|d| known.contains_key(d)) {
+        return id;
+    }
+    let value = |s: Sym| known.get(&s).map(|n| Dim::int(*n));
+    let mut func = Func {
+        dims: inner.dims.iter().copied().filter(|d| !known.contains_key(d)).collect(),
+        facts: Facts::default(),
+        requires: inner.requires.iter().map(|p| p.subst(&value)).collect(),
+        exists: Vec::new(),
+        result_types: inner.result_types.iter().map(|t| t.subst(&value)).collect(),
+        vals: Vec::new(),
+        body: Block::default(),
+        pins: Vec::new(),
+        ..inner.clone()
+    };
+    for p in inner.facts.iter() {
+        func.facts.assume(p.subst(&value));
+    }
+    for (s, facts) in &inner.exists {
+        func.exists.push((*s, facts.iter().map(|p| p.subst(&value)).collect()));
+    }
+    for v in &inner.body.params {
+        let val = func.add_val(inner.val(*v).name, inner.ty(*v).subst(&value));
+        func.body.params.push(val);
+    }
+    let types = func.result_types.clone();
+    func.body.results = types.into_iter().map(|t| func.add_val(Sym::new("v"), t)).collect();
+    let dims = inner.dims.iter().map(|s| value(*s).unwrap_or(Dim::sym(*s))).collect();
+    func.body.nodes.push(Node {
+        op: Op::Call(id, dims),
+        args: func.body.params.clone(),
+        results: func.body.results.clone(),
+        opens: inner.exists.iter().map(|e| e.0).collect(),
+        span: inner.span,
+    });
+    module.funcs[id.0 as usize].name = module.unused(&format!("{}_of_any", inner.name));
     module.funcs.push(func);
     FuncId(module.funcs.len() as u32 - 1)
 }

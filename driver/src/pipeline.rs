@@ -3,6 +3,7 @@
 //! Each stage is one call with one verb; what stands between two stages can be shown
 //! ([`crate::stage`]). Everything below the check works on a module that has no errors.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use check::Files;
@@ -10,6 +11,7 @@ use codegen::{Compiled, Compiler, Store, Target};
 use ir::source::{SourceId, SourceMap};
 use ir::{FuncId, Module};
 use rewrites::{Choose, Database, Machine, Report};
+use shape::Sym;
 use vm::tnx::Package;
 use vm::verify::Verified;
 
@@ -70,6 +72,8 @@ pub struct Front {
     pub module: Module,
     /// Warnings.
     pub warnings: Vec<ir::diag::Diagnostic>,
+    /// Dims of its configs that are known when it is compiled: its entries have the numbers.
+    pub known: BTreeMap<Sym, i64>,
 }
 
 /// A compiled program, with what it was made from.
@@ -124,7 +128,7 @@ pub fn front_with(
     if syntax || errors {
         return Err((sources, Failure::Diagnostics(diagnostics)));
     }
-    Ok(Front { sources, files, module: checked.module, warnings: diagnostics })
+    Ok(Front { sources, files, module: checked.module, warnings: diagnostics, known: BTreeMap::new() })
 }
 
 /// A source map that holds the operator library, to which a program's texts are added.

@@ -4,6 +4,7 @@
 //! function of the values bound so far and run; `let` binds what they give. Nothing here does input or
 //! output but `:load`: the REPL of the command line, and whatever else shows a session, stands on top.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use check::{Files, Form, Input};
@@ -134,7 +135,8 @@ impl Session {
 
     fn front(&self) -> Front {
         let module = check::check(&Library::get().files, &self.files).module;
-        Front { sources: self.sources.clone(), files: self.files.clone(), module, warnings: vec![] }
+        let (sources, files) = (self.sources.clone(), self.files.clone());
+        Front { sources, files, module, warnings: vec![], known: BTreeMap::new() }
     }
 
     fn program(&mut self, text: &str) -> Result<String, Failure> {

@@ -10,7 +10,7 @@ use crate::{Failure, data};
 /// name; the file may hold much besides.
 pub(crate) fn read(path: &str, settings: &[Setting]) -> Result<Vec<(String, String)>, Failure> {
     if settings.is_empty() {
-        return Err(Failure::Usage(format!("-i: config={path}: the program has no config")));
+        return Err(Failure::Usage(format!("config {path}: the program has no config")));
     }
     let text = data::text(path)?;
     let root: Value = serde_json::from_str(&text).map_err(|e| Failure::data(format!("{path}: {e}")))?;
@@ -18,7 +18,8 @@ pub(crate) fn read(path: &str, settings: &[Setting]) -> Result<Vec<(String, Stri
         return Err(Failure::data(format!("{path}: a config is an object: {{ \"hidden\": 8 }}")));
     }
     let mut out = Vec::new();
-    for s in settings.iter().filter(|s| s.is.is_none()) {
+    // What the program defines by others is its own to say; a number, which it may be compiled for, must be that of the file.
+    for s in settings.iter().filter(|s| s.is.as_ref().is_none_or(|is| is.as_int().is_some())) {
         let key = s.from.as_deref().unwrap_or(s.name.name());
         let Some(value) = find(&root, key) else { continue };
         let fits = match (value, s.dtype) {

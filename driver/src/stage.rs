@@ -70,11 +70,13 @@ pub fn show(
 
 /// The functions asked for: one by name, or all that the program defines.
 pub fn entries(front: &mut Front, name: Option<&str>) -> Result<Vec<FuncId>, Failure> {
-    if let Some(name) = name {
-        return Ok(vec![crate::chosen::instance(front, Some(name), &[])?.id]);
-    }
-    let all = functions(front);
-    if all.is_empty() { Ok(vec![crate::entry::find(front, None)?]) } else { Ok(all) }
+    let found = match name {
+        Some(name) => vec![crate::chosen::instance(front, Some(name), &[])?.id],
+        None => functions(front),
+    };
+    let all = if found.is_empty() { vec![crate::entry::find(front, None)?] } else { found };
+    let Front { module, known, .. } = front;
+    Ok(all.into_iter().map(|id| crate::entry::settled(module, id, known)).collect())
 }
 
 /// The program's own functions that can be called from outside: every dim is told by the parameters or
@@ -101,7 +103,12 @@ pub fn everything(front: &mut Front) -> Vec<FuncId> {
             entries.push(func);
         }
     }
-    entries.into_iter().map(|id| crate::entry::callable(&mut front.module, id)).collect()
+    let Front { module, known, .. } = front;
+    let enter = |id| {
+        let id = crate::entry::settled(module, id, known);
+        crate::entry::callable(module, id)
+    };
+    entries.into_iter().map(enter).collect()
 }
 
 /// What some functions use, themselves included.
@@ -159,7 +166,9 @@ pub fn memory(
     options: &Options,
 ) -> Result<Vec<(String, String)>, Failure> {
     let compiler = codegen::Compiler::new(options.target.clone());
-    let lowered = crate::kernels::describe(plan, entries, &front.sources, &compiler)?;
+    let mut plan = plan.clone();
+    let entries: Vec<FuncId> = entries.iter().map(|id| crate::entry::callable(&mut plan, *id)).collect();
+    let lowered = crate::kernels::describe(&plan, &entries, &front.sources, &compiler)?;
     let text = |peak: lower::Peak| {
         let at = |s: shape::Sym| options.at.iter().find(|(n, _)| n == s.name()).map(|a| a.1);
         let number = match peak.bytes.eval(&at) {
@@ -176,7 +185,7 @@ pub fn memory(
         };
         (plan.func(peak.func).name.clone(), format!("{} bytes{number}{open}", peak.bytes))
     };
-    Ok(lower::peaks(plan, &lowered).into_iter().map(text).collect())
+    Ok(lower::peaks(&plan, &lowered).into_iter().map(text).collect())
 }
 
 /// The functions and what they use, as a program: primitives first.

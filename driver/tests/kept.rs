@@ -65,6 +65,32 @@ fn a_step_with_what_is_kept_gives_what_the_entry_gives() {
 }
 
 #[test]
+fn what_is_compiled_for_a_config_knows_its_numbers() {
+    let text = "config { hidden, heads: dim; head = hidden / heads }
+record W { q: f32[hidden, hidden] from \"q\" }
+fn f<n>(x: f32[n, hidden], w: W) -> f32[n, heads, head] { reshape[n, heads, head](x @ w.q.T) }
+";
+    let shape = |given: &[&str]| {
+        let mut sources = pipeline::sources();
+        let id = sources.add("config.tn", text);
+        let mut front =
+            pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false)).expect("it checks");
+        let given: Vec<String> = given.iter().map(|g| (*g).to_owned()).collect();
+        let entry = driver::chosen::choose(&mut front, Some("f"), &given).expect("it is there");
+        let func = front.module.func(entry.id);
+        let params = func.body.params.iter().map(|v| func.ty(*v).to_string()).collect::<Vec<_>>();
+        let compilation = pipeline::compile(&front, &[entry.id], &Options::default()).expect("it compiles");
+        (params, compilation.program.into_program().entries.len() > 1)
+    };
+    let (params, keeps) = shape(&["hidden=64", "heads=2"]);
+    assert_eq!(params, ["f32[n, 64]", "f32[64, 64]"]);
+    assert!(keeps, "the weights in panels");
+    let (params, keeps) = shape(&["heads=2"]);
+    assert_eq!(params, ["f32[n, hidden]", "f32[hidden, hidden]"]);
+    assert!(!keeps);
+}
+
+#[test]
 fn nothing_is_kept_without_weights_or_where_nothing_is_gained() {
     let limits = Limits::default();
     let threads = kernels::threads().expect("there are threads");

@@ -10,7 +10,7 @@
 //! with other rows, several rows are done at once (a tile of registers). None of it looks at operators:
 //! a matrix product is found because one of its loads does not move with the rows. What many rows read
 //! over and over is copied to panels first (`pack`); with few rows, what is read but once is met in the
-//! order in which it lies, the sums being kept in memory (`streamed`). Where the dim along which lanes go is 1 there are loops
+//! order in which it lies, the sums being kept in memory (`streamed`). What a row would compute again is kept (`again`). Where the dim along which lanes go is 1 there are loops
 //! of their own (`narrow`).
 //!
 //! Invariants: lanes and rows are loops marked independent, whose bounds no iteration changes; lanes of a lane loop's
@@ -19,6 +19,7 @@
 //! (with [`Order::Free`] they may).
 
 mod access;
+mod again;
 mod arrange;
 mod computed;
 mod cost;
@@ -171,6 +172,7 @@ pub(crate) fn schedule(prim: &Prim, target: &Target, order: Order) -> Prim {
         .flatten()
         .unwrap_or_else(|| arrange::arrange(prim, target, order, &decisions, blocks));
     distinct(&mut prim);
+    again::keep(&mut prim);
     stream::stream(&mut prim, target, &first);
     prim
 }

@@ -66,7 +66,7 @@ pub(super) fn narrowed(s: &Scalar, to: DType) -> Scalar {
 }
 
 /// The first access in an expression: of which buffer, and where it is written.
-fn first_load(s: &Scalar) -> Option<(BufId, Span)> {
+pub(super) fn first_load(s: &Scalar) -> Option<(BufId, Span)> {
     let mut found = None;
     s.walk(&mut |e| {
         if let (None, ScalarKind::Load { buf, span, .. }) = (found, &e.kind) {

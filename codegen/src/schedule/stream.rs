@@ -86,7 +86,7 @@ pub(crate) struct Pass {
     pub(crate) of: i64,
 }
 
-/// Parts of a pass that only reads, and of one that stores: memory has enough to do with that. A function of many instructions
+/// Parts of a pass that only reads memory, and of one that stores to it: memory has enough to do with that. A function of many instructions
 /// leaves it time for more.
 const READS: i64 = 3;
 const STORES: i64 = 1;
@@ -117,7 +117,8 @@ pub(crate) fn passes(prim: &Prim, var: VarId, body: &[Stmt]) -> Vec<Pass> {
         match s {
             Stmt::For { var, lo, hi, run: Run::Lanes { .. } | Run::Stream { .. }, body, .. } => {
                 let terms: Vec<&Scalar> = body.iter().flat_map(Stmt::scalars).collect();
-                look(*var, lo, hi, &terms, STORES);
+                let near = |s: &Stmt| matches!(s, Stmt::Store { buf, .. } if prim.buf(*buf).local);
+                look(*var, lo, hi, &terms, if body.iter().all(near) { READS } else { STORES });
             }
             Stmt::Set(_, e) | Stmt::Store { value: e, .. } => e.walk(&mut |e| {
                 if let ScalarKind::Reduce { var, lo, hi, run: Run::Lanes { .. }, body, .. } = &e.kind {

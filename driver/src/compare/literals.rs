@@ -3,10 +3,14 @@
 //! A literal of a narrow type may stand for a number that the type has not: `1.702` of bf16 is 1.703125, where an operator of the
 //! library computes with more digits. A rule may exchange the one for the other, and what follows may amplify the
 //! difference without end, as a sine of something large does. What may be the literals' doing is told by the program itself, run with its
-//! literals moved.
+//! literals moved. It may exchange the one for the other where a value is read and not where it is read again, so that what would
+//! cancel does not: so each reader takes what a literal leads to as it is or as it is moved.
+
+use std::collections::BTreeMap;
 
 use ir::Module;
-use ir::graph::{Block, Op};
+use ir::graph::{Block, Node, Op, Val, ValId};
+use ir::loops::Prim;
 use tensor::generate::Rng;
 use tensor::{DType, Tensor};
 
@@ -35,32 +39,90 @@ pub(super) fn moved(
     let trial = |seed| {
         let (mut rng, mut types) = (Rng::new(seed), types.iter().copied());
         let mut moved = double.clone();
-        moved.funcs.iter_mut().for_each(|f| block(&mut f.body, &mut rng, &mut types));
+        for f in &mut moved.funcs {
+            let (prims, vals) = (&double.prims, &mut f.vals);
+            let mut trial = Trial { prims, rng: &mut rng, types: &mut types, vals, twins: BTreeMap::new() };
+            trial.block(&mut f.body);
+        }
         run(&moved)
     };
     Some(movement(want, &trial))
 }
 
-/// Moves the constants of a block, in the order in which a walk meets them.
-fn block(b: &mut Block, rng: &mut Rng, types: &mut dyn Iterator<Item = Option<DType>>) {
-    for node in &mut b.nodes {
-        match &mut node.op {
-            Op::Const(t) => {
-                if let Some(Some(dtype)) = types.next() {
-                    nudge(t, unit(dtype), rng);
+/// A function with its literals moved, and beside each value that they lead to another, its twin.
+struct Trial<'a> {
+    prims: &'a [Prim],
+    rng: &'a mut Rng,
+    /// Of the constants, in the order in which a walk meets them: the types of those that are moved.
+    types: &'a mut dyn Iterator<Item = Option<DType>>,
+    vals: &'a mut Vec<Val>,
+    twins: BTreeMap<ValId, ValId>,
+}
+
+impl Trial<'_> {
+    fn block(&mut self, b: &mut Block) {
+        for mut node in std::mem::take(&mut b.nodes) {
+            let mut twin = self.is_repeatable(&node).then(|| node.clone());
+            let mut leads = node.args.iter().any(|a| self.twins.contains_key(a));
+            // Whichever it takes, its twin takes the others, so that twins stay apart.
+            let other = self.rng.below(2) == 0;
+            self.choose(&mut node.args, other);
+            match &mut node.op {
+                Op::Const(t) => {
+                    if let Some(dtype) = self.types.next().flatten() {
+                        nudge(t, unit(dtype), self.rng);
+                        leads = true;
+                    }
                 }
+                Op::If(then, other) => {
+                    self.block(then);
+                    self.block(other);
+                }
+                Op::While { cond, body } => {
+                    self.block(cond);
+                    self.block(body);
+                }
+                Op::Switch(arms) => arms.iter_mut().for_each(|(_, arm)| self.block(arm)),
+                Op::Dim(_) | Op::Scalar(_) | Op::Cast | Op::Prim(..) | Op::Extern(..) | Op::Call(..) => {}
+                Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => {}
             }
-            Op::If(then, other) => {
-                block(then, rng, types);
-                block(other, rng, types);
+            b.nodes.push(node);
+            if let Some(twin) = twin.as_mut().filter(|_| leads) {
+                self.choose(&mut twin.args, !other);
+                for result in &mut twin.results {
+                    let other = ValId(self.vals.len() as u32);
+                    self.vals.push(self.vals[result.0 as usize].clone());
+                    self.twins.insert(*result, other);
+                    *result = other;
+                }
+                b.nodes.push(twin.clone());
             }
-            Op::While { cond, body } => {
-                block(cond, rng, types);
-                block(body, rng, types);
+        }
+        let other = self.rng.below(2) == 0;
+        self.choose(&mut b.results, other);
+    }
+
+    /// Whether an operation may be done twice: it computes, and takes nothing away.
+    fn is_repeatable(&self, node: &Node) -> bool {
+        match &node.op {
+            Op::Const(_) | Op::Scalar(_) | Op::Cast => true,
+            Op::Prim(id, _) => {
+                let prim = &self.prims[id.0 as usize];
+                !prim.outs.iter().any(|o| prim.in_place(*o))
             }
-            Op::Switch(arms) => arms.iter_mut().for_each(|(_, arm)| block(arm, rng, types)),
-            Op::Dim(_) | Op::Scalar(_) | Op::Cast | Op::Prim(..) | Op::Extern(..) | Op::Call(..) => {}
-            Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => {}
+            Op::Dim(_) | Op::Extern(..) | Op::Call(..) | Op::If(..) | Op::While { .. } | Op::Switch(_) => {
+                false
+            }
+            Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => false,
+        }
+    }
+
+    /// Has a reader take the twins of what it reads.
+    fn choose(&self, read: &mut [ValId], twins: bool) {
+        for v in read {
+            if let Some(twin) = self.twins.get(v).filter(|_| twins) {
+                *v = *twin;
+            }
         }
     }
 }

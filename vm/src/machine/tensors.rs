@@ -87,8 +87,10 @@ pub(crate) fn slice(dtype: DType, src: &Value, at: i64, regs: &[Reg], ints: &[i6
     let fault = || {
         Trap::Dim(format!("elements {at} on under shape {shape:?} are not inside shape {:?}", src.shape()))
     };
-    let start = usize::try_from(at).map_err(|_| fault())?;
-    let end = start.checked_add(count(shape)?).ok_or_else(fault)?;
+    let len = count(shape)?;
+    // No element is nowhere: the place is one that nobody looks at.
+    let start = if len == 0 { 0 } else { usize::try_from(at).map_err(|_| fault())? };
+    let end = start.checked_add(len).ok_or_else(fault)?;
     if end > count(src.shape())? {
         return Err(fault());
     }
