@@ -470,7 +470,7 @@ fn build(file: &Path, out: &Path, which: &Which, compile: &Compile) -> Done {
         let options = options(compile)?;
         let entries = match entry {
             Some(_) => stage::entries(&mut front, entry)?,
-            None => stage::everything(&mut front),
+            None => stage::everything(&mut front)?,
         };
         note(&driver::chosen::notes(&front, if name_chosen(entry) { &[] } else { &entries }));
         let compilation = pipeline::compile(&front, &entries, &options)?;

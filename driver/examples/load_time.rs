@@ -28,7 +28,7 @@ fn measure(path: &Path) -> Result<(Duration, Duration), Box<dyn std::error::Erro
 
 fn package(path: &Path) -> Result<Package, Box<dyn std::error::Error>> {
     let mut front = driver::open(path).map_err(|(s, f)| f.render(&s, false))?;
-    let entries = stage::everything(&mut front);
+    let entries = stage::everything(&mut front).map_err(|f| f.render(&front.sources, false))?;
     let options = Options { store: driver::cache::user(), ..Options::default() };
     let compilation =
         pipeline::compile(&front, &entries, &options).map_err(|f| f.render(&front.sources, false))?;

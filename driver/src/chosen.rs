@@ -28,7 +28,7 @@ pub fn choose(front: &mut Front, name: Option<&str>, given: &[String]) -> Result
     let given = if wants_config { &[] } else { given };
     let known = data::settled(&front.module.settings, given)?;
     settle(front, known);
-    let id = entry::settled(&mut front.module, found.id, &front.known);
+    let id = entry::settled(&mut front.module, found.id, &front.known)?;
     Ok(Entry { id: entry::callable(&mut front.module, id), ..found })
 }
 
@@ -40,9 +40,8 @@ pub fn configure(front: &mut Front, file: &Path) -> Result<(), Failure> {
 }
 
 fn settle(front: &mut Front, known: BTreeMap<Sym, i64>) {
-    let number = |s: Sym| known.get(&s).map(|n| Dim::int(*n));
-    for s in &mut front.module.settings {
-        s.is = number(s.name).or_else(|| s.is.as_ref().map(|is| is.subst(&number)));
+    for s in front.module.settings.iter_mut().filter(|s| s.is.is_none()) {
+        s.is = known.get(&s.name).map(|n| Dim::int(*n));
     }
     front.known.extend(known);
 }

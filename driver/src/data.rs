@@ -149,6 +149,14 @@ fn named(given: &[String], settings: Option<&[Setting]>) -> Result<BTreeMap<Stri
             values.entry(name).or_insert(value);
         }
     }
+    for s in settings.unwrap_or_default() {
+        if let (Some(n), Some(value)) = (s.is.as_ref().and_then(Dim::as_int), values.get(s.name.name()))
+            && value.parse() != Ok(n)
+        {
+            let text = format!("{} is given as {value}, and the program is for {n}", s.name);
+            return Err(Failure::Message { code: "E0601", text });
+        }
+    }
     Ok(values)
 }
 
@@ -220,17 +228,11 @@ fn given_dims(
                 if let Some(is) =
                     settings.iter().find(|s| s.name.name() == name).and_then(|s| s.is.as_ref()) =>
             {
-                match is.as_int() {
-                    Some(n) if value.parse() == Ok(n) => {}
-                    Some(n) => {
-                        let text = format!("{name} is given as {value}, and the program is for {n}");
-                        return Err(Failure::Message { code: "E0601", text });
-                    }
-                    None => {
-                        return Err(Failure::Usage(format!(
-                            "-i: `{name}` is not asked for: the config says that it is {is}"
-                        )));
-                    }
+                // A number is one that was compared.
+                if is.as_int().is_none() {
+                    return Err(Failure::Usage(format!(
+                        "-i: `{name}` is not asked for: the config says that it is {is}"
+                    )));
                 }
             }
             (None, _) => {

@@ -7,7 +7,7 @@ use ir::graph::{Block, Func, Node, Op, Param, Type, ValId};
 use ir::loops::{BufId, Prim};
 use ir::source::Span;
 use ir::{ExternId, FuncId, Module, PrimId};
-use shape::{Expr as Dim, Facts, Pred, Sym};
+use shape::{Expr as Dim, Facts, Pred, Sym, Verdict};
 use tensor::DType;
 
 use crate::{Failure, Front};
@@ -132,7 +132,9 @@ pub(crate) fn callable(module: &mut Module, id: FuncId) -> FuncId {
     let inner = module.func(id).clone();
     let told = told(module, &inner);
     let open: Vec<Sym> = inner.dims.iter().copied().filter(|s| !told.contains(s)).collect();
-    let defined = |s: Sym| module.settings.iter().find(|x| x.name == s).and_then(|x| x.is.clone());
+    let setting = |s: Sym| module.settings.iter().find(|x| x.name == s)?.is.clone();
+    let number = |s: Sym| setting(s).filter(|is| is.as_int().is_some());
+    let defined = |s: Sym| Some(setting(s)?.subst(&number));
     if open.is_empty() {
         return id;
     }
@@ -219,13 +221,24 @@ pub(crate) fn callable(module: &mut Module, id: FuncId) -> FuncId {
 }
 
 /// The function for dims that are known when compiling, as a config gives them: its types have the numbers, and so has what
-/// it calls.
-pub(crate) fn settled(module: &mut Module, id: FuncId, known: &BTreeMap<Sym, i64>) -> FuncId {
+/// it calls. Numbers that its conditions rule out are a fault.
+pub(crate) fn settled(
+    module: &mut Module,
+    id: FuncId,
+    known: &BTreeMap<Sym, i64>,
+) -> Result<FuncId, Failure> {
     let inner = module.func(id).clone();
     if !inner.dims.iter().any(|d| known.contains_key(d)) {
-        return id;
+        return Ok(id);
     }
     let value = |s: Sym| known.get(&s).map(|n| Dim::int(*n));
+    let refuted = |p: &&Pred| matches!(Facts::default().prove(&p.subst(&value)), Verdict::Refuted);
+    if let Some(p) = inner.requires.iter().find(refuted) {
+        let numbers = p.syms().into_iter().filter_map(|s| Some(format!("{s} = {}", known.get(&s)?)));
+        let numbers = numbers.collect::<Vec<_>>().join(", ");
+        let text = format!("{}: `{p}` does not hold for {numbers}", inner.name);
+        return Err(Failure::Message { code: "E0601", text });
+    }
     let mut func = Func {
         dims: inner.dims.iter().copied().filter(|d| !known.contains_key(d)).collect(),
         facts: Facts::default(),
@@ -259,7 +272,7 @@ pub(crate) fn settled(module: &mut Module, id: FuncId, known: &BTreeMap<Sym, i64
     });
     module.funcs[id.0 as usize].name = module.unused(&format!("{}_of_any", inner.name));
     module.funcs.push(func);
-    FuncId(module.funcs.len() as u32 - 1)
+    Ok(FuncId(module.funcs.len() as u32 - 1))
 }
 
 /// A function that calls a primitive with its own parameters.

@@ -76,7 +76,7 @@ pub fn entries(front: &mut Front, name: Option<&str>) -> Result<Vec<FuncId>, Fai
     };
     let all = if found.is_empty() { vec![crate::entry::find(front, None)?] } else { found };
     let Front { module, known, .. } = front;
-    Ok(all.into_iter().map(|id| crate::entry::settled(module, id, known)).collect())
+    all.into_iter().map(|id| crate::entry::settled(module, id, known)).collect()
 }
 
 /// The program's own functions that can be called from outside: every dim is told by the parameters or
@@ -93,7 +93,7 @@ fn is_callable(module: &Module, func: &ir::graph::Func) -> bool {
 }
 
 /// Every function and primitive of the program's own files that can be called from outside.
-pub fn everything(front: &mut Front) -> Vec<FuncId> {
+pub fn everything(front: &mut Front) -> Result<Vec<FuncId>, Failure> {
     let mut entries = functions(front);
     let mut prims = crate::entry::own(front).prims;
     prims.retain(|id| front.module.find(&front.module.prim(*id).name).is_none());
@@ -105,8 +105,8 @@ pub fn everything(front: &mut Front) -> Vec<FuncId> {
     }
     let Front { module, known, .. } = front;
     let enter = |id| {
-        let id = crate::entry::settled(module, id, known);
-        crate::entry::callable(module, id)
+        let id = crate::entry::settled(module, id, known)?;
+        Ok(crate::entry::callable(module, id))
     };
     entries.into_iter().map(enter).collect()
 }

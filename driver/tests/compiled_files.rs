@@ -23,7 +23,7 @@ fn package() -> Package {
     let mut sources = pipeline::sources();
     let id = sources.add("f.tn", TEXT);
     let mut front = pipeline::front(sources, &[id]).expect("it checks");
-    let entries = stage::everything(&mut front);
+    let entries = stage::everything(&mut front).expect("no config rules anything out");
     let compilation = pipeline::compile(&front, &entries, &Options::default()).expect("it compiles");
     let mut package = pipeline::package(compilation, &Options::default().target);
     // The constant is folded into a kernel or stays one of the program's; here it is both.
@@ -100,7 +100,7 @@ fn a_program_compiled_for_another_machine_is_not_run_here() {
     let mut sources = pipeline::sources();
     let id = sources.add("f.tn", TEXT);
     let mut front = pipeline::front(sources, &[id]).expect("it checks");
-    let entries = stage::everything(&mut front);
+    let entries = stage::everything(&mut front).expect("no config rules anything out");
     let other = if codegen::Target::host().cpu == "znver1" { "haswell" } else { "znver1" };
     let options =
         Options { target: codegen::Target::named(other).expect("it is known"), ..Options::default() };

@@ -91,6 +91,22 @@ fn f<n>(x: f32[n, hidden], w: W) -> f32[n, heads, head] { reshape[n, heads, head
 }
 
 #[test]
+fn numbers_that_a_condition_rules_out_are_a_fault_before_compiling() {
+    let text = "config { n: dim }
+fn big(x: f32[n]) -> f32[n] where n >= 3 { x * 2.0 }
+";
+    let mut sources = pipeline::sources();
+    let id = sources.add("config.tn", text);
+    let front = || pipeline::front(sources.clone(), &[id]).map_err(|(s, f)| f.render(&s, false));
+    let choose = |given: &str| {
+        driver::chosen::choose(&mut front().expect("it checks"), Some("big"), &[given.to_owned()])
+    };
+    assert!(choose("n=3").is_ok());
+    let text = format!("{:?}", choose("n=2").expect_err("it is refuted"));
+    assert!(text.contains("`3 <= n` does not hold for n = 2"), "{text}");
+}
+
+#[test]
 fn nothing_is_kept_without_weights_or_where_nothing_is_gained() {
     let limits = Limits::default();
     let threads = kernels::threads().expect("there are threads");

@@ -22,7 +22,7 @@ fn every_example_assembles_from_its_listing_bit_for_bit() {
     let mut count = 0;
     for path in examples() {
         let mut front = driver::open(&path).expect("an example checks");
-        let entries = stage::everything(&mut front);
+        let entries = stage::everything(&mut front).expect("no config rules anything out");
         let compilation = pipeline::compile(&front, &entries, &Options::default()).expect("it compiles");
         let package = pipeline::package(compilation, &target);
         let text = vm::asm::listing(&package);
@@ -46,7 +46,7 @@ fn package(text: &str) -> tnx::Package {
     let mut sources = pipeline::sources();
     let id = sources.add("f.tn", text);
     let mut front = pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false)).expect("it checks");
-    let entries = stage::everything(&mut front);
+    let entries = stage::everything(&mut front).expect("no config rules anything out");
     let compilation = pipeline::compile(&front, &entries, &Options::default()).expect("it compiles");
     pipeline::package(compilation, &Options::default().target)
 }

@@ -6,7 +6,7 @@
 //! compute it, also where the row is longer than what is near.
 
 use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
-use shape::{Expr as Dim, Sym};
+use shape::{Expr as Dim, Pred, Sym};
 use std::collections::BTreeSet;
 use tensor::DType;
 
@@ -45,7 +45,7 @@ struct Pass<'s> {
     hi: &'s Scalar,
     run: Run,
     values: Vec<&'s Scalar>,
-    /// Those of the values that every round computes: not what is in a choice, which the condition guards.
+    /// Those of the values that are computed in any case: not what is in a choice, which the condition guards.
     taken: Vec<&'s Scalar>,
 }
 
@@ -59,14 +59,22 @@ fn passes(stmts: &[Stmt]) -> Vec<Pass<'_>> {
                 body.iter().flat_map(Stmt::scalars).for_each(|e| taken_of(e, &mut taken));
                 list.push(Pass { at, var: *var, lo, hi, run, values: parts(body), taken });
             }
-            Stmt::Set(_, e) | Stmt::Store { value: e, .. } => e.walk(&mut |e| {
-                if let ScalarKind::Reduce { var, lo, hi, run: run @ Run::Lanes { .. }, body, .. } = &e.kind {
-                    let (mut values, mut taken) = (Vec::new(), Vec::new());
-                    body.walk(&mut |e| values.push(e));
-                    taken_of(body, &mut taken);
-                    list.push(Pass { at, var: *var, lo, hi, run: run.clone(), values, taken });
-                }
-            }),
+            Stmt::Set(_, e) | Stmt::Store { value: e, .. } => {
+                let mut free = Vec::new();
+                taken_of(e, &mut free);
+                e.walk(&mut |e| {
+                    if let ScalarKind::Reduce { var, lo, hi, run: run @ Run::Lanes { .. }, body, .. } =
+                        &e.kind
+                    {
+                        let (mut values, mut taken) = (Vec::new(), Vec::new());
+                        body.walk(&mut |e| values.push(e));
+                        if free.iter().any(|f| std::ptr::eq(*f, e)) {
+                            taken_of(body, &mut taken);
+                        }
+                        list.push(Pass { at, var: *var, lo, hi, run: run.clone(), values, taken });
+                    }
+                });
+            }
             Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Alloc(_) => {}
         }
     }
@@ -107,10 +115,12 @@ fn find(prim: &Prim, stmts: &[Stmt]) -> Option<Again> {
     for (i, first) in passes.iter().enumerate() {
         let bounds = (prim.as_dim(first.lo), prim.as_dim(first.hi));
         let (Some(lo), Some(hi)) = bounds else { continue };
-        let extent = &hi - &lo;
+        let some = prim.facts.prove(&Pred::Le(lo.clone(), hi.clone())).is_proved();
+        let extent = if some { &hi - &lo } else { Dim::max(&(&hi - &lo), &Dim::int(0)) };
         if !extent.syms().iter().all(|s| prim.dims.contains(s)) {
             continue;
         }
+        let bounds: Vec<Sym> = [lo, hi].iter().flat_map(Dim::syms).collect();
         for &value in first.taken.iter().filter(|v| is_worth_keeping(v)) {
             let (mut sites, mut last) = (Vec::new(), first.at);
             for p in &passes[i..] {
@@ -124,7 +134,7 @@ fn find(prim: &Prim, stmts: &[Stmt]) -> Option<Again> {
                 }
             }
             let several = sites.iter().any(|s| s.1 != first.var);
-            if several && stands(prim, value, first.var, &stmts[first.at..=last]) {
+            if several && stands(prim, value, first.var, &bounds, &stmts[first.at..=last]) {
                 let (value, run) = (value.clone(), first.run.clone());
                 let (lo, hi) = (first.lo.clone(), first.hi.clone());
                 return Some(Again { value, at: first.at, var: first.var, lo, hi, run, extent, sites });
@@ -169,9 +179,9 @@ fn is_worth_keeping(value: &Scalar) -> bool {
     heavy && plain && matches!(value.dtype, DType::F32 | DType::F64) && first_load(value).is_some()
 }
 
-/// Whether a value that changes with `var` is the same wherever the statements compute it: they neither set what it is made
-/// of nor write what it reads.
-fn stands(prim: &Prim, value: &Scalar, var: VarId, stmts: &[Stmt]) -> bool {
+/// Whether a value that changes with `var` is the same wherever the statements compute it: they neither set what it and its bounds
+/// are made of nor write what it reads.
+fn stands(prim: &Prim, value: &Scalar, var: VarId, bounds: &[Sym], stmts: &[Stmt]) -> bool {
     let (mut set, mut written) = (BTreeSet::new(), BTreeSet::new());
     for s in stmts {
         s.walk(&mut |s| {
@@ -189,20 +199,23 @@ fn stands(prim: &Prim, value: &Scalar, var: VarId, stmts: &[Stmt]) -> bool {
     }
     let own = prim.var(var).name;
     set.remove(&own);
-    let (mut changes, mut stands) = (false, true);
-    let mut look = |name: Sym| {
-        changes |= name == own;
-        stands &= !set.contains(&name);
-    };
-    value.walk(&mut |e| match &e.kind {
-        ScalarKind::Var(v) => look(prim.var(*v).name),
-        ScalarKind::Dim(d) => d.syms().into_iter().for_each(&mut look),
-        _ => {}
-    });
+    let (mut changes, mut stands) = (false, !bounds.iter().any(|s| set.contains(s)));
     value.walk(&mut |e| {
-        if let ScalarKind::Load { buf, .. } = &e.kind {
-            stands &= !written.contains(buf);
-        }
+        let names = match &e.kind {
+            ScalarKind::Var(v) => vec![prim.var(*v).name],
+            ScalarKind::Dim(d) => d.syms().into_iter().collect(),
+            ScalarKind::Load { buf, .. } => {
+                stands &= !written.contains(buf);
+                Vec::new()
+            }
+            ScalarKind::Const(_)
+            | ScalarKind::Op(..)
+            | ScalarKind::Choose(_)
+            | ScalarKind::Cast(_)
+            | ScalarKind::Reduce { .. } => Vec::new(),
+        };
+        changes |= names.contains(&own);
+        stands &= !names.iter().any(|n| set.contains(n));
     });
     changes && stands
 }
@@ -254,9 +267,14 @@ impl Alike<'_> {
     fn renamed(&self, e: &Scalar) -> Scalar {
         let mut e = e.clone();
         e.walk_mut(&mut |e| match &mut e.kind {
-            ScalarKind::Var(v) if *v == self.of => *v = self.to,
+            ScalarKind::Var(v) => *v = if *v == self.of { self.to } else { *v },
             ScalarKind::Dim(d) => *d = self.dim(d),
-            _ => {}
+            ScalarKind::Const(_)
+            | ScalarKind::Load { .. }
+            | ScalarKind::Op(..)
+            | ScalarKind::Choose(_)
+            | ScalarKind::Cast(_)
+            | ScalarKind::Reduce { .. } => {}
         });
         e
     }

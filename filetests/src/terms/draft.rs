@@ -15,9 +15,9 @@ use tensor::{DType, Tensor};
 use super::forms::{Axis, Form, Forms, Kind};
 
 /// Dims of the runs of which two are drawn: `n` and `m`.
-const DIMS: [(i64, i64); 8] = [(1, 3), (2, 1), (4, 4), (5, 3), (7, 16), (3, 2), (17, 5), (1, 1)];
+const DIMS: [(i64, i64); 9] = [(1, 3), (2, 1), (4, 4), (5, 3), (7, 16), (3, 2), (17, 5), (1, 1), (3, 32)];
 /// What new arguments have on their axes.
-const AXES: [&str; 8] = ["n", "m", "n", "m", "1", "2", "3", "4"];
+const AXES: [&str; 9] = ["n", "m", "n", "m", "1", "2", "3", "4", "32"];
 /// Lines that are tried, for one that is kept.
 const TRIES: usize = 6;
 
