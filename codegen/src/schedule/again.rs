@@ -5,11 +5,12 @@
 //! the exponentials of a softmax, whose sum comes first and which are divided by it then. To read it costs less than to
 //! compute it, also where the row is longer than what is near.
 
-use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::loops::{Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use shape::{Expr as Dim, Pred, Sym};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tensor::DType;
 
+use super::arrange::{local, substituted, variable};
 use super::cost::is_heavy;
 use super::panels::first_load;
 use super::{parts, with_part};
@@ -148,11 +149,9 @@ impl Again {
     fn apply(self, prim: &mut Prim, stmts: &mut Vec<Stmt>) -> Option<()> {
         let from = prim.as_dim(&self.lo)?;
         let (buffer, span) = first_load(&self.value)?;
-        let to = BufId(prim.bufs.len() as u32);
-        let name = Sym::new(&format!("{}.kept{}", prim.buf(buffer).name, to.0));
-        prim.bufs.push(Buf { name, dtype: self.value.dtype, shape: vec![self.extent], local: true });
-        let var = VarId(prim.vars.len() as u32);
-        prim.vars.push(Var { name: Sym::new(&format!("k.{}", var.0)), dtype: DType::I64 });
+        let name = format!("{}.kept", prim.buf(buffer).name);
+        let to = local(prim, &name, self.value.dtype, vec![self.extent]);
+        let var = variable(prim, "k", DType::I64);
 
         let place = |v: VarId| vec![Scalar::dim(Dim::sym(prim.var(v).name) - &from)];
         // The last first: what is put in its place does not change the numbers of those before.
@@ -160,7 +159,8 @@ impl Again {
             let load = ScalarKind::Load { buf: to, index: place(of), checked: false, span };
             with_part(stmts, number, &mut |e| e.kind = load.clone());
         }
-        let value = Alike { prim, of: self.var, to: var }.renamed(&self.value);
+        let new = Dim::sym(prim.var(var).name);
+        let value = substituted(prim, &self.value, &BTreeMap::from([(self.var, new)]));
         let store = Stmt::Store { buf: to, index: place(var), checked: false, combine: None, value, span };
         let (lo, hi, mark) = (self.lo, self.hi, Mark::Independent);
         let fill = Stmt::For { var, lo, hi, mark, run: self.run, body: vec![store] };
@@ -262,20 +262,5 @@ impl Alike<'_> {
             (ScalarKind::Cast(a), ScalarKind::Cast(b)) => self.values(a, b),
             _ => false,
         }
-    }
-
-    fn renamed(&self, e: &Scalar) -> Scalar {
-        let mut e = e.clone();
-        e.walk_mut(&mut |e| match &mut e.kind {
-            ScalarKind::Var(v) => *v = if *v == self.of { self.to } else { *v },
-            ScalarKind::Dim(d) => *d = self.dim(d),
-            ScalarKind::Const(_)
-            | ScalarKind::Load { .. }
-            | ScalarKind::Op(..)
-            | ScalarKind::Choose(_)
-            | ScalarKind::Cast(_)
-            | ScalarKind::Reduce { .. } => {}
-        });
-        e
     }
 }

@@ -540,9 +540,7 @@ impl Arrange<'_> {
     }
 
     pub(super) fn variable(&mut self, name: &str, dtype: DType) -> VarId {
-        let id = VarId(self.prim.vars.len() as u32);
-        self.prim.vars.push(Var { name: Sym::new(&format!("{name}.{}", id.0)), dtype });
-        id
+        variable(&mut self.prim, name, dtype)
     }
 
     pub(super) fn name(&self, v: VarId) -> Dim {
@@ -553,29 +551,48 @@ impl Arrange<'_> {
         self.substituted(s, &renames.iter().map(|(v, to)| (*v, self.name(*to))).collect())
     }
 
-    /// An expression with dims in the place of variables.
     pub(super) fn substituted(&self, s: &Scalar, values: &BTreeMap<VarId, Dim>) -> Scalar {
-        let mut s = s.clone();
-        let of = |sym: Sym| {
-            let (_, value) = values.iter().find(|v| self.prim.var(*v.0).name == sym)?;
-            Some(value.clone())
-        };
-        s.walk_mut(&mut |s| match &mut s.kind {
-            ScalarKind::Var(v) => {
-                if let Some(value) = values.get(v) {
-                    *s = Scalar::dim(value.clone());
-                }
-            }
-            ScalarKind::Dim(d) => *d = d.subst(&of),
-            ScalarKind::Const(_)
-            | ScalarKind::Load { .. }
-            | ScalarKind::Op(..)
-            | ScalarKind::Choose(_)
-            | ScalarKind::Cast(_)
-            | ScalarKind::Reduce { .. } => {}
-        });
-        s
+        substituted(&self.prim, s, values)
     }
+}
+
+/// A new variable.
+pub(super) fn variable(prim: &mut Prim, name: &str, dtype: DType) -> VarId {
+    let id = VarId(prim.vars.len() as u32);
+    prim.vars.push(Var { name: Sym::new(&format!("{name}.{}", id.0)), dtype });
+    id
+}
+
+/// A new local buffer.
+pub(super) fn local(prim: &mut Prim, name: &str, dtype: DType, shape: Vec<Dim>) -> BufId {
+    let id = BufId(prim.bufs.len() as u32);
+    let name = Sym::new(&format!("{name}{}", id.0));
+    prim.bufs.push(Buf { name, dtype, shape, local: true });
+    id
+}
+
+/// An expression with dims in the place of variables.
+pub(super) fn substituted(prim: &Prim, s: &Scalar, values: &BTreeMap<VarId, Dim>) -> Scalar {
+    let mut s = s.clone();
+    let of = |sym: Sym| {
+        let (_, value) = values.iter().find(|v| prim.var(*v.0).name == sym)?;
+        Some(value.clone())
+    };
+    s.walk_mut(&mut |s| match &mut s.kind {
+        ScalarKind::Var(v) => {
+            if let Some(value) = values.get(v) {
+                *s = Scalar::dim(value.clone());
+            }
+        }
+        ScalarKind::Dim(d) => *d = d.subst(&of),
+        ScalarKind::Const(_)
+        | ScalarKind::Load { .. }
+        | ScalarKind::Op(..)
+        | ScalarKind::Choose(_)
+        | ScalarKind::Cast(_)
+        | ScalarKind::Reduce { .. } => {}
+    });
+    s
 }
 
 /// True for a scalar that is set without a look at memory or a loop.

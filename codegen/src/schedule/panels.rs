@@ -4,14 +4,14 @@
 //! as many rounds of the reduction side by side as an instruction adds up: `[k / 4, lanes, 4]`, with which the reduction becomes
 //! `sum(q in k / 4) sum(#[dot] t in 4) ..`, and what is left of it a reduction with a panel of its own.
 
-use ir::loops::{Buf, BufId, Mark, Run, Scalar, ScalarKind, Stmt, VarId};
+use ir::loops::{BufId, Mark, Run, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
 use ir::{Combine, Intrinsic, Literal};
-use shape::{Expr as Dim, Sym};
+use shape::Expr as Dim;
 use std::collections::BTreeMap;
 use tensor::DType;
 
-use super::arrange::{Arrange, Loop, for_, lanes, range};
+use super::arrange::{self, Arrange, Loop, for_, lanes, range};
 use super::dots::product;
 use super::{Along, Nest, Planner, SQUARE, Stride, Wide, parts, with_part};
 
@@ -121,10 +121,7 @@ impl Arrange<'_> {
     }
 
     pub(super) fn local(&mut self, name: &str, dtype: DType, shape: Vec<Dim>) -> BufId {
-        let id = BufId(self.prim.bufs.len() as u32);
-        let name = Sym::new(&format!("{name}{}", id.0));
-        self.prim.bufs.push(Buf { name, dtype, shape, local: true });
-        id
+        arrange::local(&mut self.prim, name, dtype, shape)
     }
 
     /// A value in a panel, which `before` fills; gives the access that reads it.
