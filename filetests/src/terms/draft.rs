@@ -18,6 +18,8 @@ use super::forms::{Axis, Form, Forms, Kind};
 const DIMS: [(i64, i64); 9] = [(1, 3), (2, 1), (4, 4), (5, 3), (7, 16), (3, 2), (17, 5), (1, 1), (3, 32)];
 /// What new arguments have on their axes.
 const AXES: [&str; 9] = ["n", "m", "n", "m", "1", "2", "3", "4", "32"];
+/// What new arguments have on an axis of whole blocks of 32.
+const BLOCKS: [&str; 2] = ["32", "64"];
 /// Lines that are tried, for one that is kept.
 const TRIES: usize = 6;
 
@@ -25,7 +27,8 @@ const TRIES: usize = 6;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Value {
     name: String,
-    dtype: DType,
+    /// Its element type, or the encoding in which it lies.
+    element: String,
     dims: Vec<String>,
     /// Made of weights alone; of an argument that it is one.
     weight: bool,
@@ -34,9 +37,9 @@ pub(super) struct Value {
 impl Value {
     fn ty(&self) -> String {
         if self.dims.is_empty() {
-            self.dtype.to_string()
+            self.element.clone()
         } else {
-            format!("{}[{}]", self.dtype, self.dims.join(", "))
+            format!("{}[{}]", self.element, self.dims.join(", "))
         }
     }
 }
@@ -71,7 +74,7 @@ impl Draft {
         let mut rng = Rng::new(seed);
         let first = |name: &str, weight| Value {
             name: name.to_owned(),
-            dtype: DType::F32,
+            element: DType::F32.to_string(),
             dims: vec!["n".to_owned(), "m".to_owned()],
             weight,
         };
@@ -103,7 +106,8 @@ impl Draft {
     fn add(&mut self, form: &Form, rng: &mut Rng) -> Option<()> {
         let mut types: BTreeMap<&str, DType> = BTreeMap::new();
         for (name, allowed) in &form.types {
-            let there: Vec<DType> = self.values().map(|v| v.dtype).filter(|d| allowed.contains(d)).collect();
+            let there = self.values().filter_map(|v| v.element.parse().ok());
+            let there: Vec<DType> = there.filter(|d| allowed.contains(d)).collect();
             let list = if there.is_empty() || below(rng, 5) == 0 { allowed } else { &there };
             types.insert(name, *list.get(below(rng, list.len()))?);
         }
@@ -114,11 +118,12 @@ impl Draft {
         for p in &form.params {
             let text = match &p.kind {
                 Kind::Tensor(element, shape, constant) => {
-                    let dtype = types.get(element.as_str()).copied().or_else(|| element.parse().ok())?;
-                    if shape.is_empty() && below(rng, 3) == 0 {
+                    let dtype = types.get(element.as_str()).copied().or_else(|| element.parse().ok());
+                    if let Some(dtype) = dtype.filter(|_| shape.is_empty() && below(rng, 3) == 0) {
                         number(dtype, rng).to_owned()
                     } else {
-                        let value = self.argument(dtype, shape, *constant, &mut axes, rng);
+                        let element = dtype.map_or_else(|| element.clone(), |d| d.to_string());
+                        let value = self.argument(&element, shape, *constant, &mut axes, rng);
                         rank.get_or_insert(value.dims.len());
                         weight &= value.weight;
                         value.name
@@ -137,7 +142,7 @@ impl Draft {
             substituted(&form.text, &|name| said.get(name).cloned(), &|name| axes.get(name).map(Vec::len));
         let first = self.lines.iter().map(|l| l.values.len()).sum::<usize>();
         let value =
-            |k| Value { name: format!("v{}", first + k), dtype: DType::Bool, dims: Vec::new(), weight };
+            |k| Value { name: format!("v{}", first + k), element: String::new(), dims: Vec::new(), weight };
         self.lines.push(Line { values: (0..form.values).map(value).collect(), text: line });
         self.checked()
     }
@@ -150,7 +155,7 @@ impl Draft {
         for value in &mut line.values {
             let at = func.vals.iter().rposition(|v| v.name.name() == value.name)?;
             let ty = func.vals[at].ty.clone();
-            value.dtype = ty.dtype;
+            value.element = ty.dtype.to_string();
             value.dims = ty.shape.iter().map(ToString::to_string).collect();
             func.body.results.push(ir::graph::ValId(at as u32));
             func.results.push(None);
@@ -170,13 +175,13 @@ impl Draft {
     /// A value of a type, one that is there or a new argument; what its axes are is then known.
     fn argument<'f>(
         &mut self,
-        dtype: DType,
+        element: &str,
         shape: &'f [Axis],
         constant: bool,
         axes: &mut BTreeMap<&'f str, Vec<String>>,
         rng: &mut Rng,
     ) -> Value {
-        let fits = |v: &&Value| v.dtype == dtype && (v.weight || !constant);
+        let fits = |v: &&Value| v.element == element && (v.weight || !constant);
         let found = self.values().filter(fits).filter_map(|v| Some((v, unified(shape, &v.dims, axes)?)));
         let found: Vec<(&Value, BTreeMap<&str, Vec<String>>)> = found.collect();
         if !found.is_empty() && below(rng, 5) > 0 {
@@ -190,14 +195,21 @@ impl Draft {
             let (name, n) = match axis {
                 Axis::Pack(name) => (name, below(rng, 3)),
                 Axis::Dim(name) => (name, 1),
+                Axis::Blocks(name) => {
+                    axes.entry(name).or_insert_with(|| vec![BLOCKS[below(rng, BLOCKS.len())].to_owned()]);
+                    continue;
+                }
             };
             let mut new = || AXES[below(rng, AXES.len())].to_owned();
             axes.entry(name).or_insert_with(|| (0..n).map(|_| new()).collect());
         }
-        let dims = shape.iter().flat_map(|(Axis::Pack(n) | Axis::Dim(n))| axes[n.as_str()].clone()).collect();
+        let dims = shape
+            .iter()
+            .flat_map(|(Axis::Pack(n) | Axis::Dim(n) | Axis::Blocks(n))| axes[n.as_str()].clone())
+            .collect();
         let weight = constant || below(rng, 3) == 0;
         let name = format!("{}p{}", if weight { "w." } else { "" }, self.args.len());
-        let value = Value { name, dtype, dims, weight };
+        let value = Value { name, element: element.to_owned(), dims, weight };
         self.args.push(value.clone());
         value
     }
@@ -330,12 +342,12 @@ fn unified<'f>(
     axes: &BTreeMap<&'f str, Vec<String>>,
 ) -> Option<BTreeMap<&'f str, Vec<String>>> {
     let mut axes = axes.clone();
-    let fixed = shape.iter().filter(|a| matches!(a, Axis::Dim(_))).count();
+    let fixed = shape.iter().filter(|a| !matches!(a, Axis::Pack(_))).count();
     let mut rest = dims;
     for axis in shape {
         let (name, n) = match axis {
             Axis::Pack(name) => (name, dims.len().checked_sub(fixed)?),
-            Axis::Dim(name) => (name, 1),
+            Axis::Dim(name) | Axis::Blocks(name) => (name, 1),
         };
         let (here, after) = rest.split_at_checked(n)?;
         rest = after;

@@ -7,7 +7,8 @@
 use std::path::Path;
 
 use ir::ast::{
-    self, Expr, ExprKind, GenericKind, Ident, IndexArg, ItemKind, Mode, Signature, StmtKind, TypeKind,
+    self, BinaryOp, Expr, ExprKind, GenericKind, Ident, IndexArg, ItemKind, Mode, Signature, StmtKind,
+    TypeKind,
 };
 use ir::source::SourceId;
 use tensor::DType;
@@ -41,7 +42,7 @@ pub(super) struct Param {
 /// What a parameter takes.
 #[derive(Debug, Clone)]
 pub(super) enum Kind {
-    /// A tensor of an element type, by name, and axes; made of weights alone, if the flag is set.
+    /// A tensor of an element type or an encoding, by name, and axes; made of weights alone, if the flag is set.
     Tensor(String, Vec<Axis>, bool),
     /// A number, a list of numbers, or true or false that is known when compiling.
     Attribute(String),
@@ -54,6 +55,8 @@ pub(super) enum Axis {
     Pack(String),
     /// `n`
     Dim(String),
+    /// `32 * n`, by its text, or `32`
+    Blocks(String),
 }
 
 /// All forms.
@@ -138,9 +141,16 @@ fn param(p: &ast::Param) -> Option<Param> {
 
 fn axis(arg: &IndexArg) -> Option<Axis> {
     let name = |e: &Expr| if let ExprKind::Name(n) = &e.kind { Some(n.to_string()) } else { None };
+    let block = |e: &Expr| matches!(e.kind, ExprKind::Int(32));
     match arg {
         IndexArg::Spread(e) => name(e).map(Axis::Pack),
-        IndexArg::Expr(e) => name(e).map(Axis::Dim),
+        IndexArg::Expr(e) => match &e.kind {
+            ExprKind::Name(n) => Some(Axis::Dim(n.to_string())),
+            ExprKind::Binary(BinaryOp::Mul, left, many) if block(left) => {
+                name(many).map(|n| Axis::Blocks(format!("32 * {n}")))
+            }
+            _ => block(e).then(|| Axis::Blocks("32".to_owned())),
+        },
         IndexArg::Broadcast(_) | IndexArg::Range(_) | IndexArg::Full(_) => None,
     }
 }
