@@ -76,7 +76,12 @@ fn unset_reads(vars: &[Var], stmts: &[Stmt], set: &mut Vec<VarId>, open: &mut BT
             });
         }
         match s {
-            Stmt::For { body, .. } | Stmt::While(_, body) => unset_reads(vars, body, set, open),
+            Stmt::For { var, body, .. } => {
+                set.push(*var);
+                unset_reads(vars, body, set, open);
+                set.pop();
+            }
+            Stmt::While(_, body) => unset_reads(vars, body, set, open),
             Stmt::If(_, a, b) => [a, b].into_iter().for_each(|b| unset_reads(vars, b, set, open)),
             Stmt::Set(v, _) => set.push(*v),
             Stmt::Alloc(_) | Stmt::Store { .. } => {}

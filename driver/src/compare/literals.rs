@@ -4,7 +4,7 @@
 //! library computes with more digits. A rule may exchange the one for the other, and what follows may amplify the
 //! difference without end, as a sine of something large does. What may be the literals' doing is told by the program itself, run with its
 //! literals moved. It may exchange the one for the other where a value is read and not where it is read again, so that what would
-//! cancel does not: so each reader takes what a literal leads to as it is or as it is moved.
+//! cancel does not: so each reader takes what a literal leads to as it is or as it is moved, in each place where it reads it.
 
 use std::collections::BTreeMap;
 
@@ -65,8 +65,8 @@ impl Trial<'_> {
             let mut twin = self.is_repeatable(&node).then(|| node.clone());
             let mut leads = node.args.iter().any(|a| self.twins.contains_key(a));
             // Whichever it takes, its twin takes the others, so that twins stay apart.
-            let other = self.rng.below(2) == 0;
-            self.choose(&mut node.args, other);
+            let others: Vec<bool> = node.args.iter().map(|_| self.rng.below(2) == 0).collect();
+            self.choose(&mut node.args, others.iter().copied());
             match &mut node.op {
                 Op::Const(t) => {
                     if let Some(dtype) = self.types.next().flatten() {
@@ -88,7 +88,7 @@ impl Trial<'_> {
             }
             b.nodes.push(node);
             if let Some(twin) = twin.as_mut().filter(|_| leads) {
-                self.choose(&mut twin.args, !other);
+                self.choose(&mut twin.args, others.iter().map(|other| !other));
                 for result in &mut twin.results {
                     let other = ValId(self.vals.len() as u32);
                     self.vals.push(self.vals[result.0 as usize].clone());
@@ -98,8 +98,8 @@ impl Trial<'_> {
                 b.nodes.push(twin.clone());
             }
         }
-        let other = self.rng.below(2) == 0;
-        self.choose(&mut b.results, other);
+        let others: Vec<bool> = b.results.iter().map(|_| self.rng.below(2) == 0).collect();
+        self.choose(&mut b.results, others);
     }
 
     /// Whether an operation may be done twice: it computes, and takes nothing away.
@@ -117,10 +117,10 @@ impl Trial<'_> {
         }
     }
 
-    /// Has a reader take the twins of what it reads.
-    fn choose(&self, read: &mut [ValId], twins: bool) {
-        for v in read {
-            if let Some(twin) = self.twins.get(v).filter(|_| twins) {
+    /// Has a reader take the twins of what it reads, in the places told.
+    fn choose(&self, read: &mut [ValId], twins: impl IntoIterator<Item = bool>) {
+        for (v, wanted) in read.iter_mut().zip(twins) {
+            if let Some(twin) = self.twins.get(v).filter(|_| wanted) {
                 *v = *twin;
             }
         }

@@ -144,13 +144,14 @@ fn axis(arg: &IndexArg) -> Option<Axis> {
     let block = |e: &Expr| matches!(e.kind, ExprKind::Int(32));
     match arg {
         IndexArg::Spread(e) => name(e).map(Axis::Pack),
-        IndexArg::Expr(e) => match &e.kind {
-            ExprKind::Name(n) => Some(Axis::Dim(n.to_string())),
-            ExprKind::Binary(BinaryOp::Mul, left, many) if block(left) => {
-                name(many).map(|n| Axis::Blocks(format!("32 * {n}")))
+        IndexArg::Expr(e) if block(e) => Some(Axis::Blocks("32".to_owned())),
+        IndexArg::Expr(e) => {
+            if let ExprKind::Binary(BinaryOp::Mul, left, many) = &e.kind {
+                let many = name(many).filter(|_| block(left))?;
+                return Some(Axis::Blocks(format!("32 * {many}")));
             }
-            _ => block(e).then(|| Axis::Blocks("32".to_owned())),
-        },
+            name(e).map(Axis::Dim)
+        }
         IndexArg::Broadcast(_) | IndexArg::Range(_) | IndexArg::Full(_) => None,
     }
 }
