@@ -4,7 +4,8 @@
     THREADS=2 WEIGHTS=bf16 scripts/bench decoder
 
 24 layers of 896 with 14 heads, 2 of keys, a gated unit of 4864, an embedding of 151936 words that is also the last product;
-weights are random, and laid out when they are loaded. Keys and values lie in a paged pool of bf16. With weights in bf16 products are of bf16, with q8_0 of f32.
+weights are random, and laid out when they are loaded. Keys and values lie in a paged pool of bf16, which each
+step is given and gives back. With weights in bf16 products are of bf16, with q8_0 of f32.
 
 What is printed: the time; the sum of the contractions' rooflines, each the larger of its bytes over the rate at which memory is
 read and its operations over the peak of its numbers, both measured in the same rounds; and, of `tenon profile`, how much of
@@ -151,19 +152,18 @@ class Decoder:
                 np.zeros((1, 1), np.int32)]
         return [Tenon.tensor(a) for a in rows]
 
-    def call(self, rows, pool, keep=False):
-        """The logits, as a tensor of the library's, and the pool."""
+    def call(self, rows, read=False):
+        """A step: the pool goes in and comes out. The logits, if asked for."""
         from harness import Tenon
 
-        args = (ctypes.c_void_p * 6)(*rows, *pool)
+        args, given = (ctypes.c_void_p * 6)(*rows, *self.pool), (ctypes.c_ubyte * 6)(0, 0, 0, 0, 1, 1)
         out, count = (ctypes.c_void_p * 3)(), ctypes.c_size_t()
-        Tenon.check(Tenon.lib.tenon_call(self.tenon.function, args, ctypes.c_size_t(6), out, ctypes.c_size_t(3),
-                                         ctypes.byref(count)))
-        results = [ctypes.c_void_p(p) for p in out]
-        if keep:
-            return results
-        for tensor in results:
-            Tenon.lib.tenon_tensor_free(tensor)
+        Tenon.check(Tenon.lib.tenon_call_giving(self.tenon.function, None, args, given, ctypes.c_size_t(6), out,
+                                                ctypes.c_size_t(3), ctypes.byref(count)))
+        logits, *self.pool = [ctypes.c_void_p(p) for p in out]
+        array = Tenon.array(logits) if read else None
+        Tenon.lib.tenon_tensor_free(logits)
+        return array
 
 
 def roofline(weights, t, rates):
@@ -213,12 +213,10 @@ def measure(weights, limits):
     tokens = np.random.default_rng(2).integers(0, WORDS, CACHE)
     behind, token = made.arguments(tokens[:-1], 0), made.arguments(tokens[-1:], CACHE - 1)
     whole, step = made.arguments(tokens, 0), made.arguments(tokens[:1], CACHE)
-    _, *pool = made.call(behind, made.pool, keep=True)
-    got = Tenon.array(made.call(token, pool, keep=True)[0])
-    want, *pool = made.call(whole, made.pool, keep=True)
-    want = Tenon.array(want)
+    made.call(behind)
+    got, want = made.call(token, read=True), made.call(whole, read=True)
     off = float(np.abs(got - want).max() / np.abs(want).max())
-    calls = {"decode": lambda: made.call(step, pool), "prefill": lambda: made.call(whole, made.pool)}
+    calls = {"decode": lambda: made.call(step), "prefill": lambda: made.call(whole)}
     kind = KINDS[weights]
     probes = {"read": lambda: limits.memory("read"), f"peak {kind}": lambda: limits.peak(kind)}
     times = interleaved(calls, rounds=9, seconds=0.02, probes=probes, longest=60.0)

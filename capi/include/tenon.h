@@ -67,6 +67,11 @@ int tenon_call(const tenon_function *function, const tenon_tensor *const *args, 
 /* The same within limits; NULL for none. */
 int tenon_call_within(const tenon_function *function, const tenon_limits *limits, const tenon_tensor *const *args,
                       size_t n, tenon_tensor **results, size_t room, size_t *count);
+/* The same, and gives the call those arguments for which `given` is not 0: what the program consumes (`own`) is then updated
+ * in place, so that a cache goes in and comes out as it is. Each is freed and its place in `args` NULL when the call begins to
+ * run, whether or not it ends well; before that all stay as they are. */
+int tenon_call_giving(const tenon_function *function, const tenon_limits *limits, tenon_tensor **args,
+                      const unsigned char *given, size_t n, tenon_tensor **results, size_t room, size_t *count);
 /* Frees the memory that calls which have ended left for calls to come. */
 int tenon_trim(const tenon_function *function);
 void tenon_function_free(tenon_function *function);

@@ -258,26 +258,80 @@ pub unsafe extern "C" fn tenon_call_within(
     count: *mut usize,
 ) -> c_int {
     guard(|| {
-        let function = read(function, "function")?;
-        let limits = limits::of(limits)?;
-        read(count, "count")?;
-        if room > 0 {
-            read(results, "results")?;
-        }
         let arg = |a: &*const Handle| Ok(Arg::Lent(&read(*a, "args[i]")?.tensor));
-        let args = list(args, n, "args")?.iter().map(arg).collect::<Done<Vec<Arg<'_>>>>()?;
-        let given = function.call_within(args, &limits)?;
-        // SAFETY: `count` is not null, and by the header a place for a number.
-        unsafe { *count = given.len() };
-        if given.len() > room {
-            return Err(wrong(format!("there are {} results, and room for {room}", given.len())));
-        }
-        for (i, t) in given.into_iter().enumerate() {
-            // SAFETY: by the header `results` has `room` places, which is more than `i`.
-            give(unsafe { results.add(i) }, handle(t));
-        }
-        Ok(())
+        let args = list(args, n, "args")?.iter().map(arg).collect::<Done<Vec<_>>>()?;
+        call(function, limits, || args, results, room, count)
     })
+}
+
+/// Calls a function and gives it arguments.
+///
+/// # Safety
+/// Its pointers are what the header says of them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tenon_call_giving(
+    function: *const Function,
+    limits: *const Limits,
+    args: *mut *mut Handle,
+    given: *const u8,
+    n: usize,
+    results: *mut *mut Handle,
+    room: usize,
+    count: *mut usize,
+) -> c_int {
+    guard(|| {
+        let (handles, given) = (list(args, n, "args")?, list(given, n, "given")?);
+        for (i, a) in handles.iter().enumerate() {
+            read(*a, "args[i]")?;
+            let again = |(b, gives): (&*mut Handle, &u8)| *b == *a && (*gives != 0 || given[i] != 0);
+            if handles.iter().zip(given).skip(i + 1).any(again) {
+                return Err(wrong("a tensor is given away that is another argument too".to_owned()));
+            }
+        }
+        let taken = || {
+            let arg = |i: usize| {
+                // SAFETY: there are `n` places, each of which leads to a tensor of its own where that is given.
+                let place = unsafe { &mut *args.add(i) };
+                if given[i] == 0 {
+                    // SAFETY: it is not null.
+                    return Arg::Lent(unsafe { &(**place).tensor });
+                }
+                // SAFETY: by the header it was handed out by `give` and was not freed before.
+                let handle = unsafe { Box::from_raw(std::mem::replace(place, std::ptr::null_mut())) };
+                Arg::Given(handle.tensor)
+            };
+            (0..n).map(arg).collect()
+        };
+        call(function, limits, taken, results, room, count)
+    })
+}
+
+/// Calls a function with arguments that are asked for where nothing else is wrong with the call.
+fn call<'a>(
+    function: *const Function,
+    limits: *const Limits,
+    args: impl FnOnce() -> Vec<Arg<'a>>,
+    results: *mut *mut Handle,
+    room: usize,
+    count: *mut usize,
+) -> Done {
+    let function = read(function, "function")?;
+    let limits = limits::of(limits)?;
+    read(count, "count")?;
+    if room > 0 {
+        read(results, "results")?;
+    }
+    let many = function.results();
+    // SAFETY: `count` is not null, and by the header a place for a number.
+    unsafe { *count = many };
+    if many > room {
+        return Err(wrong(format!("there are {many} results, and room for {room}")));
+    }
+    for (i, t) in function.call_within(args(), &limits)?.into_iter().enumerate() {
+        // SAFETY: by the header `results` has `room` places, which is more than `i`.
+        give(unsafe { results.add(i) }, handle(t));
+    }
+    Ok(())
 }
 
 /// Frees what calls that have ended left behind.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ir::source::SourceMap;
 use tensor::{DType, Tensor};
-use vm::{Context, Limits, Profile};
+use vm::{Arg, Context, Limits, Profile};
 
 use crate::{Failure, engine};
 
@@ -51,7 +51,7 @@ pub(crate) fn kernels(
         if spent > budget && (run >= LEAST || run > 0 && spent > budget * 8) {
             break;
         }
-        let done = context.profile(entry, &next(), &limits, &mut profile);
+        let done = context.profile(entry, next().into_iter().map(Arg::Lent).collect(), &limits, &mut profile);
         done.map_err(|e| engine::vm_failure(&e, sources))?;
     }
     let clock = profile.clock_ns();

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tensor::Tensor;
 use vm::isa::Instr;
-use vm::{Context, Executable, Limits, Profile};
+use vm::{Arg, Context, Executable, Limits, Profile};
 
 use crate::{Failure, engine};
 
@@ -99,12 +99,19 @@ pub fn measure(
     let kept = loaded.iter().flat_map(|l| &l.kept);
     let args: Vec<&Tensor> = args.iter().chain(kept).collect();
     let entry = loaded.as_ref().map_or(entry, |l| l.step.as_str());
+    // What the entry takes is given away, as by whoever goes on with what comes back.
+    let takes = exe.program().entries.iter().filter(|e| e.name == entry).flat_map(|e| &e.params);
+    let takes: Vec<bool> = takes.map(|p| p.own).collect();
+    let given = || {
+        let own = args.iter().zip(&takes);
+        own.map(|(t, own)| if *own { Arg::Given(Tensor::clone(t)) } else { Arg::Lent(t) }).collect()
+    };
     for _ in 0..WARM {
-        context.run(entry, &args, limits).map_err(|e| engine::vm_failure(&e, sources))?;
+        context.run_with(entry, given(), limits).map_err(|e| engine::vm_failure(&e, sources))?;
     }
     let mut profile = Profile::new(exe.program());
     for _ in 0..runs.max(1) {
-        let run = context.profile(entry, &args, limits, &mut profile);
+        let run = context.profile(entry, given(), limits, &mut profile);
         run.map_err(|e| engine::vm_failure(&e, sources))?;
     }
     Ok((report(exe, entry, &profile, machine, sources), profile))

@@ -63,6 +63,12 @@ impl Function {
         self.wanted.iter().zip(&self.bound).map(parameter).collect()
     }
 
+    /// How many results it has.
+    pub fn results(&self) -> usize {
+        let entry = self.exe.program().entries.iter().find(|e| e.name == self.name);
+        entry.map_or(0, |e| e.results.len())
+    }
+
     /// Gives a parameter its value for all calls to come.
     pub fn bind(mut self, name: &str, value: impl Into<Arc<Tensor>>) -> Result<Function, Error> {
         let at = self.position(name)?;

@@ -81,6 +81,38 @@ static void limits(void) {
     tenon_function_free(big);
 }
 
+/* What is given away is updated where it lies; what is wrong before the call begins takes nothing. */
+static void giving(void) {
+    const char *text = "fn grow<n>(own kv: f32[n], x: f32[1]) -> f32[n] {\n    var y = kv\n    y[0..1] = x\n    y\n}\n";
+    tenon_module *module = NULL;
+    tenon_function *f = NULL;
+    want(tenon_load("giving.tn", text, &module) == TENON_OK, "a program that consumes is loaded");
+    want(tenon_function_of(module, "grow", &f) == TENON_OK, "it is compiled");
+    tenon_module_free(module);
+    static float many[100000], one[1] = {5};
+    const int64_t n = 100000, single = 1;
+    tenon_tensor *x = floats(&single, 1, one, 1), *args[] = {floats(&n, 1, many, 100000), x}, *y = NULL;
+    const unsigned char given[] = {1, 0}, both[] = {1, 1};
+    size_t count = 0;
+    want(tenon_call_giving(f, NULL, args, given, 2, &y, 0, &count) == TENON_ARGUMENT && count == 1, "no room");
+    want(args[0] != NULL, "nothing was taken");
+    const void *before = tenon_tensor_data(args[0]);
+    want(tenon_call_giving(f, NULL, args, given, 2, &y, 1, &count) == TENON_OK && count == 1, "it is called");
+    want(args[0] == NULL && args[1] == x, "what is given is gone, the other is not");
+    want(tenon_tensor_data(y) == before, "it was updated where it lay");
+    want(((const float *)tenon_tensor_data(y))[0] == 5.0f, "its first element");
+    tenon_tensor *twice[] = {y, y};
+    want(tenon_call_giving(f, NULL, twice, both, 2, &y, 1, &count) == TENON_ARGUMENT, "one tensor is given twice");
+    want(twice[0] == y, "nothing was taken");
+    args[0] = y;
+    args[1] = y;
+    want(tenon_call_giving(f, NULL, args, given, 2, &y, 1, &count) == TENON_ARGUMENT, "one is given and lent");
+    tenon_tensor *wrong[] = {x, y};
+    want(tenon_call_giving(f, NULL, wrong, both, 2, &y, 1, &count) == TENON_FAULT, "100000 are not 1");
+    want(wrong[0] == NULL && wrong[1] == NULL, "a call that began has taken them");
+    tenon_function_free(f);
+}
+
 /* Parts of a record that are bound by hand stay, and a whole that is bound needs no file. */
 static void weights(void) {
     const char *text = "record Layer<n> { w: f32[n], b: f32[n] }\n"
@@ -175,6 +207,7 @@ int main(int argc, char **argv) {
     tenon_module_free(module);
 
     limits();
+    giving();
     weights();
     tenon_module_free(NULL);
     tenon_function_free(NULL);

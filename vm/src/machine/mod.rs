@@ -157,17 +157,17 @@ impl Context {
         self.observed(entry, args, limits, &mut Off)
     }
 
-    /// As [`run`](Context::run), noting in `profile` what each instruction takes. The profile must be of this
+    /// As [`run_with`](Context::run_with), noting in `profile` what each instruction takes. The profile must be of this
     /// context's program.
     pub fn profile(
         &mut self,
         entry: &str,
-        args: &[&Tensor],
+        args: Vec<Arg<'_>>,
         limits: &Limits,
         profile: &mut Profile,
     ) -> Result<Vec<Tensor>, Error> {
         profile.begin();
-        let results = self.observed(entry, lent(args), limits, profile);
+        let results = self.observed(entry, args, limits, profile);
         profile.end(&self.exe.program);
         results
     }

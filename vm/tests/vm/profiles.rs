@@ -7,7 +7,7 @@ use crate::programs::{chain, x};
 use tensor::abi::{Step, StepOp};
 use vm::blob::Blob;
 use vm::tnx::{self, Package};
-use vm::{Context, Limits, Profile, Program, Work, verify};
+use vm::{Arg, Context, Limits, Profile, Program, Work, verify};
 
 /// The chain, whose first kernel says its work: n operations, 8n bytes.
 fn told() -> Program {
@@ -22,7 +22,8 @@ fn each_instruction_is_counted_and_kernels_say_their_work() {
     let mut context = Context::new(executable(told(), chain().1));
     let mut profile = Profile::new(context.executable().program());
     for n in [3, 5] {
-        let watched = context.profile("main", &[&x(n)], &Limits::default(), &mut profile).unwrap();
+        let watched =
+            context.profile("main", vec![Arg::Given(x(n))], &Limits::default(), &mut profile).unwrap();
         assert_eq!(watched, context.run("main", &[&x(n)], &Limits::default()).unwrap());
     }
     assert_eq!(profile.runs(), 2);
@@ -55,7 +56,7 @@ fn a_run_that_fails_is_noted_as_far_as_it_came() {
     let mut context = Context::new(executable(told(), chain().1));
     let mut profile = Profile::new(context.executable().program());
     let limits = Limits { fuel: Some(1), ..Limits::default() };
-    context.profile("main", &[&x(2)], &limits, &mut profile).unwrap_err();
+    context.profile("main", vec![Arg::Given(x(2))], &limits, &mut profile).unwrap_err();
     assert_eq!(profile.rows().map(|r| r.1).collect::<Vec<_>>(), [0, 1, 2, 3]);
     assert_eq!(profile.events().0.last().unwrap().name, "main");
 }
