@@ -145,7 +145,8 @@ pub enum Run {
         /// How many KiB are large.
         from: u32,
     },
-    /// So many at once, statement by statement: the numbers are tried from first to last, the last is 1.
+    /// So many at once, statement by statement: the numbers are tried from first to last, the last is 1. Of a reduction: a row goes
+    /// by so many sums, the first number shared by the rows, which are combined at the end.
     Rows(Vec<u32>),
     /// Written out: the number of rounds is a constant.
     Unrolled,

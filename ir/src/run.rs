@@ -87,9 +87,10 @@ impl Run {
     pub fn in_reduction(&self) -> Result<(), Misfit> {
         let help = "rounds of a reduction are lanes: `sum(#[lanes(16, 1)] k in n)`";
         match self {
-            Run::Rows(_) => Err(Misfit::new("a reduction has no statements to do at once", help)),
             Run::Stream { .. } => Err(Misfit::new("a reduction stores nothing", help)),
-            Run::Plain | Run::Lanes { .. } | Run::Unrolled | Run::Ahead(_) | Run::Dot => Ok(()),
+            Run::Plain | Run::Lanes { .. } | Run::Rows(_) | Run::Unrolled | Run::Ahead(_) | Run::Dot => {
+                Ok(())
+            }
         }
     }
 }

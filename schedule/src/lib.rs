@@ -92,9 +92,9 @@ pub fn vectorize(prim: &Prim, at: VarId, lanes: u32, vectors: u32, order: Order)
     tree::set_run("vectorize", prim, at, &Run::Lanes { lanes, vectors }, order)
 }
 
-/// So many rounds of the loop are done at once, statement by statement.
-pub fn rows(prim: &Prim, at: VarId, numbers: &[u32]) -> Result<Prim, Refusal> {
-    tree::set_run("rows", prim, at, &Run::Rows(numbers.to_vec()), Order::Kept)
+/// So many rounds of the loop are done at once, statement by statement; a reduction goes by so many sums.
+pub fn rows(prim: &Prim, at: VarId, numbers: &[u32], order: Order) -> Result<Prim, Refusal> {
+    tree::set_run("rows", prim, at, &Run::Rows(numbers.to_vec()), order)
 }
 
 /// The rounds of the loop or reduction are written out.

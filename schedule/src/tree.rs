@@ -380,8 +380,12 @@ pub(crate) fn set_run(
     let done = match done {
         Some(prim) => Some(prim),
         None => at_sum(prim, at, &mut |_, _, e| {
-            if matches!(how, Run::Lanes { .. }) && e.dtype.is_float() && order == Order::Kept {
-                return step.no("lanes add floats in another order");
+            if e.dtype.is_float() && order == Order::Kept {
+                match how {
+                    Run::Lanes { .. } => return step.no("lanes add floats in another order"),
+                    Run::Rows(_) => return step.no("several sums add floats in another order"),
+                    Run::Plain | Run::Unrolled | Run::Stream { .. } | Run::Ahead(_) | Run::Dot => {}
+                }
             }
             if let ScalarKind::Reduce { run, .. } = &mut e.kind {
                 *run = how.clone();

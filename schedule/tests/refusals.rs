@@ -142,15 +142,19 @@ fn tile_and_parallel() {
 #[test]
 fn marks() {
     let p = product();
-    let q = schedule::rows(&p, at(&p, "i"), &[6, 2, 1]).expect("rows");
+    let q = schedule::rows(&p, at(&p, "i"), &[6, 2, 1], KEPT).expect("rows");
     assert_eq!(
         shown(schedule::vectorize(&q, at(&q, "j"), 16, 4, KEPT)),
         "    for #[rows(6, 2, 1)] i in m, #[lanes(16, 4)] j in n { y[i, j] = sum(p in k) a[i, p] * b[p, j] }"
     );
     let no = schedule::vectorize(&p, at(&p, "p"), 16, 4, KEPT);
     assert_eq!(refused(no), "vectorize `p`: lanes add floats in another order");
-    let no = schedule::rows(&p, at(&p, "p"), &[2, 1]);
-    assert_eq!(refused(no), "rows `p`: a reduction has no statements to do at once");
+    let no = schedule::rows(&p, at(&p, "p"), &[2, 1], KEPT);
+    assert_eq!(refused(no), "rows `p`: several sums add floats in another order");
+    assert_eq!(
+        shown(schedule::rows(&p, at(&p, "p"), &[2, 1], FREE)),
+        "    for i in m, j in n { y[i, j] = sum(#[rows(2, 1)] p in k) a[i, p] * b[p, j] }"
+    );
     let no = schedule::unroll(&p, at(&p, "j"));
     assert_eq!(refused(no), "unroll `j`: the number of rounds of `j` is not known when compiling");
 }

@@ -22,7 +22,7 @@ const RUNS: &[(&str, &str)] = &[
         "stream",
         "`#[stream(16, 4, 16384)]`: lanes whose stores go past the caches, to what has so many KiB or more",
     ),
-    ("rows", "`#[rows(6, 2, 1)]`: so many rounds at once, the last is 1"),
+    ("rows", "`#[rows(6, 2, 1)]`: so many rounds at once, the last is 1; a reduction goes by so many sums"),
     ("unroll", "`#[unroll]`: each round is written out"),
     ("ahead", "`#[ahead(8)]`: what the round so many later reads is asked for"),
     ("dot", "`#[dot]`: one instruction adds up the products"),

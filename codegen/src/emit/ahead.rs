@@ -57,6 +57,14 @@ const ROOM: i64 = 256 * 1024;
 /// Tiles of rows that share the asking for a panel.
 const TURNS: i64 = 4;
 
+impl<'c> Later<'c> {
+    /// A round of a reduction.
+    pub(super) fn round(var: VarId, number: V<'c>) -> Later<'c> {
+        let (values, changing) = (vec![(var, number)], BTreeSet::from([var]));
+        Later { values, rows: Vec::new(), panels: Vec::new(), passes: Vec::new(), changing }
+    }
+}
+
 impl<'c> Emit<'_, 'c> {
     /// The round so many after the one that begins here.
     pub(super) fn later(
@@ -467,10 +475,11 @@ impl<'c> Emit<'_, 'c> {
         self.fetch_row(buf, index, 0)
     }
 
-    /// Asks for an element in a row of the tile, in each of its vectors where lanes are neighbours.
+    /// Asks for an element in a row of the tile, in each line of its vectors where lanes are neighbours.
     fn fetch_row(&mut self, buf: BufId, index: &[Scalar], row: u32) -> Result<(), Error> {
         let vectors = if self.stride(buf, index) == Stride::Invariant { 1 } else { self.tile.vectors };
-        for u in 0..vectors {
+        let bytes = i64::from(self.tile.width()) * self.prim.buf(buf).dtype.size() as i64;
+        for u in (0..vectors).filter(|u| (i64::from(*u) * bytes) % LINE < bytes) {
             let p = self.at_point(row, u, |e| e.address(buf, index))?;
             self.ll.fetch(p);
         }

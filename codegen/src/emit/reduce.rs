@@ -8,6 +8,7 @@ use ir::loops::{Run, Scalar, ScalarKind};
 use tensor::DType;
 
 use super::Emit;
+use super::ahead::Later;
 use super::expr::product;
 use super::nest::{Behind, Wide};
 use super::poll::levels_of;
@@ -93,26 +94,78 @@ impl<'e, 'c> Emit<'e, 'c> {
             return Ok(());
         }
         let mut start = lo;
+        if let Run::Rows(sizes) = run {
+            start = self.add_apart(sums, s, (lo, hi, looks), sizes[0] / self.tile.rows)?;
+        }
         if self.tile.rows > 1 && self.tile.lanes.is_some() && !holds_reduction(body) {
             // Two rounds at once: the work of counting is felt beside a tile of registers.
-            start = self.whole(lo, hi, 2);
-            self.count(lo, start, 2, |e, i| {
+            let end = self.whole(start, hi, 2);
+            self.count(start, end, 2, |e, i| {
                 for k in [i, e.ll.next(i, 1)] {
                     e.slots[var.0 as usize] = Slot::Fixed(k);
                     e.accumulate(sums, combine, body)?;
                 }
                 Ok(())
             })?;
+            start = end;
         }
         self.count(start, hi, 1, |e, i| {
             e.slots[var.0 as usize] = Slot::Fixed(i);
             if looks {
                 e.look();
             }
-            e.accumulate(sums, combine, body)
+            let around = e.ahead.clone();
+            if let Run::Ahead(rounds) = run {
+                e.ahead = Some(Later::round(var, e.ll.next(i, i64::from(*rounds))));
+            }
+            e.accumulate(sums, combine, body)?;
+            e.ahead = around;
+            Ok(())
         })?;
         self.slots[var.0 as usize] = Slot::Unset;
         Ok(())
+    }
+
+    /// Adds terms to some sums in turn, which are then combined: none waits for the term before. What is left begins at the round
+    /// given back.
+    fn add_apart(
+        &mut self,
+        sums: &Slot<'c>,
+        s: &Scalar,
+        (lo, hi, looks): (V<'c>, V<'c>, bool),
+        many: u32,
+    ) -> Result<V<'c>, Error> {
+        let (ScalarKind::Reduce { combine, var, body, .. }, Slot::Cells { varies, .. }) = (&s.kind, sums)
+        else {
+            return Ok(lo);
+        };
+        if many < 2 {
+            return Ok(lo);
+        }
+        let none = Values::uniform(self.ll.constant(s.dtype, combine.identity(s.dtype)));
+        let others: Vec<_> = (1..many).map(|_| self.accumulators(s.dtype, &none, *varies)).collect();
+        let all: Vec<_> = std::iter::once(sums).chain(&others).collect();
+        let end = self.whole(lo, hi, many.into());
+        self.count(lo, end, many.into(), |e, i| {
+            if looks {
+                e.look();
+            }
+            for (of, round) in all.iter().zip(0..) {
+                e.slots[var.0 as usize] = Slot::Fixed(e.ll.next(i, round));
+                e.accumulate(of, *combine, body)?;
+            }
+            Ok(())
+        })?;
+        let mut values: Vec<_> = all.iter().map(|of| self.sums(of)).collect();
+        while values.len() > 1 {
+            let both = |p: &[Values<'c>]| match p {
+                [a, b] => self.map(&[a, b], |v| self.ll.combine(*combine, s.dtype, v[0], v[1])),
+                _ => p[0].clone(),
+            };
+            values = values.chunks(2).map(both).collect();
+        }
+        self.keep(sums, &self.sums(sums), &values[0]);
+        Ok(end)
     }
 
     /// The bounds of a reduction, and whether its rounds look.

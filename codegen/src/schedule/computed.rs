@@ -2,16 +2,20 @@
 //!
 //! In: a sum over a piece, `sum(b in 8, l in 32) x[i, 32 * b + l] * f32(p[c, b, l, j])`. Out: loops that write `f32(p[c, b, l, j])` to
 //! a local buffer, in the order in which the sum meets it, and the sum that reads it there. What each round of the innermost
-//! reduction computes is kept, whatever it is; a plain access is read where it lies.
+//! reduction computes is kept, whatever it is; a plain access is read where it lies. The scale of a block of small integers is kept
+//! with them, as numbers that both give exactly.
 
 use ir::loops::{BufId, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
+use ir::{Combine, Intrinsic};
 use shape::Expr as Dim;
 use std::collections::BTreeSet;
+use tensor::DType;
 
 use super::arrange::{Arrange, Loop, range};
 use super::cost::holds_heavy;
+use super::dots;
 use super::pack::is_shared;
-use super::panels::{Lane, Over};
+use super::panels::{Lane, Over, op};
 use super::{Along, parts, with_part};
 
 /// With fewer rows it is as well to compute it anew for each tile,
@@ -22,6 +26,9 @@ const LEAST_HEAVY: i64 = 8;
 const NEAR: i64 = 32 << 10;
 /// No piece is larger, though it be a single round.
 const MOST: i64 = 4 * NEAR;
+
+/// An integer between these and a half have 24 digits together: their product is exact in f32.
+const SMALL: std::ops::RangeInclusive<i64> = -(1 << 13)..=1 << 13;
 
 /// A value, in how many reductions it stands, and those of them that change it: of how many rounds, where that is a constant.
 struct Computed<'s> {
@@ -146,4 +153,50 @@ impl Arrange<'_> {
             with_part(body, number, &mut |e| *e = new.clone());
         }
     }
+}
+
+/// `d * sum(l) x * q` as `sum(l) x * (d * q)` where `d` is a half and `q` a small integer: what is computed of a panel is then one
+/// value, and a tile has one sum where it had two.
+pub(super) fn scaled_inside(body: &mut [Stmt]) {
+    for e in body.iter_mut().flat_map(Stmt::scalars_mut) {
+        e.walk_mut(&mut |e| {
+            let ScalarKind::Op(Intrinsic::Mul, args) = &e.kind else { return };
+            let [a, b] = &args[..] else { return };
+            let inside = |d: &Scalar, sum: &Scalar| {
+                let ScalarKind::Cast(half) = &d.kind else { return None };
+                let is_half = d.dtype == DType::F32 && half.dtype == DType::F16;
+                (is_half && matches!(half.kind, ScalarKind::Load { .. })).then(|| with_scale(sum, d))?
+            };
+            if let Some(sum) = inside(a, b).or_else(|| inside(b, a)) {
+                *e = sum;
+            }
+        });
+    }
+}
+
+/// A sum of products with small integers, each of them multiplied by a scale.
+fn with_scale(sum: &Scalar, scale: &Scalar) -> Option<Scalar> {
+    let ScalarKind::Reduce { combine: Combine::Add, body, .. } = &sum.kind else { return None };
+    let is_small = |q: &Scalar| {
+        let ScalarKind::Cast(i) = &q.kind else { return false };
+        let small = |(lo, hi): (i64, i64)| SMALL.contains(&lo) && SMALL.contains(&hi);
+        i.dtype.is_int() && q.dtype == DType::F32 && dots::range(i).is_some_and(small)
+    };
+    let term = if let ScalarKind::Op(Intrinsic::Mul, args) = &body.kind {
+        let at = args.iter().position(is_small)?;
+        let mut args = args.clone();
+        args[at] = op(Intrinsic::Mul, vec![scale.clone(), args[at].clone()]);
+        op(Intrinsic::Mul, args)
+    } else {
+        with_scale(body, scale)?
+    };
+    let mut sum = sum.clone();
+    if let ScalarKind::Reduce { run, body, .. } = &mut sum.kind {
+        // Written out with all that is in it there would be too much at once for a tile of more rows.
+        if matches!(body.kind, ScalarKind::Reduce { .. }) {
+            *run = Run::Plain;
+        }
+        **body = term;
+    }
+    Some(sum)
 }

@@ -7,7 +7,7 @@
 //! asked for meanwhile. A sum goes on from piece to piece, so its order stays. What is computed of a panel, as the numbers that bytes
 //! stand for, is kept for many rows: once a piece.
 
-use ir::loops::{Mark, Run, Scalar, ScalarKind, Stmt, VarId};
+use ir::loops::{Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
 use ir::{Combine, Intrinsic};
 use shape::Expr as Dim;
@@ -15,9 +15,10 @@ use std::collections::BTreeMap;
 use tensor::DType;
 
 use super::arrange::{Arrange, Loop, ROWS, for_, lanes, put_reduction};
+use super::computed::scaled_inside;
 use super::panels::{Lane, WRITTEN_OUT, cast, op, sum};
 use super::pieces::{Pieces, outermost};
-use super::{Along, Few, Link, Nest, Planner, Wide, is_heavy, sums};
+use super::{Along, Few, Link, Nest, Order, Planner, Wide, is_heavy, sums};
 use crate::prepare::assigned;
 
 /// With fewer rows, times the sums that a line is read for, memory is in no need of being asked.
@@ -27,6 +28,10 @@ const ALONE: i64 = 48;
 /// Bytes of a piece of what is read in order.
 const PIECE: i64 = 32 << 10;
 
+/// Sums that a row goes by where there is one, so that none waits for the term before.
+const APART: u32 = 4;
+/// So many bytes ahead is asked for what one row reads.
+const FURTHER: i64 = 8 << 10;
 /// No panel is of more vectors.
 const WIDEST: u32 = 8;
 /// So few rounds of a reduction are written out.
@@ -63,15 +68,7 @@ impl Planner<'_> {
             return None;
         }
         let vectors = vectors.min(most);
-        // Accumulators of the tile, also those of sums in sums.
-        let room = if self.large() { 16 } else { 8 };
-        let most = match sums(body) {
-            0 | 1 => room / vectors,
-            _ => 3 * room / (4 * vectors) / 2 * 2,
-        };
-        let sizes = |most: u32| {
-            [8, 6, 4, 3, 2, 1].into_iter().filter(|n| *n <= most && (*n != 6 || most < 8)).collect()
-        };
+        let most = most_rows(self.large(), vectors, body);
         let nest = |sizes| Nest {
             chain: chain.iter().map(|l| l.0).collect(),
             lanes: Some((lane.0, Wide { lanes, vectors })),
@@ -84,9 +81,9 @@ impl Planner<'_> {
         };
         let inner = sums(body).saturating_sub(1).max(1);
         let least = (ASKED / inner as i64).max(2);
-        let few = Nest { ordered: Some(false), ..nest(sizes(most.min(4))) };
+        let few = Nest { ordered: Some(false), ..nest(tile_sizes(most.min(4))) };
         let few = Few { of: self.extent(row.1, row.2)?, least, nest: Box::new(few) };
-        Some(Nest { few: Some(few), ..nest(sizes(most)) })
+        Some(Nest { few: Some(few), ..nest(tile_sizes(most)) })
     }
 
     /// Whether what moves with a loop of so many rounds, in reductions, lies in panels of that width, and some does.
@@ -165,20 +162,32 @@ impl Arrange<'_> {
     ) -> Vec<Stmt> {
         body.iter_mut().flat_map(Stmt::scalars_mut).for_each(widen);
         self.words(&mut body, lane.var);
+        if !asks && self.order == Order::Free {
+            let prim = self.prim.clone();
+            body.iter_mut().flat_map(Stmt::scalars_mut).for_each(|e| apart(&prim, e));
+        }
         let near = self.pieces_in_order(&lane, &body).filter(|_| asks).map(|p| (p, false));
-        let kept = self.pieces_kept(&lane, &row, &body).filter(|_| asks);
-        let (tile, rows) = ((lane, wide), (row, sizes));
-        let Some((of, (pieces, least))) = self.extent(&rows.0).zip(kept) else {
-            return self.by_chunks(loops, tile, rows, body, whole, near);
+        let mut scaled = body.clone();
+        if self.order == Order::Free {
+            scaled_inside(&mut scaled);
+        }
+        let most = most_rows(self.target.registers() == 32, wide.vectors, &scaled);
+        let kept = self.pieces_kept(&lane, &row, &scaled).filter(|_| asks);
+        let tile = (lane, wide);
+        let Some((of, (pieces, least))) = self.extent(&row).zip(kept) else {
+            return self.by_chunks(loops, tile, (row, sizes), body, whole, near);
         };
-        let kept = Some((pieces, true));
+        let many = (row.clone(), tile_sizes(most), Some((pieces, true)));
+        let few = (row, sizes, near);
+        let mut nest = |loops, (row, sizes, pieces), body| {
+            self.by_chunks(loops, tile.clone(), (row, sizes), body, whole, pieces)
+        };
         if let Some(n) = of.as_int() {
-            return self.by_chunks(loops, tile, rows, body, whole, if n < least { near } else { kept });
+            return if n < least { nest(loops, few, body) } else { nest(loops, many, scaled) };
         }
         let is_few = vec![Scalar::dim(of), Scalar::int(least)];
         let is_few = Scalar { kind: ScalarKind::Op(Intrinsic::Lt, is_few), dtype: DType::Bool };
-        let few = self.by_chunks(loops.clone(), tile.clone(), rows.clone(), body.clone(), whole, near);
-        vec![Stmt::If(is_few, few, self.by_chunks(loops, tile, rows, body, whole, kept))]
+        vec![Stmt::If(is_few, nest(loops.clone(), few, body), nest(loops, many, scaled))]
     }
 
     /// The rows in chunks, each by pieces where there are such; whether what is computed of a piece is kept.
@@ -384,6 +393,42 @@ impl Arrange<'_> {
         let few = self.prim.rounds(&over.lo, &over.hi).is_some_and(|n| n <= size);
         (bytes > 0 && size > 1 && !few).then_some(Pieces { over, size })
     }
+}
+
+/// The rows of a tile of so many vectors: what its sums have registers for, also sums in sums.
+fn most_rows(large: bool, vectors: u32, body: &[Stmt]) -> u32 {
+    let room = if large { 16 } else { 8 };
+    match sums(body) {
+        0 | 1 => room / vectors,
+        _ => 3 * room / (4 * vectors) / 2 * 2,
+    }
+}
+
+/// The numbers of rows of tiles, down from so many.
+fn tile_sizes(most: u32) -> Vec<u32> {
+    [8, 6, 4, 3, 2, 1].into_iter().filter(|n| *n <= most && (*n != 6 || most < 8)).collect()
+}
+
+/// Innermost reductions by some sums each; what goes around one asks for the panel ahead.
+fn apart(prim: &Prim, e: &mut Scalar) {
+    e.walk_mut(&mut |e| {
+        let ScalarKind::Reduce { run: run @ Run::Plain, var, body, .. } = &mut e.kind else { return };
+        let (over, mut inside, mut bytes) = (Along::new(prim, *var, &[]), false, 0);
+        body.walk(&mut |e| match &e.kind {
+            ScalarKind::Reduce { run, .. } => inside |= *run == Run::Plain,
+            ScalarKind::Load { buf, index, .. } => {
+                let far = over.distance(*buf, index).unwrap_or(0) * prim.buf(*buf).dtype.size() as i64;
+                bytes = far.max(bytes);
+            }
+            ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => {}
+            ScalarKind::Op(..) | ScalarKind::Cast(_) | ScalarKind::Choose(_) => {}
+        });
+        *run = match u32::try_from(FURTHER / bytes.max(1)) {
+            _ if !inside => Run::Rows(vec![APART, 1]),
+            Ok(rounds @ 1..) => Run::Ahead(rounds),
+            _ => Run::Plain,
+        };
+    });
 }
 
 /// Whether a reduction calls a function of many instructions for each round of a loop.

@@ -343,9 +343,10 @@ pub fn step(prim: &Prim, r: &mut Numbers) -> (String, Result<Prim, Refusal>) {
             format!("vectorize {a}"),
             schedule::vectorize(prim, at, r.pick(&[2, 8, 16]), r.pick(&[1, 2, 4]), free),
         ),
-        9 => {
-            (format!("rows {a}"), schedule::rows(prim, at, &r.pick(&[vec![2, 1], vec![6, 2, 1], vec![4, 1]])))
-        }
+        9 => (
+            format!("rows {a}"),
+            schedule::rows(prim, at, &r.pick(&[vec![2, 1], vec![6, 2, 1], vec![4, 1]]), free),
+        ),
         10 => (format!("unroll {a}"), schedule::unroll(prim, at)),
         11 => (format!("compute_at {c} {a}"), schedule::compute_at(prim, buf, at)),
         12 => (format!("inline {c}"), schedule::inline(prim, buf)),
