@@ -10,6 +10,8 @@
  * tenon_*_free, in any order; a free of NULL does nothing. A module and a function may be used by many threads at once;
  * a tensor is not changed once it was made. No panic and no signal of a fault in a program crosses this border.
  *
+ * The bits of a row may depend on how many rows a call has, unless the program marks the function #[invariant].
+ *
  * Link with the shared library: cc program.c -I capi/include -L target/release -lcapi
  */
 #ifndef TENON_H

@@ -700,6 +700,7 @@ pub(crate) fn nameless(name: &str, span: Span) -> Func {
         body: Block::default(),
         plan: false,
         pins: Vec::new(),
+        invariant: ir::graph::Invariant::No,
         span,
     }
 }

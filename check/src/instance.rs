@@ -673,6 +673,7 @@ impl<'a> Checker<'a> {
             body: Block::default(),
             plan: item.attrs.iter().any(|a| a.name.name.name() == "plan"),
             pins: crate::pins::of(item),
+            invariant: crate::invariant::of(item),
             span: def.sig.name.span,
         };
         let mut names = Vec::new();

@@ -13,7 +13,7 @@
 //! with [`conditions`] on them and [`exist`] for those that only running tells, [`lists`] and [`labels`] for what is said about ranks, and [`fit`] for what would make a shape fit;
 //! [`bind`] arguments against parameters; [`instance`] templates made concrete, [`sample`] templates checked alone; [`graph`] bodies of
 //! functions; [`prim`] bodies of primitives, with [`access`] for bounds, coverage and independence of
-//! loops; [`rule`] rules and bindings, with [`offered`] for what their generics stand for; [`schedule`] schedules; [`marks`] attributes, [`pins`] those that steer plans. Start at [`check`].
+//! loops; [`rule`] rules and bindings, with [`offered`] for what their generics stand for; [`schedule`] schedules; [`marks`] attributes, [`pins`] those that steer plans, [`mod@invariant`] that of functions whose rows are to be the same in every batch. Start at [`check`].
 //!
 //! Invariant: every error is a diagnostic, and checking goes on after it, so that one run reports all.
 
@@ -36,6 +36,7 @@ mod fit;
 mod generics;
 mod graph;
 mod instance;
+mod invariant;
 mod labels;
 mod line;
 mod lists;
@@ -234,6 +235,7 @@ impl<'a> Checker<'a> {
         }
         files.own.iter().for_each(|f| self.tests(f));
         self.pins(library, &all().collect::<Vec<_>>());
+        self.invariants(&all().collect::<Vec<_>>());
     }
 
     fn report(&mut self, mut d: Diagnostic) {

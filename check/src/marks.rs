@@ -14,6 +14,7 @@ const MARKS: &[Mark] = &[
     ("config", "a test", |k| matches!(k, ItemKind::Test(_))),
     ("forbid", "a function", |k| matches!(k, ItemKind::Fn(_))),
     ("force", "a function", |k| matches!(k, ItemKind::Fn(_))),
+    ("invariant", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
     ("plan", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
     ("variadic", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
 ];
@@ -22,6 +23,7 @@ impl<'a> Checker<'a> {
     /// The attributes of a definition.
     pub(crate) fn marks(&mut self, item: &'a Item) {
         self.pin_forms(item);
+        self.invariant_form(item);
         for a in &item.attrs {
             let name = a.name.name.name();
             let text = match MARKS.iter().find(|m| m.0 == name) {
@@ -35,7 +37,7 @@ impl<'a> Checker<'a> {
             self.report(match nearest(name, MARKS.iter().map(|m| m.0)) {
                 Some(guess) => d.help(format!("did you mean `#[{guess}]`?")),
                 None => d.help(
-                    "the attributes are `#[config(..)]` of tests, `#[force(..)]`, `#[forbid(..)]`, `#[plan]` and `#[variadic]`",
+                    "the attributes are `#[config(..)]` of tests, `#[force(..)]`, `#[forbid(..)]`, `#[invariant]`, `#[plan]` and `#[variadic]`",
                 ),
             });
         }

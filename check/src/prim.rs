@@ -74,6 +74,7 @@ impl Body {
             bufs: vec![],
             vars: vec![],
             body: vec![],
+            invariant: false,
             span: name.span,
         };
         Body {

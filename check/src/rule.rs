@@ -424,6 +424,7 @@ impl<'a> Checker<'a> {
             body: Block::default(),
             plan: true,
             pins: Vec::new(),
+            invariant: ir::graph::Invariant::No,
             span: def.sig.name.span,
         };
         let (mut names, mut constant) = (Vec::new(), Vec::new());

@@ -306,6 +306,9 @@ pub(crate) struct Compile {
     /// Do not choose this implementation
     #[arg(long, value_name = "IMPL")]
     pub(crate) forbid: Vec<String>,
+    /// Every function is invariant: the bits of a row do not depend on how many rows there are, or on threads
+    #[arg(long)]
+    pub(crate) invariant: bool,
     /// A machine model to choose the plan for
     #[arg(long, value_name = "FILE")]
     pub(crate) machine: Option<PathBuf>,
@@ -327,6 +330,7 @@ impl Compile {
             (self.no_rewrites, "--no-rewrites"),
             (!self.force.is_empty(), "--force"),
             (!self.forbid.is_empty(), "--forbid"),
+            (self.invariant, "--invariant"),
             (self.target_cpu.is_some(), "--target-cpu"),
             (self.db.is_some(), "--db"),
         ];

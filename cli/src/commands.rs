@@ -88,6 +88,7 @@ pub(crate) fn unmeasured(c: &Compile) -> Result<Options, Failure> {
         rewrites: !c.no_rewrites,
         force: c.force.clone(),
         forbid: c.forbid.clone(),
+        invariant: c.invariant,
         store: driver::cache::user(),
         ..Options::default()
     };

@@ -7,7 +7,7 @@
 #[path = "../tests/harness/mod.rs"]
 mod harness;
 
-use codegen::{Compiler, Order, Target};
+use codegen::{Compiler, Target};
 use harness::build::{E, P, d, f, for_, op, reduce, store, sum, var};
 use harness::load::Loaded;
 use ir::loops::{Prim, Stmt};
@@ -224,10 +224,12 @@ fn main() {
     }
     let peak = measured_peak();
     println!("fma peak, one thread: {peak:.0} GFLOP/s");
-    for name in ["matmul", "matmul_t", "matmul_t free"] {
-        let free = Compiler::with_order(target.clone(), Order::Free);
-        let kernel = match name.strip_suffix(" free") {
-            Some(name) => Loaded::new(&free.compile_prim(&named(name)).expect("compiles")),
+    for name in ["matmul", "matmul_t", "matmul_t invariant"] {
+        let kernel = match name.strip_suffix(" invariant") {
+            Some(name) => {
+                let prim = Prim { invariant: true, ..named(name) };
+                Loaded::new(&compiler.compile_prim(&prim).expect("compiles"))
+            }
             None => load(name),
         };
         for n in [64i64, 128, 256, 512, 1024] {

@@ -22,7 +22,7 @@ use tensor::abi::Kernel;
 use crate::layout::Layout;
 use crate::ll::Ll;
 use crate::prepare::prepare;
-use crate::schedule::{Order, schedule};
+use crate::schedule::schedule;
 use crate::store::Store;
 use crate::{Error, Target, binding, emit, object};
 
@@ -56,7 +56,6 @@ enum Begun {
 #[derive(Debug)]
 pub struct Compiler {
     target: Target,
-    order: Order,
     store: Option<Store>,
     cache: DashMap<String, Arc<Entry>>,
 }
@@ -70,12 +69,7 @@ fn symbol(name: &str, text: &str) -> String {
 impl Compiler {
     /// A compiler with an empty cache.
     pub fn new(target: Target) -> Compiler {
-        Compiler::with_order(target, Order::default())
-    }
-
-    /// A compiler that says what the order of reductions may depend on.
-    pub fn with_order(target: Target, order: Order) -> Compiler {
-        Compiler { target, order, store: None, cache: DashMap::new() }
+        Compiler { target, store: None, cache: DashMap::new() }
     }
 
     /// The compiler, looking for kernels in a store first and leaving there what it compiles.
@@ -166,8 +160,7 @@ impl Compiler {
     fn scheduled(&self, prim: &Prim) -> (Prim, Layout) {
         let before = prepare(prim);
         // What says itself how its loops run is left as it is.
-        let prim =
-            if prim.is_scheduled() { before.clone() } else { schedule(&before, &self.target, self.order) };
+        let prim = if prim.is_scheduled() { before.clone() } else { schedule(&before, &self.target) };
         let layout = Layout::new(&before, &prim);
         (prim, layout)
     }
@@ -184,9 +177,9 @@ impl Compiler {
         self.key(if own { text } else { format!("{text}checks {numbers:?}") })
     }
 
-    /// All that the bytes depend on: the text, the target and the order.
+    /// All that the bytes depend on: the text, which says of a primitive that it is invariant, and the target.
     fn key(&self, text: String) -> String {
-        format!("{} {:?}\n{text}", self.target.key(), self.order)
+        format!("{}\n{text}", self.target.key())
     }
 
     /// The entry of a key. The map's lock is held only to find it, never while compiling.

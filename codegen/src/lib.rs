@@ -14,7 +14,7 @@
 //! Invariants:
 //! - Dims are arguments of a kernel: one kernel serves every shape, empty extents included.
 //! - What a schedule decides changes speed and, in reductions, the order of summation; nothing else. The
-//!   order does not depend on how the grid is sliced; with [`Order::Fixed`] neither on the extents of other axes.
+//!   order does not depend on how the grid is sliced; in an invariant primitive neither on the extents of other axes.
 //! - f16, bf16 and f32 are computed in f32, f64 in f64, rounded where stored, given to a variable or cast;
 //!   a product that is added to something is rounded together with the sum.
 //! - An access that is marked `checked` is compared before it happens; nothing in a kernel traps.
@@ -41,7 +41,6 @@ mod text;
 pub use compiler::{Compiled, Compiler};
 pub use error::Error;
 pub use math::LIBRARY;
-pub use schedule::Order;
 pub use store::Store;
 pub use target::Target;
 pub use text::OUT_OF_BOUNDS;

@@ -4,7 +4,6 @@ mod harness;
 #[path = "../../schedule/tests/support/mod.rs"]
 mod support;
 
-use codegen::Order;
 use harness::{Case, Near};
 use ir::loops::Prim;
 use support::{Numbers, checked};
@@ -33,9 +32,9 @@ fn check<const N: usize>(text: &str, dims: &[[i64; N]], near: Near) {
     let prim = checked(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let mut r = Numbers(1);
     // The order of integers is free either way.
-    let orders = if near == Near::Exact { &[Order::Free][..] } else { &[Order::Free, Order::Fixed] };
-    for &order in orders {
-        let case = Case::with_order(prim.clone(), order);
+    let orders = if near == Near::Exact { &[false][..] } else { &[false, true] };
+    for &invariant in orders {
+        let case = Case::of(Prim { invariant, ..prim.clone() });
         dims.iter().for_each(|d| case.check(d, &arguments(&prim, d, &mut r), near));
     }
 }

@@ -5,7 +5,7 @@ mod harness;
 #[path = "../../schedule/tests/support/mod.rs"]
 mod support;
 
-use codegen::{Compiler, Order, Target};
+use codegen::{Compiler, Target};
 use harness::{Case, Near, hottest};
 use ir::loops::Prim;
 use support::{Numbers, checked};
@@ -133,8 +133,8 @@ fn sums_are_those_of_the_interpreter() {
         (HEAVY, Near::Within(1e-5)),
     ] {
         let prim = prim(text);
-        for order in [Order::Free, Order::Fixed] {
-            let case = Case::with_order(prim.clone(), order);
+        for invariant in [false, true] {
+            let case = Case::of(Prim { invariant, ..prim.clone() });
             let mut r = Numbers(1);
             dims.iter().for_each(|d| case.check(d, &arguments(&prim, d, &mut r), near));
         }

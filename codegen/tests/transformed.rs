@@ -6,7 +6,7 @@ mod harness;
 #[path = "../../schedule/tests/support/mod.rs"]
 mod support;
 
-use codegen::{Compiler, Order, Target};
+use codegen::{Compiler, Target};
 use harness::load::Loaded;
 use harness::{Near, compare};
 use support::{Numbers, arguments, checked, random, sizes, step, text_of};
@@ -27,7 +27,8 @@ fn round(seed: u64) -> Result<(), String> {
             prim = made;
         }
     }
-    let compiled = Compiler::with_order(Target::host(), Order::Fixed).compile_prim(&prim);
+    prim.invariant = true;
+    let compiled = Compiler::new(Target::host()).compile_prim(&prim);
     let compiled = compiled.map_err(|e| format!("{e}\n{}", text_of(&prim)))?;
     let kernel = Loaded::new(&compiled);
     for (dims, args) in &cases {

@@ -305,6 +305,7 @@ fn wrapped(module: &mut Module, p: &Prim, call: Op) -> FuncId {
         body: Block::default(),
         plan: false,
         pins: Vec::new(),
+        invariant: ir::graph::Invariant::No,
         span: p.span,
     };
     // What the primitive assumes of its dims is asked of whoever calls it from outside.

@@ -8,8 +8,14 @@ use ir::{FuncId, Module};
 use crate::Failure;
 use crate::pipeline::{self, Options};
 
-/// What `--force` and `--forbid` may name: kinds, operators, library functions, rules and fused kernels.
+/// What `--force` and `--forbid` may name: kinds, operators, library functions, rules and fused kernels; and that `--invariant` can
+/// be held.
 pub fn implementations(module: &Module, options: &Options) -> Result<(), Failure> {
+    // What the text itself marks was checked with it.
+    let faults = if options.invariant { ir::invariant::faults(module, true) } else { Vec::new() };
+    if !faults.is_empty() {
+        return Err(Failure::Diagnostics(faults));
+    }
     let asked = || [("--force", &options.force), ("--forbid", &options.forbid)];
     if asked().iter().all(|(_, names)| names.is_empty()) {
         return Ok(());

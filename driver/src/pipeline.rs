@@ -28,6 +28,8 @@ pub struct Options {
     pub force: Vec<String>,
     /// Implementations not chosen.
     pub forbid: Vec<String>,
+    /// True: every function is invariant, as `#[invariant]` says it of one. What serves wants that.
+    pub invariant: bool,
     /// Dims to show the plan for.
     pub at: Vec<(String, i64)>,
     /// The machine the plan is chosen for.
@@ -50,6 +52,7 @@ impl Default for Options {
             rewrites: true,
             force: Vec::new(),
             forbid: Vec::new(),
+            invariant: false,
             at: Vec::new(),
             machine: Machine::reference(),
             measured: None,
@@ -143,7 +146,8 @@ pub fn plan(module: &Module, options: &Options) -> (Module, Report) {
 
 /// The same where only some functions will be called: what they do not reach stays as the text has it.
 pub fn plan_of(module: &Module, entries: &[FuncId], options: &Options) -> (Module, Report) {
-    let options = rewrites::Options {
+    let module = &ir::invariant::reach(module, options.invariant);
+    let asked = rewrites::Options {
         use_rules: options.rewrites,
         force: options.force.clone(),
         forbid: options.forbid.clone(),
@@ -155,7 +159,9 @@ pub fn plan_of(module: &Module, entries: &[FuncId], options: &Options) -> (Modul
         entries: entries.to_vec(),
         ..rewrites::Options::new(options.machine.clone())
     };
-    rewrites::rewrite(module, &options)
+    let (plan, mut report) = rewrites::rewrite(module, &asked);
+    crate::orders::tell(&plan, &mut report, &options.target);
+    (plan, report)
 }
 
 /// A checked module to a program for some of its functions: rewrite, lower, emit, verify.

@@ -160,17 +160,23 @@ fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
     let report = planned(&front, entry, &Options { at, force, ..Options::default() });
     let name = &front.module.func(entry).name;
     let found: Vec<_> = report.functions.iter().filter(|f| f.name == *name).collect();
-    let line = |s: &rewrites::Step| {
+    let line = |f: &rewrites::FuncReport, s: &rewrites::Step| {
         let by = if s.why.is_empty() { String::new() } else { format!(" by {}", s.why.join(", ")) };
         // What was asked for is no news.
         let refused = s.refused.iter().filter(|why| !why.ends_with("another is forced"));
         let refused: String = refused.map(|why| format!("    refused: {why}\n")).collect();
         let pinned = if s.pinned { ", pinned" } else { "" };
-        format!("  {} {} covers {}{by}{pinned}\n{refused}", s.kind, s.name, s.covers.join(", "))
+        let order = if f.invariant { format!(", {}", s.order) } else { String::new() };
+        format!("  {} {} covers {}{by}{pinned}{order}\n{refused}", s.kind, s.name, s.covers.join(", "))
     };
-    let steps = found.iter().flat_map(|f| &f.regimes);
-    let mut out: String =
-        steps.map(|r| format!("{}\n{}", r.guard, r.steps.iter().map(line).collect::<String>())).collect();
+    let mut out = String::new();
+    for f in &found {
+        let invariant = if f.invariant { "invariant, " } else { "" };
+        for r in &f.regimes {
+            let steps: String = r.steps.iter().map(|s| line(f, s)).collect();
+            out.push_str(&format!("{invariant}{}\n{steps}", r.guard));
+        }
+    }
     for r in found.iter().flat_map(|f| &f.rules) {
         if r.fired > 0 {
             out.push_str(&format!("{} fired\n", r.rule));

@@ -405,6 +405,21 @@ fn f<n>(x: f32[n], y: f32[n]) -> f32[n] { relu(x + y) }"#,
 fn f<n>(x: f32[n], y: f32[n]) -> f32[n] { relu(x + y) }"#,
     },
     Code {
+        code: "E0508",
+        title: "what cannot be invariant",
+        cause: r#"`#[invariant]` before a function, or `--invariant`, promises that the bits of a row do not depend on how many rows there are. What calls a library's function by name cannot keep that: a library orders its sums as it likes, by the shape. Nor can a function that is taken apart where it is called, as it has no plan of its own. `#[invariant(p)]` names the primitive whose call, of the choices in the function, serves all dims."#,
+        wrong: r#"extern "libopenblas.so.0" sgemm<m, k, n>(a: f32[m, k], b: f32[k, n]) -> c: f32[m, n]
+    = cblas_sgemm(
+        c_int(101), c_int(111), c_int(111), c_int(m), c_int(n), c_int(k), f32(1), a, c_int(k), b, c_int(n),
+        f32(0), c, c_int(n),
+    )
+
+#[invariant]
+fn f<m>(x: f32[m, 8], w: f32[8, 4]) -> f32[m, 4] { sgemm(x, w) }"#,
+        right: r#"#[invariant]
+fn f<m>(x: f32[m, 8], w: f32[8, 4]) -> f32[m, 4] { x @ w }"#,
+    },
+    Code {
         code: "E0601",
         title: "an argument that does not fit",
         cause: r#"The value given at run time has another rank, element type or shape than the parameter, or does not satisfy the entry's `where`."#,

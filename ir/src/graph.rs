@@ -69,8 +69,22 @@ pub struct Func {
     pub plan: bool,
     /// What the text asks of the plan: `#[force(sgemm)]`, `#[forbid(h = fused)]`.
     pub pins: Vec<Pin>,
+    /// Whether the bits of a row may depend on the other rows ([`crate::invariant`]).
+    pub invariant: Invariant,
     /// The definition in the source.
     pub span: Span,
+}
+
+/// What may decide the bits of a row of a function's results.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Invariant {
+    /// Also the other rows: how many there are.
+    #[default]
+    No,
+    /// The same; but where it must not, the arm that calls this definition is taken of each choice in it: `#[invariant(p)]`.
+    By(Sym),
+    /// What the row is computed from, alone: `#[invariant]`.
+    Yes,
 }
 
 /// An implementation or rule that the text asks for, or asks not to have.

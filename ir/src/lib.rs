@@ -26,6 +26,7 @@ pub mod diag;
 pub mod exact;
 pub mod graph;
 mod intrinsic;
+pub mod invariant;
 pub mod lets;
 pub mod loops;
 mod module;

@@ -43,6 +43,8 @@ pub struct Prim {
     pub vars: Vec<Var>,
     /// The statements.
     pub body: Vec<Stmt>,
+    /// True if its code adds up in an order that only the range of each reduction decides: `#[invariant]`.
+    pub invariant: bool,
     /// The definition in the source.
     pub span: Span,
 }

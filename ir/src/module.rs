@@ -110,6 +110,7 @@ impl Extern {
             bufs: self.bufs.clone(),
             vars: Vec::new(),
             body: Vec::new(),
+            invariant: false,
             span: self.span,
         }
     }

@@ -21,7 +21,8 @@ pub fn prim_text(prim: &Prim) -> String {
     let outs: Vec<String> = prim.outs.iter().map(name).collect();
     let _ = writeln!(
         out,
-        "prim {}<{}>({}) -> ({}) {{",
+        "{}prim {}<{}>({}) -> ({}) {{",
+        if prim.invariant { "invariant " } else { "" },
         prim.name,
         dims.join(", "),
         params.join(", "),

@@ -1,5 +1,6 @@
 //! Questions about plans, answered in words from the report: why a kernel was chosen, and why a rule led nowhere.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::report::{Alternative, FuncReport, RegimeReport, Report, Step, short};
@@ -91,7 +92,13 @@ pub fn why_not(
             });
             let lines: Vec<String> = match (taken.as_slice(), lost) {
                 ([], Some(a)) => vec![format!("it lost: {}", instead(report, a, r.total_us))],
-                ([], None) => vec!["what it made is no alternative to a step of this plan".to_owned()],
+                ([], None) => {
+                    let refused: BTreeSet<&str> =
+                        r.steps.iter().flat_map(|s| &s.refused).map(String::as_str).collect();
+                    let mut lines = vec!["what it made is no alternative to a step of this plan".to_owned()];
+                    lines.extend(refused.into_iter().map(|r| format!("refused in it: {r}")));
+                    lines
+                }
                 (steps, _) => {
                     let led = |s: &&Step| {
                         format!("it led to {}: {} {}, {} us", s.value, s.kind, s.name, short(s.us))

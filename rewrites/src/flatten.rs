@@ -5,7 +5,7 @@
 //! from when they are loaded, which only a function that no other calls may keep ([`crate::keep`]): a layer, of a model that
 //! loops over its layers. The function stays in the module for other uses.
 
-use ir::graph::{Block, Func, Node, Op, ValId};
+use ir::graph::{Block, Func, Invariant, Node, Op, ValId};
 use ir::{FuncId, Module};
 use rustc_hash::FxHashSet;
 use shape::Sym;
@@ -44,7 +44,7 @@ pub fn flatten(module: &Module) -> Module {
     out
 }
 
-/// What is pinned is planned by itself: its pins are about nothing else.
+/// What is pinned is planned by itself: its pins are about nothing else. So is what is invariant, in a caller that is not.
 fn is_open(func: &Func) -> bool {
     !func.plan
         && func.pins.is_empty()
@@ -148,6 +148,10 @@ impl Callees<'_> {
     fn opens(&self, caller: &Caller<'_>, callee: u32, args: &[ValId]) -> bool {
         let given = || args.iter().any(|a| caller.weights.contains(a));
         let callee = callee as usize;
+        let kept = |f: &Func| f.invariant == Invariant::Yes;
+        if kept(&self.funcs[callee]) && !kept(caller.func) {
+            return false;
+        }
         self.straight[callee]
             || (given()
                 && is_whole(&self.funcs, callee)

@@ -124,20 +124,21 @@ pub(crate) fn implement(source: &Source<'_>, available: &Available<'_>, b: &mut 
     b.graph.rebuild();
 }
 
-/// Says under what measurements of each implementation are kept.
-pub(crate) fn identify(source: &Source<'_>, fused: &Fused, b: &mut BlockGraph) {
+/// Says under what measurements of each implementation are kept; `invariant`: in a function that is.
+pub(crate) fn identify(source: &Source<'_>, fused: &Fused, invariant: bool, b: &mut BlockGraph) {
+    let marked = |prim: &Prim| Prim { invariant: prim.invariant || invariant, ..prim.clone() };
     for desc in b.graph.analysis.table.descs_mut() {
         desc.identity = match &desc.action {
             Action::Native(_) => None,
             Action::Kernel(..) | Action::Fused(_) | Action::Library(..) if desc.work.is_native() => None,
             Action::Kernel(id, dims) => {
                 let own = Work::generated(source.profile(*id));
-                Some(Identity::prim(source.module.prim(*id), dims.clone(), own))
+                Some(Identity::prim(&marked(source.module.prim(*id)), dims.clone(), own))
             }
             Action::Fused(at) => {
-                let prim = fused.prim(*at);
+                let prim = marked(fused.prim(*at));
                 let dims = prim.dims.iter().map(|s| Expr::sym(*s)).collect();
-                Some(Identity::prim(prim, dims, desc.work.clone()))
+                Some(Identity::prim(&prim, dims, desc.work.clone()))
             }
             Action::Library(id, dims) => {
                 let ext = source.module.extern_(*id);

@@ -11,8 +11,8 @@
 //! 2. [`pattern`], [`saturate`], [`merge`]: the module's rules add equal nodes, types and conditions proved first;
 //! 3. [`fuse`], [`inline`], [`classify`], [`rounds`]: implementations join the classes: kernels, fused groups, library calls;
 //! 4. [`cost`], [`machine`], [`measured`]: what each would take, as expressions of the dims or as it was measured;
-//! 5. [`extract`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between. Tests ask
-//!    for the dearest and for random ones ([`Choose`]): all mean the same;
+//! 5. [`extract`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between; one for all points
+//!    where the function is invariant. Tests ask for the dearest and for random ones ([`Choose`]): all mean the same;
 //! 6. [`emit`], [`assemble`], [`copy`]: blocks again. A plan that cannot keep the order of effects is refused here.
 //!    What weights make by themselves becomes a function of theirs ([`keep`]). Fused primitives that differ in no more
 //!    than names are one ([`general`]).
@@ -51,7 +51,8 @@ mod work;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ir::graph::{Func, ValId};
+use ir::graph::{Func, Invariant, ValId};
+use ir::loops::Prim;
 use ir::{ExternId, FuncId, Module};
 use rustc_hash::FxHashSet;
 use shape::{Facts, Pred, Sym};
@@ -232,7 +233,13 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
             }
             false => &patterns,
         };
-        let mut found = FuncReport { name: func.name.clone(), saturated: true, ..FuncReport::default() };
+        let begun = || FuncReport {
+            name: func.name.clone(),
+            invariant: func.invariant == Invariant::Yes,
+            saturated: true,
+            ..FuncReport::default()
+        };
+        let mut found = begun();
         // What a called function keeps would be made at each call.
         let alone = options.use_rules && !called.contains(&(i as u32));
         let mut solve = |found: &mut FuncReport, keep| {
@@ -241,7 +248,7 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
         let mut solved = solve(&mut found, alone);
         if let (Err(why), true) = (&solved, alone) {
             let note = format!("nothing is kept: {why}");
-            found = FuncReport { name: func.name.clone(), saturated: true, ..FuncReport::default() };
+            found = begun();
             solved = solve(&mut found, false);
             found.notes.push(note);
         }
@@ -264,9 +271,11 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
         report.functions.push(found);
     }
     let placed = assemble::place_fused(&mut out, &fused);
+    let marked = ir::invariant::mark(&mut out);
     let steps = report.functions.iter_mut().flat_map(|f| &mut f.regimes).flat_map(|r| &mut r.steps);
     for step in steps {
         if let Some(id) = step.fused.and_then(|i| placed.get(&i)) {
+            let id = marked.get(id).unwrap_or(id);
             step.name.clone_from(&out.prim(*id).name);
         }
     }
@@ -322,7 +331,7 @@ fn function(
 
     // One cell for each combination of undecided conditions that some point fulfils; the first has none.
     let mut guards = std::mem::take(&mut outcome.guards);
-    guards.truncate(options.budget.guards);
+    guards.truncate(if report.invariant { 0 } else { options.budget.guards });
     let mut signatures: Vec<Vec<usize>> = vec![Vec::new()];
     for p in &points {
         let s = regimes::signature(&guards, p);
@@ -343,7 +352,7 @@ fn function(
             inner.refused.clear();
             outcome.absorb(inner);
         }
-        let unit = unit(source, options, pins, fused, b);
+        let unit = unit(source, options, (pins, report.invariant), fused, b);
         if let Some(fault) = fault(&unit) {
             return Err(format!("internal error in rewriting: {fault}"));
         }
@@ -361,7 +370,7 @@ fn function(
     // differ a third may be best between them.
     let (mut found, mut refused): (Vec<Solved>, Vec<Plan>) = Default::default();
     let mut asked: Vec<(Point, Plan)> = Vec::new();
-    let (mut next, mut more) = (points.clone(), options.budget.between);
+    let (mut next, mut more) = (points.clone(), if report.invariant { 0 } else { options.budget.between });
     while !next.is_empty() {
         let point = next.remove(0);
         let own = regimes::signature(&guards, &point);
@@ -415,7 +424,11 @@ fn function(
     let costs: Vec<Vec<f64>> =
         (0..solved.len()).map(|p| points.iter().map(|point| cost(p, point)).collect()).collect();
     let anywhere: Vec<bool> = solved.iter().map(|s| s.requires.is_empty()).collect();
-    let kept = regimes::few(&costs, &anywhere, options.budget.plans);
+    let kept = if report.invariant {
+        vec![regimes::together(&costs)]
+    } else {
+        regimes::few(&costs, &anywhere, options.budget.plans)
+    };
     let arms = regimes::arms(&facts, &points, &costs, &kept, &solved, &cost);
     report.regimes = explain::regimes(options, func, &facts, &cells, &solved, &arms);
     if options.use_rules {
@@ -425,10 +438,11 @@ fn function(
         for point in regimes::samples(&points) {
             let at = regimes::env(&facts, point);
             let price = |p: &usize| cost(*p, point);
-            let Some(best) = (0..solved.len()).min_by(|a, b| price(a).total_cmp(&price(b))) else { continue };
+            let plans = if report.invariant { kept.clone() } else { (0..solved.len()).collect() };
+            let Some(best) = plans.into_iter().min_by(|a, b| price(a).total_cmp(&price(b))) else { continue };
             let found = explain::offers(options, &solved[best], &cells[solved[best].cell].1, &at);
             report.offers.extend(found.into_iter().filter_map(|(action, key, excess)| {
-                Some(Offer { key, call: callee(source, fused, &action)?, excess })
+                Some(Offer { key, call: callee(source, fused, report.invariant, &action)?, excess })
             }));
         }
     }
@@ -483,11 +497,12 @@ fn barred(
     vals(&barred)
 }
 
-fn callee(source: &Source<'_>, fused: &Fused, action: &Action) -> Option<Callee> {
+fn callee(source: &Source<'_>, fused: &Fused, invariant: bool, action: &Action) -> Option<Callee> {
+    let marked = |p: &Prim| Callee::Prim(Box::new(Prim { invariant: p.invariant || invariant, ..p.clone() }));
     match action {
         Action::Native(_) => None,
-        Action::Kernel(id, _) => Some(Callee::Prim(Box::new(source.module.prim(*id).clone()))),
-        Action::Fused(at) => Some(Callee::Prim(Box::new(fused.prim(*at).clone()))),
+        Action::Kernel(id, _) => Some(marked(source.module.prim(*id))),
+        Action::Fused(at) => Some(marked(fused.prim(*at))),
         Action::Library(id, _) => Some(Callee::Extern(*id)),
     }
 }
@@ -537,9 +552,17 @@ fn assume(b: &mut BlockGraph, preds: &[Pred]) {
 }
 
 /// Adds implementations and gathers the candidates.
-fn unit(source: &Source<'_>, options: &Options, pins: &Pins, fused: &mut Fused, mut b: BlockGraph) -> Unit {
+fn unit(
+    source: &Source<'_>,
+    options: &Options,
+    (pins, invariant): (&Pins, bool),
+    fused: &mut Fused,
+    mut b: BlockGraph,
+) -> Unit {
     let available = |id: ExternId| {
-        if options.available.get(id.0 as usize).copied().unwrap_or(true) {
+        if invariant {
+            Err("its order of summation may depend on the shape, and the function is invariant".to_owned())
+        } else if options.available.get(id.0 as usize).copied().unwrap_or(true) {
             Ok(())
         } else {
             let ext = source.module.extern_(id);
@@ -551,13 +574,15 @@ fn unit(source: &Source<'_>, options: &Options, pins: &Pins, fused: &mut Fused, 
         fuse::fuse(source, fused, options.budget.groups, &mut b);
     }
     if options.measured.is_some() || options.offers {
-        fuse::identify(source, fused, &mut b);
+        fuse::identify(source, fused, invariant, &mut b);
     }
     let pool = extract::pool(&b, options, pins);
     let nested = b.pinned.iter_mut().map(|p| std::mem::take(&mut p.nested)).collect::<Vec<_>>();
     let nested = nested
         .into_iter()
-        .map(|blocks| blocks.into_iter().map(|n| unit(source, options, pins, fused, n)).collect())
+        .map(|blocks| {
+            blocks.into_iter().map(|n| unit(source, options, (pins, invariant), fused, n)).collect()
+        })
         .collect();
     Unit { b, pool, nested }
 }

@@ -199,6 +199,12 @@ pub(crate) fn cost_at(
     Some(sum)
 }
 
+/// The plan that does best over all points together.
+pub(crate) fn together(costs: &[Vec<f64>]) -> usize {
+    let all = |p: &usize| costs[*p].iter().map(|c| c.ln()).sum::<f64>();
+    (0..costs.len()).min_by(|a, b| all(a).total_cmp(&all(b))).unwrap_or(0)
+}
+
 /// Drops plans that are hardly better than others until few are left; the last one runs everywhere.
 /// `costs[plan][point]` is infinite where a plan may not run. Gives the plans kept.
 pub(crate) fn few(costs: &[Vec<f64>], anywhere: &[bool], cap: usize) -> Vec<usize> {

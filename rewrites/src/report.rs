@@ -69,6 +69,8 @@ pub fn rule_name(said: &str) -> &str {
 pub struct FuncReport {
     /// Its name.
     pub name: String,
+    /// True if it has one plan for all dims, whose kernels add up in an order that is the same in all of them.
+    pub invariant: bool,
     /// Nodes of its e-graphs, implementations included.
     pub nodes: usize,
     /// Classes of its e-graphs.
@@ -220,8 +222,12 @@ pub fn render(report: &Report) -> String {
         line(
             0,
             format!(
-                "fn {}: {} nodes in {} classes, {end} after {} {rounds}",
-                f.name, f.nodes, f.classes, f.iterations
+                "fn {}: {}{} nodes in {} classes, {end} after {} {rounds}",
+                f.name,
+                if f.invariant { "invariant, " } else { "" },
+                f.nodes,
+                f.classes,
+                f.iterations
             ),
         );
         for r in &f.regimes {

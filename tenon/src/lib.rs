@@ -25,6 +25,22 @@
 //! assert!(e.to_string().contains("f.tn:1:32"), "{e}");
 //! ```
 //!
+//! Who serves may ask that the bits of a row do not depend on the batch that it is in, on how a prompt was cut, or on threads: of a
+//! function by `#[invariant]` before it, of all by the options:
+//!
+//! ```
+//! use tenon::{Compile, Module, Options, Tensor};
+//!
+//! let text = "fn f<n>(x: f32[n, 2], w: f32[3, 2]) -> f32[n, 3] { x @ w.T }";
+//! let usual = Options::default();
+//! let options = Options { compile: Compile { invariant: true, ..usual.compile.clone() }, ..usual };
+//! let f = Module::from_text_with("f.tn", text, options)?.function("f")?;
+//! # let w = Tensor::from_f32(&[3, 2], &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6])?;
+//! # let (one, two) = (Tensor::from_f32(&[1, 2], &[0.7, 0.8])?, Tensor::from_f32(&[2, 2], &[0.7, 0.8, 0.9, 1.0])?);
+//! # assert_eq!(f.call(&[&one, &w])?[0].as_f32(), f.call(&[&two, &w])?[0].as_f32().map(|y| &y[..3]));
+//! # Ok::<(), tenon::Error>(())
+//! ```
+//!
 //! It stands on `driver`, which holds the pipeline, and `vm`, which runs; there is nothing of either here.
 #![forbid(unsafe_code)]
 

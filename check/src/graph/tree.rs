@@ -648,6 +648,7 @@ fn stack_prim(count: usize, dtype: DType, rank: usize, span: Span) -> Prim {
         bufs,
         vars: vec![],
         body: vec![],
+        invariant: false,
         span,
     };
     for i in 0..count {

@@ -14,9 +14,9 @@ use tensor::DType;
 use super::arrange::{Arrange, Loop, range};
 use super::cost::holds_heavy;
 use super::dots;
-use super::pack::is_shared;
+use super::pack::{factors, is_shared, rounded_alone};
 use super::panels::{Lane, Over, op};
-use super::{Along, parts, with_part};
+use super::{Along, Order, parts, with_part};
 
 /// With fewer rows it is as well to compute it anew for each tile,
 const LEAST: i64 = 40;
@@ -46,16 +46,24 @@ struct Search<'a, 's> {
     around: Vec<(VarId, Option<i64>)>,
     deepest: usize,
     found: Vec<Computed<'s>>,
+    order: Order,
 }
 
 impl<'s> Search<'_, 's> {
     fn value(&mut self, e: &'s Scalar) {
+        if self.order == Order::Fixed
+            && let Some(rounded) = rounded_alone(e)
+        {
+            rounded.into_iter().for_each(|e| self.value(e));
+            return;
+        }
         match &e.kind {
             ScalarKind::Reduce { run, var, lo, hi, body, .. } => {
                 self.around.push((*var, self.prim.rounds(lo, hi)));
                 self.deepest = self.deepest.max(self.around.len());
                 if matches!(run, Run::Plain | Run::Unrolled) {
-                    self.value(body);
+                    let terms = if self.order == Order::Fixed { factors(body) } else { vec![&**body] };
+                    terms.into_iter().for_each(|e| self.value(e));
                 }
                 self.around.pop();
             }
@@ -97,6 +105,7 @@ impl Arrange<'_> {
             around: Vec::new(),
             deepest: 0,
             found: Vec::new(),
+            order: self.order,
         };
         body.iter().flat_map(Stmt::scalars).for_each(|e| search.value(e));
         let deepest = search.deepest;

@@ -15,8 +15,8 @@
 //!
 //! Invariants: lanes and rows are loops marked independent, whose bounds no iteration changes; lanes of a lane loop's
 //! stores lie side by side, in either order, or evenly a few elements apart; a schedule changes the order of a reduction only
-//! as a tree over its own range, in an order that neither the grid nor the extents of other axes change
-//! (with [`Order::Free`] they may).
+//! as a tree over its own range, in an order that the grid does not change, and in
+//! an invariant primitive neither do the extents of other axes ([`Order`]).
 
 mod access;
 mod again;
@@ -150,9 +150,10 @@ fn fitting(vectors: u32, lanes: u32, trips: f64) -> u32 {
 }
 
 /// What may decide the order in which a reduction adds up.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Order {
-    /// Its own range alone: a row's result depends neither on how many rows there are nor on how they are sliced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Order {
+    /// Its own range alone: a row's result depends neither on how many rows there are nor on how they are sliced. Nor is anything
+    /// rounded in another way because of that.
     Fixed,
     /// Also the number of rows in a call, where another order is faster with many.
     #[default]
@@ -160,14 +161,17 @@ pub enum Order {
 }
 
 /// Decides, and carries out.
-pub(crate) fn schedule(prim: &Prim, target: &Target, order: Order) -> Prim {
+pub(crate) fn schedule(prim: &Prim, target: &Target) -> Prim {
+    let order = if prim.invariant { Order::Fixed } else { Order::Free };
     let planner = Planner { prim, target, order, asked: false };
     // What must hold a value first is given it block by block, by rows of its own.
     let first: BTreeSet<BufId> = first_values(prim).into_iter().map(|(buf, _)| buf).collect();
     let blocks = first.is_empty();
     let decisions = planner.block(&prim.body).1;
     let narrow = || narrow::narrow(prim, target, order, &decisions);
-    let mut prim = blocks
+    // Where a dim is 1, lanes would go along the reductions instead.
+    let narrows = blocks && (order == Order::Free || !adds_floats(prim));
+    let mut prim = narrows
         .then(narrow)
         .flatten()
         .unwrap_or_else(|| arrange::arrange(prim, target, order, &decisions, blocks));
@@ -175,6 +179,11 @@ pub(crate) fn schedule(prim: &Prim, target: &Target, order: Order) -> Prim {
     again::keep(&mut prim);
     stream::stream(&mut prim, target, &first);
     prim
+}
+
+/// Whether floats are reduced, in an order that can be felt.
+fn adds_floats(prim: &Prim) -> bool {
+    parts(&prim.body).into_iter().any(|e| matches!(e.kind, ScalarKind::Reduce { .. }) && e.dtype.is_float())
 }
 
 /// Whether the rounds of a loop can be lanes: no lane goes its own way, and they write neighbours.

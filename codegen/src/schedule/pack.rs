@@ -4,12 +4,13 @@
 //! thrashes caches and address translation; with them, the lanes may also be far apart in memory (a
 //! transposed operand) or narrow (bf16), because the copy gathers and widens once for all rows.
 
+use ir::Intrinsic;
 use ir::loops::{BufId, Scalar, ScalarKind, Stmt, VarId};
 use shape::Expr as Dim;
 use std::collections::BTreeSet;
 use tensor::DType;
 
-use super::{Along, Link, Nest, Panel, Planner, Stride, dots, parts};
+use super::{Along, Link, Nest, Order, Panel, Planner, Stride, dots, parts};
 use crate::prepare::assigned;
 
 impl Planner<'_> {
@@ -169,6 +170,12 @@ struct Search<'a, 's> {
 
 impl<'s> Search<'_, 's> {
     fn value(&mut self, e: &'s Scalar) {
+        if self.planner.order == Order::Fixed
+            && let Some(rounded) = rounded_alone(e)
+        {
+            rounded.into_iter().for_each(|e| self.value(e));
+            return;
+        }
         if !self.around.is_empty() && self.kept(e, None) {
             return;
         }
@@ -179,6 +186,9 @@ impl<'s> Search<'_, 's> {
                 self.around.push((*var, self.planner.extent(lo, hi)));
                 match dots::product(self.planner, e, self.lanes, self.rows) {
                     Some(p) if self.kept(p.b, Some(e)) => self.value(p.a),
+                    Some(_) | None if self.planner.order == Order::Fixed => {
+                        factors(body).into_iter().for_each(|e| self.value(e));
+                    }
                     Some(_) | None => self.value(body),
                 }
                 self.around.pop();
@@ -221,6 +231,22 @@ impl<'s> Search<'_, 's> {
             _ => false,
         }
     }
+}
+
+/// The factors of a product of floats; anything else itself.
+pub(super) fn factors(e: &Scalar) -> Vec<&Scalar> {
+    match &e.kind {
+        ScalarKind::Op(Intrinsic::Mul, args) if e.dtype.is_float() => args.iter().collect(),
+        _ => vec![e],
+    }
+}
+
+/// Of a sum with products the values that are rounded by themselves: a product that is added to something is rounded with the sum, but
+/// not where it is kept.
+pub(super) fn rounded_alone(e: &Scalar) -> Option<Vec<&Scalar>> {
+    let ScalarKind::Op(Intrinsic::Add | Intrinsic::Sub, args) = &e.kind else { return None };
+    let parts: Vec<Vec<&Scalar>> = args.iter().map(factors).collect();
+    parts.iter().any(|p| p.len() > 1).then(|| parts.concat())
 }
 
 /// Whether a value is the same for all rows and not for all lanes, and made of what is there whatever else happens.

@@ -111,6 +111,7 @@ impl P {
             bufs: Vec::new(),
             vars: Vec::new(),
             body: Vec::new(),
+            invariant: false,
             span: Span::default(),
         })
     }

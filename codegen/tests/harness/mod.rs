@@ -14,7 +14,7 @@ pub mod build;
 pub mod functions;
 pub mod load;
 
-use codegen::{Compiler, Order, Target};
+use codegen::{Compiler, Target};
 use ir::loops::Prim;
 use tensor::{DType, Tensor};
 
@@ -98,14 +98,14 @@ pub struct Case {
 
 impl Case {
     pub fn new(prim: Prim) -> Case {
-        Case::with_order(prim, Order::Fixed)
+        Case::of(Prim { invariant: true, ..prim })
     }
 
-    pub fn with_order(prim: Prim, order: Order) -> Case {
+    pub fn of(prim: Prim) -> Case {
         let kernels = targets()
             .into_iter()
             .map(|t| {
-                let compiler = Compiler::with_order(t.clone(), order);
+                let compiler = Compiler::new(t.clone());
                 let compiled = compiler.compile_prim(&prim).unwrap_or_else(|e| panic!("{}: {e}", prim.name));
                 (t.to_string(), Loaded::new(&compiled))
             })

@@ -28,6 +28,7 @@ impl Build {
             bufs: Vec::new(),
             vars: Vec::new(),
             body: Vec::new(),
+            invariant: false,
             span: Span::default(),
         })
     }
@@ -164,6 +165,7 @@ impl Graph {
                 body: Block::default(),
                 plan: false,
                 pins: Vec::new(),
+                invariant: ir::graph::Invariant::No,
                 span: Span::default(),
             },
             block: Block::default(),

@@ -28,7 +28,7 @@ use shape::{Expr as Dim, Op, Pred, Step, Sym};
 use crate::ast::{
     self, BinaryOp, Expr, ExprKind, ExternDef, File, FnDef, Item, ItemKind, Mode, RuleDef, Signature, TestDef,
 };
-use crate::graph::Func;
+use crate::graph::{Func, Invariant};
 use crate::intrinsic::Literal;
 use crate::loops::{Prim, Scalar, ScalarKind};
 use crate::module::{CArg, CType, Extern, Module, PrimId, Rule};
@@ -211,8 +211,22 @@ fn goes_without_saying(p: &Pred) -> bool {
 
 /// The attributes of a function. What a plan uses it says itself.
 fn attrs(m: &Module, f: &Func) -> Vec<ast::Attr> {
+    let plain = |name: &str| ast::Attr { name: ident(Sym::new(name)), args: vec![] };
+    let invariant = match f.invariant {
+        Invariant::No => None,
+        Invariant::Yes => Some(plain("invariant")),
+        Invariant::By(of) => {
+            // Instances of primitives are definitions in the text; the first that stands there decides.
+            let called = crate::invariant::called(m, &f.body, of);
+            let named = called.map(|p| Sym::new(&names::printable(&m.prim(p).name)));
+            named.map(|n| ast::Attr {
+                args: vec![ast::Arg { name: None, value: term::name(n) }],
+                ..plain("invariant")
+            })
+        }
+    };
     if f.plan {
-        return vec![ast::Attr { name: ident(Sym::new("plan")), args: vec![] }];
+        return [plain("plan")].into_iter().chain(invariant).collect();
     }
     let of = |verb: &str, force: bool| {
         let arg = |pin: &crate::graph::Pin, name: Sym| ast::Arg {
@@ -231,7 +245,7 @@ fn attrs(m: &Module, f: &Func) -> Vec<ast::Attr> {
         }
         (!args.is_empty()).then(|| ast::Attr { name: ident(Sym::new(verb)), args })
     };
-    [of("force", true), of("forbid", false)].into_iter().flatten().collect()
+    [of("force", true), of("forbid", false), invariant].into_iter().flatten().collect()
 }
 
 fn signature(
@@ -313,6 +327,7 @@ fn extern_(e: &Extern, name: Sym) -> Item {
         bufs: e.bufs.clone(),
         vars: vec![],
         body: vec![],
+        invariant: false,
         span: e.span,
     };
     let w = scalars::Writer::new(&as_prim);

@@ -23,7 +23,9 @@ pub(super) fn prim(p: &Prim, name: Sym) -> Item {
     let (sig, outs) = w.head(name);
     let mut stmts: Vec<ast::Stmt> = uses.at_top.iter().map(|v| zero(&w, *v)).collect();
     write(&w, &uses, &p.body, &mut BTreeSet::new(), &mut stmts);
-    term::item(ItemKind::Prim(PrimDef { sig, outs, body: term::block(stmts) }), vec![])
+    let invariant = || ast::Attr { name: term::ident(Sym::new("invariant")), args: vec![] };
+    let attrs = p.invariant.then(invariant).into_iter().collect();
+    term::item(ItemKind::Prim(PrimDef { sig, outs, body: term::block(stmts) }), attrs)
 }
 
 /// How variables are declared.

@@ -150,6 +150,7 @@ fn prim_of(dims: &str, bufs: &[(&str, DType, &str)], vars: &[(&str, DType)], bod
         bufs,
         vars: vars.iter().map(|(n, dtype)| Var { name: Sym::new(n), dtype: *dtype }).collect(),
         body,
+        invariant: false,
         span: Span::default(),
     }
 }
@@ -292,6 +293,7 @@ fn func_of(build: impl FnOnce(&mut Func) -> Block) -> Func {
         body: Block::default(),
         plan: false,
         pins: Vec::new(),
+        invariant: crate::graph::Invariant::No,
         span: Span::default(),
     };
     f.add_val(Sym::new("a"), Type::scalar(DType::I64));

@@ -48,6 +48,7 @@ impl Build {
                 body: Block::default(),
                 plan: false,
                 pins: Vec::new(),
+                invariant: ir::graph::Invariant::No,
                 span: Span::default(),
             },
             blocks: vec![Block::default()],
@@ -135,6 +136,7 @@ pub(crate) fn module(funcs: Vec<Func>) -> Module {
         bufs,
         vars: Vec::new(),
         body: Vec::new(),
+        invariant: false,
         span: Span::default(),
     };
     let (x, y) = (|| buf("x", F32, &["m"]), || buf("y", F32, &["m"]));

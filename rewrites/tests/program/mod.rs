@@ -104,6 +104,7 @@ pub(crate) fn prim(
         bufs: bufs.iter().map(buffer).collect(),
         vars: vars.iter().map(variable).collect(),
         body,
+        invariant: false,
         span: Span::default(),
     }
 }
@@ -280,6 +281,7 @@ impl<'a> Build<'a> {
             body: Block::default(),
             plan: false,
             pins: Vec::new(),
+            invariant: ir::graph::Invariant::No,
             span: Span::default(),
         };
         for (i, shape) in params.iter().enumerate() {

@@ -1,0 +1,209 @@
+//! Invariant functions: the bits of a row of a result depend on nothing but what that row is computed from.
+//!
+//! In: a checked module, in which functions are marked ([`Invariant`]). [`reach`] gives the module in which what they call is
+//! marked too, and of each choice that the text makes by speed the one arm is left that serves all dims; rewriting then makes one plan of
+//! each. [`mark`] tells the primitives that such plans call, which code generation compiles in a fixed order. [`faults`] says
+//! what cannot be held: a library's function orders its sums as it likes.
+//!
+//! What others call too is copied, so that a mark changes no other function.
+//!
+//! Invariants: functions and primitives keep their numbers, copies come last; doing any of it again changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shape::Sym;
+
+use crate::diag::Diagnostic;
+use crate::graph::{Block, Func, Invariant, Op, ValId};
+use crate::module::{FuncId, Module, PrimId};
+
+/// The functions that some call, themselves included.
+fn closure(module: &Module, from: impl Iterator<Item = usize>) -> BTreeSet<usize> {
+    let mut open: Vec<usize> = from.collect();
+    let mut found: BTreeSet<usize> = open.iter().copied().collect();
+    while let Some(at) = open.pop() {
+        module.funcs[at].body.walk(&mut |n| {
+            if let Op::Call(FuncId(f), _) = n.op
+                && found.insert(f as usize)
+            {
+                open.push(f as usize);
+            }
+        });
+    }
+    found
+}
+
+fn marked(module: &Module) -> BTreeSet<usize> {
+    let is = |i: &usize| module.funcs[*i].invariant == Invariant::Yes;
+    closure(module, (0..module.funcs.len()).filter(is))
+}
+
+/// What of the module cannot be invariant: calls of libraries by name. `all`: not only what is marked must be.
+pub fn faults(module: &Module, all: bool) -> Vec<Diagnostic> {
+    let mut faults = Vec::new();
+    for at in if all { (0..module.funcs.len()).collect() } else { marked(module) } {
+        let func = &module.funcs[at];
+        func.body.walk(&mut |n| {
+            if let Op::Extern(id, _) = n.op {
+                let name = module.extern_(id).name;
+                let text = format!(
+                    "`{}` is to be invariant and calls `{name}`, which a library orders as it likes",
+                    func.def
+                );
+                let help = "write what it computes in operators: a library is then not chosen for it";
+                faults.push(Diagnostic::error("E0508", n.span, text).help(help));
+            }
+        });
+    }
+    faults
+}
+
+/// The module with all that invariant functions call invariant as well. `all`: every function is.
+pub fn reach(module: &Module, all: bool) -> Module {
+    let mut out = module.clone();
+    if all {
+        out.funcs.iter_mut().for_each(|f| settle(module, f));
+        return out;
+    }
+    let within = marked(module);
+    let others = closure(module, (0..module.funcs.len()).filter(|i| !within.contains(i)));
+    let mut copies: BTreeMap<u32, u32> = BTreeMap::new();
+    for &at in &within {
+        if others.contains(&at) && module.funcs[at].invariant != Invariant::Yes {
+            let name = out.unused(&format!("{}_invariant", module.funcs[at].name));
+            copies.insert(at as u32, out.funcs.len() as u32);
+            out.funcs.push(Func { name, ..module.funcs[at].clone() });
+        }
+    }
+    for &at in &within {
+        let at = copies.get(&(at as u32)).map_or(at, |c| *c as usize);
+        let func = &mut out.funcs[at];
+        settle(module, func);
+        each_op(&mut func.body, &mut |op| {
+            if let Op::Call(FuncId(f), _) = op {
+                *f = copies.get(f).copied().unwrap_or(*f);
+            }
+        });
+    }
+    out
+}
+
+/// Marks a function, and takes the arms that serve all dims.
+fn settle(module: &Module, func: &mut Func) {
+    if let Invariant::By(def) = func.invariant {
+        let mut body = std::mem::take(&mut func.body);
+        let mut names = BTreeMap::new();
+        take(module, def, &mut body, &mut names);
+        rename(&mut body, &names);
+        func.body = body;
+    }
+    func.invariant = Invariant::Yes;
+}
+
+/// The first primitive of a definition that a block calls.
+pub fn called(module: &Module, block: &Block, def: Sym) -> Option<PrimId> {
+    let mut found = None;
+    block.walk(&mut |n| {
+        if let (None, Op::Prim(id, _)) = (found, &n.op)
+            && module.prim(*id).def == def
+        {
+            found = Some(*id);
+        }
+    });
+    found
+}
+
+/// In the place of each choice, the first of its arms that calls the definition. `names`: what the values of a choice then are.
+fn take(module: &Module, def: Sym, block: &mut Block, names: &mut BTreeMap<ValId, ValId>) {
+    let mut nodes = Vec::with_capacity(block.nodes.len());
+    for mut node in std::mem::take(&mut block.nodes) {
+        let Op::If(a, b) = &mut node.op else {
+            nodes.push(node);
+            continue;
+        };
+        let arm = [a, b].into_iter().find(|arm| called(module, arm, def).is_some());
+        match arm.filter(|_| node.opens.is_empty()) {
+            Some(arm) => {
+                let mut arm = std::mem::take(arm);
+                take(module, def, &mut arm, names);
+                names.extend(node.results.iter().copied().zip(arm.results.iter().copied()));
+                nodes.append(&mut arm.nodes);
+            }
+            None => nodes.push(node),
+        }
+    }
+    block.nodes = nodes;
+}
+
+fn rename(block: &mut Block, names: &BTreeMap<ValId, ValId>) {
+    let put = |v: &mut ValId| {
+        while let Some(new) = names.get(v) {
+            *v = *new;
+        }
+    };
+    for node in &mut block.nodes {
+        node.args.iter_mut().for_each(put);
+        inner(&mut node.op).into_iter().for_each(|b| rename(b, names));
+    }
+    block.results.iter_mut().for_each(put);
+}
+
+fn inner(op: &mut Op) -> Vec<&mut Block> {
+    match op {
+        Op::If(a, b) => vec![a, b],
+        Op::While { cond, body } => vec![cond, body],
+        Op::Switch(arms) => arms.iter_mut().map(|(_, b)| b).collect(),
+        Op::Const(_)
+        | Op::Dim(_)
+        | Op::Scalar(_)
+        | Op::Cast
+        | Op::Prim(..)
+        | Op::Extern(..)
+        | Op::Call(..)
+        | Op::BindDim(..)
+        | Op::Check(..)
+        | Op::Assert(_) => Vec::new(),
+    }
+}
+
+fn each_op(block: &mut Block, f: &mut dyn FnMut(&mut Op)) {
+    for node in &mut block.nodes {
+        f(&mut node.op);
+        inner(&mut node.op).into_iter().for_each(|b| each_op(b, f));
+    }
+}
+
+/// Marks the primitives that invariant functions call; what others call too is copied. Gives what stands for which.
+pub fn mark(module: &mut Module) -> BTreeMap<PrimId, PrimId> {
+    let mut elsewhere = BTreeSet::new();
+    for f in module.funcs.iter().filter(|f| f.invariant != Invariant::Yes) {
+        f.body.walk(&mut |n| {
+            if let Op::Prim(id, _) = n.op {
+                elsewhere.insert(id);
+            }
+        });
+    }
+    let mut new: BTreeMap<PrimId, PrimId> = BTreeMap::new();
+    let mut funcs = std::mem::take(&mut module.funcs);
+    for func in funcs.iter_mut().filter(|f| f.invariant == Invariant::Yes) {
+        each_op(&mut func.body, &mut |op| {
+            let Op::Prim(id, _) = op else { return };
+            if module.prim(*id).invariant {
+                return;
+            }
+            let old = *id;
+            *id = *new.entry(old).or_insert_with(|| {
+                if elsewhere.contains(&old) {
+                    let copy = crate::loops::Prim { invariant: true, ..module.prim(old).clone() };
+                    return module.add_prim(copy);
+                }
+                old
+            });
+        });
+    }
+    new.iter()
+        .filter(|(old, new)| old == new)
+        .for_each(|(id, _)| module.prims[id.0 as usize].invariant = true);
+    module.funcs = funcs;
+    new
+}
