@@ -464,10 +464,10 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The rules of a file: they come after all that they speak of.
-    pub(crate) fn rules(&mut self, file: &'a File) {
+    /// Those rules of a file that are meant: they come after all that they speak of.
+    pub(crate) fn rules(&mut self, file: &'a File, meant: fn(&Item) -> bool) {
         let mut seen: BTreeMap<Sym, Span> = BTreeMap::new();
-        for item in &file.items {
+        for item in file.items.iter().filter(|i| meant(i)) {
             let ItemKind::Rule(d) = &item.kind else { continue };
             let name = d.sig.name;
             if let Some(first) = seen.insert(name.name, name.span) {
@@ -478,7 +478,7 @@ impl<'a> Checker<'a> {
                 );
                 self.report(d.label(first, "first here").help("rename one of them"));
             }
-            self.rule(d);
+            self.rule(d, crate::tolerance::of(item));
         }
     }
 

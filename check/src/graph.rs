@@ -701,6 +701,7 @@ pub(crate) fn nameless(name: &str, span: Span) -> Func {
         plan: false,
         pins: Vec::new(),
         invariant: ir::graph::Invariant::No,
+        tolerance: None,
         span,
     }
 }

@@ -674,6 +674,7 @@ impl<'a> Checker<'a> {
             plan: item.attrs.iter().any(|a| a.name.name.name() == "plan"),
             pins: crate::pins::of(item),
             invariant: crate::invariant::of(item),
+            tolerance: crate::tolerance::of(item),
             span: def.sig.name.span,
         };
         let mut names = Vec::new();

@@ -13,7 +13,7 @@
 //! with [`conditions`] on them and [`exist`] for those that only running tells, [`lists`] and [`labels`] for what is said about ranks, and [`fit`] for what would make a shape fit;
 //! [`bind`] arguments against parameters; [`instance`] templates made concrete, [`sample`] templates checked alone; [`graph`] bodies of
 //! functions; [`prim`] bodies of primitives, with [`access`] for bounds, coverage and independence of
-//! loops; [`rule`] rules and bindings, with [`offered`] for what their generics stand for; [`schedule`] schedules; [`marks`] attributes, [`pins`] those that steer plans, [`mod@invariant`] that of functions whose rows are to be the same in every batch. Start at [`check`].
+//! loops; [`rule`] rules and bindings, with [`offered`] for what their generics stand for; [`schedule`] schedules; [`marks`] attributes, [`pins`] and [`tolerance`] those that steer plans, [`mod@invariant`] that of functions whose rows are to be the same in every batch. Start at [`check`].
 //!
 //! Invariant: every error is a diagnostic, and checking goes on after it, so that one run reports all.
 
@@ -49,6 +49,7 @@ mod prim;
 mod rule;
 mod sample;
 mod schedule;
+mod tolerance;
 mod types;
 mod walk;
 
@@ -91,6 +92,9 @@ pub struct Files {
     /// What each `use` found, by the place of the last name of its path. Where nothing was found there is
     /// no link, and whoever looked has said so.
     pub links: BTreeMap<Span, Link>,
+    /// The library's rules that lose digits have instances although no function of the program tolerates any: whoever plans it may say
+    /// so, or ask why they do not fire.
+    pub lossy: bool,
 }
 
 impl From<Vec<File>> for Files {
@@ -227,11 +231,20 @@ impl<'a> Checker<'a> {
         all().for_each(|f| self.tries_of(f));
         all().for_each(|f| self.file(f));
         self.bodies();
-        all().for_each(|f| self.rules(f));
+        all().for_each(|f| self.rules(f, |_| true));
         // Those of the library come last: they may go on with what the program's own give. Whoever asks for every rule
         // of a program asks for its own.
         if !self.every_rule || all().next().is_none() {
-            library.iter().for_each(|f| self.rules(f));
+            // What lossy rules make narrower others lay out, so they come before them; but a trial looks at each rule by itself.
+            let (is_lossy, is_exact): (fn(&Item) -> bool, fn(&Item) -> bool) =
+                (|i| tolerance::of(i).is_some(), |i| tolerance::of(i).is_none());
+            let asked = files.lossy || all().any(tolerance::is_declared);
+            let order = match (self.every_rule, asked) {
+                (true, _) => vec![is_exact, is_lossy],
+                (false, true) => vec![is_lossy, is_exact],
+                (false, false) => vec![is_exact],
+            };
+            order.into_iter().for_each(|meant| library.iter().for_each(|f| self.rules(f, meant)));
         }
         files.own.iter().for_each(|f| self.tests(f));
         self.pins(library, &all().collect::<Vec<_>>());

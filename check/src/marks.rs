@@ -16,6 +16,7 @@ const MARKS: &[Mark] = &[
     ("force", "a function", |k| matches!(k, ItemKind::Fn(_))),
     ("invariant", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
     ("plan", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
+    ("tolerance", "a function or rule", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Rule(_))),
     ("variadic", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
 ];
 
@@ -24,6 +25,7 @@ impl<'a> Checker<'a> {
     pub(crate) fn marks(&mut self, item: &'a Item) {
         self.pin_forms(item);
         self.invariant_form(item);
+        self.tolerance_forms(item);
         for a in &item.attrs {
             let name = a.name.name.name();
             let text = match MARKS.iter().find(|m| m.0 == name) {
@@ -37,7 +39,7 @@ impl<'a> Checker<'a> {
             self.report(match nearest(name, MARKS.iter().map(|m| m.0)) {
                 Some(guess) => d.help(format!("did you mean `#[{guess}]`?")),
                 None => d.help(
-                    "the attributes are `#[config(..)]` of tests, `#[force(..)]`, `#[forbid(..)]`, `#[invariant]`, `#[plan]` and `#[variadic]`",
+                    "the attributes are `#[config(..)]` of tests, `#[force(..)]`, `#[forbid(..)]`, `#[invariant]`, `#[plan]`, `#[tolerance(..)]` of functions and rules, and `#[variadic]`",
                 ),
             });
         }

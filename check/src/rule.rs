@@ -211,7 +211,8 @@ impl<'a> Checker<'a> {
 
     /// A rule: both sides become functions of the same parameters. One over element types, packs or attributes is a
     /// template too: it has an instance for each choice whose pattern some function's operators can match.
-    pub(crate) fn rule(&mut self, def: &'a RuleDef) {
+    /// `tolerance`: by what it may be off.
+    pub(crate) fn rule(&mut self, def: &'a RuleDef, tolerance: Option<f64>) {
         self.signature(&def.sig);
         let name = def.sig.name.name;
         let library = self.defs.in_library(def.sig.name.span);
@@ -220,7 +221,7 @@ impl<'a> Checker<'a> {
             && def.sig.generics.iter().all(|g| g.kind == GenericKind::Dim)
         {
             let none = self.env();
-            let _ = self.rule_instance(def, &none, name, Wanted::Always);
+            let _ = self.rule_instance((def, tolerance), &none, name, Wanted::Always);
             return;
         }
         let types = |env: &Env| -> Vec<DType> {
@@ -230,7 +231,7 @@ impl<'a> Checker<'a> {
         for (env, suffix) in self.choices(def) {
             let name = Sym::new(&format!("{name}{suffix}"));
             let said = self.diagnostics.len();
-            if self.rule_instance(def, &env, name, Wanted::IfMatched).is_some() {
+            if self.rule_instance((def, tolerance), &env, name, Wanted::IfMatched).is_some() {
                 tried.push(types(&env));
             }
             // A program is not told what is wrong with the library.
@@ -245,7 +246,7 @@ impl<'a> Checker<'a> {
         let Some(env) = self.alone(def) else { return };
         if tried.is_empty() {
             let wanted = if self.every_rule { Wanted::Always } else { Wanted::Never };
-            let _ = self.rule_instance(def, &env, name, wanted);
+            let _ = self.rule_instance((def, tolerance), &env, name, wanted);
             tried.push(types(&env));
         }
         if !self.every_rule {
@@ -263,13 +264,13 @@ impl<'a> Checker<'a> {
                 // The bounds may allow what an operator does not take.
                 let said = self.diagnostics.len();
                 let name = Sym::new(&format!("{name}_{d}"));
-                let _ = self.rule_instance(def, &env, name, Wanted::Always);
+                let _ = self.rule_instance((def, tolerance), &env, name, Wanted::Always);
                 self.unsay(said);
             }
         }
         for (k, env) in self.more(def, &env).into_iter().enumerate() {
             let said = self.diagnostics.len();
-            let _ = self.rule_instance(def, &env, Sym::new(&format!("{name}_more{k}")), Wanted::More);
+            let _ = self.rule_instance((def, tolerance), &env, Sym::new(&format!("{name}_more{k}")), Wanted::More);
             self.unsay(said);
         }
     }
@@ -304,7 +305,13 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn rule_instance(&mut self, def: &'a RuleDef, bound: &Env, name: Sym, wanted: Wanted) -> Maybe<()> {
+    fn rule_instance(
+        &mut self,
+        (def, tolerance): (&'a RuleDef, Option<f64>),
+        bound: &Env,
+        name: Sym,
+        wanted: Wanted,
+    ) -> Maybe<()> {
         let said = self.diagnostics.len();
         // An operator that would be new here stands in no function.
         self.only_known = wanted == Wanted::IfMatched;
@@ -349,8 +356,9 @@ impl<'a> Checker<'a> {
             return None;
         }
         let id = RuleId(self.module.rules.len() as u32);
-        // A rule that gives an extern for something says what the extern means.
-        if let [node] = rhs.body.nodes.as_slice()
+        // A rule that gives an extern for something says what the extern means, unless it is but near to that.
+        if tolerance.is_none()
+            && let [node] = rhs.body.nodes.as_slice()
             && let Op::Extern(ext, ext_dims) = &node.op
             && node.args == rhs.body.params
             && node.results == rhs.body.results
@@ -365,6 +373,7 @@ impl<'a> Checker<'a> {
             both_ways: def.both_ways,
             when,
             constant: head.constant,
+            tolerance,
             more: wanted == Wanted::More,
             span: def.sig.name.span,
         });
@@ -425,6 +434,7 @@ impl<'a> Checker<'a> {
             plan: true,
             pins: Vec::new(),
             invariant: ir::graph::Invariant::No,
+            tolerance: None,
             span: def.sig.name.span,
         };
         let (mut names, mut constant) = (Vec::new(), Vec::new());

@@ -278,6 +278,12 @@ fn seconds(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "not a number of seconds".to_owned())
 }
 
+/// By what a result may be off.
+fn tolerance(text: &str) -> Result<f64, String> {
+    let part = text.parse().ok().filter(|t: &f64| t.is_finite() && *t > 0.0);
+    part.ok_or_else(|| "not a positive number".to_owned())
+}
+
 /// A number that is not 0.
 fn positive(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "not a number from 1 on".to_owned())
@@ -309,6 +315,9 @@ pub(crate) struct Compile {
     /// Every function is invariant: the bits of a row do not depend on how many rows there are, or on threads
     #[arg(long)]
     pub(crate) invariant: bool,
+    /// Let rules fire whose results are off by no more than this part, in functions without a `#[tolerance(..)]`
+    #[arg(long, value_name = "T", value_parser = tolerance)]
+    pub(crate) tolerance: Option<f64>,
     /// A machine model to choose the plan for
     #[arg(long, value_name = "FILE")]
     pub(crate) machine: Option<PathBuf>,
@@ -331,6 +340,7 @@ impl Compile {
             (!self.force.is_empty(), "--force"),
             (!self.forbid.is_empty(), "--forbid"),
             (self.invariant, "--invariant"),
+            (self.tolerance.is_some(), "--tolerance"),
             (self.target_cpu.is_some(), "--target-cpu"),
             (self.db.is_some(), "--db"),
         ];

@@ -73,6 +73,15 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     })
 }
 
+/// Opens a program to be compiled as the flags say.
+pub(crate) fn open(file: &Path, c: &Compile) -> Result<driver::Front, (SourceMap, Failure)> {
+    let mut front = driver::open(file)?;
+    if c.tolerance.is_some() {
+        pipeline::lossy(&mut front);
+    }
+    Ok(front)
+}
+
 /// Options as the flags say.
 pub(crate) fn options(c: &Compile) -> Result<Options, Failure> {
     let mut o = unmeasured(c)?;
@@ -89,6 +98,7 @@ pub(crate) fn unmeasured(c: &Compile) -> Result<Options, Failure> {
         force: c.force.clone(),
         forbid: c.forbid.clone(),
         invariant: c.invariant,
+        tolerance: c.tolerance,
         store: driver::cache::user(),
         ..Options::default()
     };
@@ -289,7 +299,7 @@ fn run_file(
     plan: bool,
     compare: bool,
 ) -> Done {
-    let mut front = driver::open(file)?;
+    let mut front = open(file, compile)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
         let entry = entry(&mut front, call)?;
@@ -331,7 +341,7 @@ fn run_file(
 }
 
 fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
-    let mut front = driver::open(file)?;
+    let mut front = open(file, compile)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
         let entry = entry(&mut front, call)?;
@@ -418,7 +428,11 @@ fn opt(
     question: &Question,
     compile: &Compile,
 ) -> Done {
-    let mut front = driver::open(file)?;
+    let mut front = open(file, compile)?;
+    if question.why_not.is_some() {
+        // It may be asked of a rule that only a tolerance would let fire.
+        pipeline::lossy(&mut front);
+    }
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
         let entry = chosen(&mut front, which)?;
@@ -464,7 +478,7 @@ fn opt(
 }
 
 fn build(file: &Path, out: &Path, which: &Which, compile: &Compile) -> Done {
-    let mut front = driver::open(file)?;
+    let mut front = open(file, compile)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
         let entry = chosen(&mut front, which)?;
@@ -535,7 +549,7 @@ fn dis(file: &Path, at: Stage, which: &Which, compile: &Compile) -> Done {
         };
         return go().map_err(|f| (SourceMap::default(), f));
     }
-    let mut front = driver::open(file)?;
+    let mut front = open(file, compile)?;
     let sources = front.sources.clone();
     let mut go = || {
         let entry = chosen(&mut front, which)?;

@@ -28,15 +28,21 @@ pub(crate) fn deliver(
         let first = found.first.as_ref().map(|d| divergence(d, sources));
         output::print_json(&json!({
             "entry": entry, "ok": wrong.is_none(), "compare": list, "first": first, "unjudged": found.unjudged,
-            "results": results,
+            "results": results, "tolerance": found.tolerance,
         }));
         return Ok(ExitCode::from(u8::from(wrong.is_some())));
     }
     for (i, c) in found.list.iter().enumerate() {
         output::print(&format!("{:16} {}: {}\n", c.engine, c.name, words(c, shape(&c.name))));
         if found.carried.contains(&i) {
-            let text = "rounding carried through the program: each rule holds here, and each kernel gives on its own \
-                        arguments what its loops say";
+            let held = match found.tolerance.filter(|_| c.engine == "vm") {
+                Some(t) => format!("each rule holds here within the tolerance of {t}"),
+                None => "each rule holds here".to_owned(),
+            };
+            let text = format!(
+                "rounding carried through the program: {held}, and each kernel gives on its own arguments what its loops \
+                 say"
+            );
             output::print(&format!("{:16} {}: {text}\n", c.engine, c.name));
         }
     }

@@ -37,7 +37,7 @@ pub(crate) fn calibrate(out: Option<&Path>, threads: Option<u16>) -> Done {
 
 /// Measures what plans are chosen from.
 pub(crate) fn tune(file: &Path, which: &Which, seconds: f64, json: bool, compile: &Compile) -> Done {
-    let mut front = driver::open(file)?;
+    let mut front = crate::commands::open(file, compile)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
         let mut options = unmeasured(compile)?;

@@ -37,7 +37,7 @@ pub(crate) fn profile(
         };
         return go().map_err(|f| (SourceMap::default(), f));
     }
-    let mut front = driver::open(file)?;
+    let mut front = crate::commands::open(file, compile)?;
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
         let options = options(compile)?;

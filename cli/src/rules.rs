@@ -48,6 +48,9 @@ pub(crate) fn rules(file: Option<&Path>, check: bool, json: bool) -> Done {
     }
 }
 
+/// A tolerance that is so many times what was seen is far from it.
+const FAR: f64 = 10.0;
+
 /// A rule of the list.
 struct Listed<'a> {
     name: &'a str,
@@ -68,6 +71,9 @@ fn line(front: &Front, Listed { name, rule, status, verdict }: &Listed<'_>) -> S
     let arrow = if rule.both_ways { "<=>" } else { "=>" };
     let file = &front.sources.get(rule.span.file).name;
     let mut text = format!("{name:24} {arrow:3} {status:8} {file}:{line}");
+    if let Some(part) = rule.tolerance {
+        text += &format!("  within {part}");
+    }
     match verdict.map(|v| &v.status) {
         Some(status @ (Status::Proven { cases, beyond, .. } | Status::Tested { cases, beyond })) => {
             let types: Vec<&str> = verdict.iter().flat_map(|v| &v.types).map(|d| d.name()).collect();
@@ -75,6 +81,12 @@ fn line(front: &Front, Listed { name, rule, status, verdict }: &Listed<'_>) -> S
                 text += &format!("  {};", by(*laws));
             }
             text += &format!("  {cases} cases of {}", types.join(" "));
+            if let (Some(part), Some(lost)) = (rule.tolerance, verdict.and_then(|v| v.lost)) {
+                text += &format!(", off by {lost:.1e} of {part} at most");
+                if lost * FAR < part {
+                    text += ": it says much more than it loses";
+                }
+            }
             if let Some(case) = beyond {
                 text += &format!(", of finite values ({})", case.text);
             }
@@ -115,6 +127,9 @@ fn described(Listed { name, rule, status, verdict }: &Listed<'_>) -> Value {
         "both_ways": rule.both_ways,
         "when": when,
     });
+    if let Some(part) = rule.tolerance {
+        value["tolerance"] = json!(part);
+    }
     let Some(v) = verdict else { return value };
     match &v.status {
         Status::Proven { cases, beyond, .. } | Status::Tested { cases, beyond } => {
@@ -123,6 +138,9 @@ fn described(Listed { name, rule, status, verdict }: &Listed<'_>) -> Value {
             }
             value["cases"] = json!(cases);
             value["types"] = v.types.iter().map(|d| d.name()).collect();
+            if let Some(lost) = v.lost {
+                value["lost"] = json!(lost);
+            }
             value["beyond"] = json!(beyond.as_deref().map(case));
         }
         Status::Trusted(why) => value["why"] = json!(why),

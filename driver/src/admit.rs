@@ -7,6 +7,10 @@
 //! numbers leave the range of a double, are no reason, and are told. Each condition on dims is tried too: some case that it
 //! excludes should fail.
 //!
+//! A rule with a tolerance is one that loses so much: it may be off by that part of the sizes of what is added up
+//! ([`crate::compare::sizes`]), and how far it was is told. It is tried at numbers of like size, as what a narrow type keeps beside one that is
+//! a million times larger, or at the end of its range, is nothing whatever the tolerance.
+//!
 //! A case on which the left side fails says nothing. Same rule, same cases: nothing here is drawn anew.
 //!
 //! What no case refuses may be proved besides ([`proof`]), for all dims and values at once: of each of the rule's instances that were
@@ -30,9 +34,10 @@ use shape::{Pred, Sym};
 use tensor::{DType, Tensor};
 
 use crate::Front;
+use crate::compare::sizes;
 use crate::compare::wide::{self, Casts};
 use crate::library::Library;
-use judge::{Case, Said, number};
+use judge::{Case, Said, Tolerated, number};
 use numbers::Numbers;
 use values::Values;
 
@@ -51,6 +56,8 @@ pub struct Verdict {
     pub types: Vec<DType>,
     /// Its conditions on dims.
     pub conditions: Vec<Condition>,
+    /// Of a rule that loses something: by what part of the sizes of what it is computed from it was off at most.
+    pub lost: Option<f64>,
 }
 
 /// Whether a rule holds.
@@ -138,10 +145,11 @@ pub fn verdicts(module: &Module) -> Vec<Verdict> {
             status: Status::Trusted("there is no memory for its constants in double"),
             types: Vec::new(),
             conditions: untried(module.rule(ids[0])),
+            lost: None,
         };
         return rules.iter().map(none).collect();
     };
-    let trial = Trial { module, doubles: &doubles };
+    let trial = Trial { module, doubles: &doubles, sizes: &sizes::module(&doubles) };
     rules.iter().map(|(_, ids)| trial.verdict(ids)).collect()
 }
 
@@ -158,6 +166,8 @@ const ELEMENTS: i64 = 48;
 struct Trial<'a> {
     module: &'a Module,
     doubles: &'a Module,
+    /// The same in sizes.
+    sizes: &'a Module,
 }
 
 /// A library's function means what the rule that offers it says: comparing the two would compare the rule with itself.
@@ -174,12 +184,17 @@ struct Tried {
     against: Option<Counter>,
     /// One that differs in what is not finite alone.
     beyond: Option<Counter>,
+    /// The largest part that was lost in those that agreed.
+    lost: f64,
 }
+
+/// What came of all instances of a rule: for which element types, and what was lost.
+type Found = (Status, Vec<DType>, f64);
 
 impl Trial<'_> {
     /// Of all instances of a rule.
     fn verdict(&self, ids: &[RuleId]) -> Verdict {
-        let (status, types) = self.status(ids);
+        let (status, types, lost) = self.status(ids);
         let rule = self.module.rule(ids[0]);
         // What a condition excludes does not depend on the type of the elements.
         let conditions = (0..rule.when.len()).map(|k| {
@@ -188,13 +203,15 @@ impl Trial<'_> {
             let without = self.tried(ids[0], &preds, dims::MANY).against;
             Condition { pred: rule.when[k].clone(), without }
         });
-        Verdict { rule: ids[0], conditions: conditions.collect(), status, types }
+        let lost = rule.tolerance.map(|_| lost);
+        Verdict { rule: ids[0], conditions: conditions.collect(), status, types, lost }
     }
 
     /// Whether it holds, and for which element types: the first instance is tried at more dims than the others, which differ from
     /// it in those alone.
-    fn status(&self, ids: &[RuleId]) -> (Status, Vec<DType>) {
+    fn status(&self, ids: &[RuleId]) -> Found {
         let mut types: Vec<DType> = Vec::new();
+        let mut lost = 0.0f64;
         let (mut agreed, mut beyond, mut why) = (0, None, "no case that was tried could be run");
         for (k, &id) in ids.iter().enumerate() {
             let rule = self.module.rule(id);
@@ -208,10 +225,11 @@ impl Trial<'_> {
             let most = if k == 0 { dims::MANY } else { dims::FEW };
             let found = self.tried(id, &rule.when, most);
             if let Some(counter) = found.against {
-                return (Status::Refused(Box::new(counter)), types);
+                return (Status::Refused(Box::new(counter)), types, lost);
             }
             agreed += found.agreed;
             beyond = beyond.or(found.beyond);
+            lost = lost.max(found.lost);
             let given = rule.lhs.body.params.iter().map(|v| rule.lhs.ty(*v).dtype);
             types.extend(given.filter(|_| found.agreed > 0));
         }
@@ -222,7 +240,7 @@ impl Trial<'_> {
             (None, 0) => Status::Trusted(why),
             (None, cases) => Status::Tested { cases, beyond },
         };
-        (status, types)
+        (status, types, lost)
     }
 
     /// By which laws all instances hold.
@@ -240,14 +258,16 @@ impl Trial<'_> {
     fn tried(&self, id: RuleId, preds: &[Pred], most: usize) -> Tried {
         let (rule, doubles) = (self.module.rule(id), self.doubles.rule(id));
         let limits = interp::Limits { steps: Some(STEPS), ..interp::Limits::default() };
-        let interp = Interp::with_limits(self.doubles, limits);
+        let interp = Interp::with_limits(self.doubles, limits.clone());
         // What the conditions exclude is tried too: a side must not refuse it by itself.
         let untold = untold(rule);
         let [lhs, rhs] = [&doubles.lhs, &doubles.rhs].map(|f| telling(f, &untold));
         let numbers = Numbers::of(self.module, rule);
         let given: Vec<DType> = rule.lhs.body.params.iter().map(|v| rule.lhs.ty(*v).dtype).collect();
         let types: Vec<DType> = rule.lhs.result_types.iter().map(|t| t.dtype).collect();
-        let kinds = values::kinds(&given, &numbers);
+        let kinds = values::kinds(&given, &numbers, rule.tolerance.is_some());
+        let measure = Interp::with_limits(self.sizes, limits);
+        let size = telling(&self.sizes.rule(id).lhs, &untold);
         let mut found = Tried::default();
         for (dims, round, kind) in dims::assignments(rule, preds, most).into_iter().flat_map(|dims| {
             let all = (0..rounds(rule, &dims)).flat_map(|round| kinds.iter().map(move |kind| (round, *kind)));
@@ -268,9 +288,26 @@ impl Trial<'_> {
             let far = matches!(kind, Values::About(_));
             let beside = if far { numbers.beside.min(1.0) } else { 1.0 };
             let moves = far || matches!(kind, Values::Special(_));
-            let case = Case { args: &args, types: &types, far, moves, beside };
-            let said = match run(false, wide) {
-                Ok(got) => case.judge(&want, &got, &again),
+            let sizes = || {
+                let args = wide.iter().map(sizes::tensor).chain(told.iter().cloned());
+                measure.run_func(&size, args.collect()).ok()
+            };
+            let tolerated = match rule.tolerance {
+                None => None,
+                Some(part) => match sizes() {
+                    Some(sizes) => Some(Tolerated { part, sizes }),
+                    None => continue,
+                },
+            };
+            let case = Case { args: &args, types: &types, far, moves, beside, tolerated };
+            let said = match run(false, wide.clone()) {
+                Ok(got) => {
+                    let said = case.judge(&want, &got, &again);
+                    if let (Said::Agreed, Some(tolerated)) = (&said, &case.tolerated) {
+                        found.lost = found.lost.max(tolerated.lost(&want, &got));
+                    }
+                    said
+                }
                 // Too long is not wrong.
                 Err(interp::Error::Steps(_)) => continue,
                 // The checker proved something by a condition that does not hold here.

@@ -5,6 +5,7 @@
 //! operator whose value differs, by planning ever longer beginnings of the program ([`part`]), and [`blame`] for the rule without which it would
 //! not; where literals of narrow types may be the reason, the program says how far they move it ([`literals`]). The machine is compared with the plan one kernel at a time, on the machine's own arguments ([`steps`], [`bound`]).
 //! One plan, whatever chose it, is judged in the same way ([`planned`]).
+//! Of a program that tolerates something its plan may be off by what that carries ([`tolerated`]).
 //! [`difference`] says how far the results of whole programs are apart, and what is usual: the filetests' bound.
 
 mod blame;
@@ -15,6 +16,8 @@ mod literals;
 mod part;
 mod planned;
 mod steps;
+mod tolerated;
+pub(crate) mod sizes;
 pub(crate) mod wide;
 
 use ir::FuncId;
@@ -60,6 +63,8 @@ pub struct Comparison {
     pub carried: Vec<usize>,
     /// Engines in whose programs not every kernel could be run by itself: of those only the results are judged.
     pub unjudged: Vec<&'static str>,
+    /// What the program tolerates, if lossy rules may fire in it.
+    pub tolerance: Option<f64>,
 }
 
 /// What became of one engine's program.
@@ -122,7 +127,8 @@ pub fn compare(
             }
         }
     }
-    Ok(Comparison { results: oracle?, list, wrong, first, carried, unjudged })
+    let tolerance = tolerated::tolerance(&front.module, entry, options);
+    Ok(Comparison { results: oracle?, list, wrong, first, carried, unjudged, tolerance })
 }
 
 impl Compared {

@@ -306,6 +306,7 @@ fn wrapped(module: &mut Module, p: &Prim, call: Op) -> FuncId {
         plan: false,
         pins: Vec::new(),
         invariant: ir::graph::Invariant::No,
+        tolerance: None,
         span: p.span,
     };
     // What the primitive assumes of its dims is asked of whoever calls it from outside.

@@ -30,6 +30,8 @@ pub struct Options {
     pub forbid: Vec<String>,
     /// True: every function is invariant, as `#[invariant]` says it of one. What serves wants that.
     pub invariant: bool,
+    /// What rules may lose in functions that do not say themselves what they tolerate (`--tolerance`).
+    pub tolerance: Option<f64>,
     /// Dims to show the plan for.
     pub at: Vec<(String, i64)>,
     /// The machine the plan is chosen for.
@@ -53,6 +55,7 @@ impl Default for Options {
             force: Vec::new(),
             forbid: Vec::new(),
             invariant: false,
+            tolerance: None,
             at: Vec::new(),
             machine: Machine::reference(),
             measured: None,
@@ -134,6 +137,13 @@ pub fn front_with(
     Ok(Front { sources, files, module: checked.module, warnings: diagnostics, known: BTreeMap::new() })
 }
 
+/// Gives a program instances of the library's lossy rules, which it has no use for unless something is tolerated in it.
+pub fn lossy(front: &mut Front) {
+    if !std::mem::replace(&mut front.files.lossy, true) {
+        front.module = check::check(&Library::get().files, &front.files).module;
+    }
+}
+
 /// A source map that holds the operator library, to which a program's texts are added.
 pub fn sources() -> SourceMap {
     Library::get().sources()
@@ -151,6 +161,7 @@ pub fn plan_of(module: &Module, entries: &[FuncId], options: &Options) -> (Modul
         use_rules: options.rewrites,
         force: options.force.clone(),
         forbid: options.forbid.clone(),
+        tolerance: options.tolerance,
         available: module.externs.iter().map(kernels::available).collect(),
         at: options.at.clone(),
         measured: options.measured.clone(),

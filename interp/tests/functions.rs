@@ -323,6 +323,7 @@ fn a_library_function_runs_as_its_meaning() {
         rhs: lhs.clone(),
         lhs,
         both_ways: false,
+        tolerance: None,
         when: vec![],
         constant: vec![false; 2],
         more: false,

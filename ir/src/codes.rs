@@ -420,6 +420,15 @@ fn f<m>(x: f32[m, 8], w: f32[8, 4]) -> f32[m, 4] { sgemm(x, w) }"#,
 fn f<m>(x: f32[m, 8], w: f32[8, 4]) -> f32[m, 4] { x @ w }"#,
     },
     Code {
+        code: "E0509",
+        title: "a tolerance that is none",
+        cause: r#"`#[tolerance(0.01)]` before a rule says by how much what its right side gives may be off, as a part of the size of what it is computed from (of a product the sum of the sizes of its terms); before a function, that rules which are off by no more may fire in its plan. It is one positive, finite number. A rule that loses something is read from left to right only, and a function that takes or gives functions has no plan of its own that could tolerate anything."#,
+        wrong: r#"#[tolerance(-0.01)]
+fn f<n, m>(x: f32[n, m], w: f32[m, n]) -> f32[n, n] { x @ w }"#,
+        right: r#"#[tolerance(0.01)]
+fn f<n, m>(x: f32[n, m], w: f32[m, n]) -> f32[n, n] { x @ w }"#,
+    },
+    Code {
         code: "E0601",
         title: "an argument that does not fit",
         cause: r#"The value given at run time has another rank, element type or shape than the parameter, or does not satisfy the entry's `where`."#,

@@ -71,6 +71,8 @@ pub struct Func {
     pub pins: Vec<Pin>,
     /// Whether the bits of a row may depend on the other rows ([`crate::invariant`]).
     pub invariant: Invariant,
+    /// `#[tolerance(t)]`: rules that lose no more than that may fire in its plan; none: only those that are exact.
+    pub tolerance: Option<f64>,
     /// The definition in the source.
     pub span: Span,
 }

@@ -202,6 +202,9 @@ pub struct Rule {
     pub when: Vec<Pred>,
     /// Which parameters must be known when loading (`const w`).
     pub constant: Vec<bool>,
+    /// By what its right side may be off, as a part of the propagated magnitude of what it is computed from
+    /// (`#[tolerance(t)]`); none: the sides are equal.
+    pub tolerance: Option<f64>,
     /// True for an instance with another rank or attribute than those that are tried: for a proof to be of these too.
     pub more: bool,
     /// The definition in the source.

@@ -152,10 +152,13 @@ impl Callees<'_> {
         if kept(&self.funcs[callee]) && !kept(caller.func) {
             return false;
         }
-        self.straight[callee]
-            || (given()
-                && is_whole(&self.funcs, callee)
-                && caller.size + size(&self.funcs[callee].body) <= ALL)
+        // What says how exact it is stays so.
+        let own = self.funcs[callee].tolerance;
+        (own.is_none() || own == caller.func.tolerance)
+            && (self.straight[callee]
+                || (given()
+                    && is_whole(&self.funcs, callee)
+                    && caller.size + size(&self.funcs[callee].body) <= ALL))
     }
 
     /// True for what is made of weights and numbers alone, without a change of any.

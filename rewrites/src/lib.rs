@@ -6,7 +6,8 @@
 //! was chosen, what it would have cost otherwise, and what could not be chosen and why.
 //!
 //! The pass, top to bottom ([`rewrite`]):
-//! 1. [`mod@flatten`]: calls of small functions and of those that are given weights are taken apart; [`block`]: each block
+//! 1. [`mod@flatten`]: calls of small functions and of those that are given weights are taken apart; [`tolerance`]: what is called is
+//!    as exact as its caller; [`block`]: each block
 //!    becomes an e-graph of semantic nodes; effects stay where they are;
 //! 2. [`pattern`], [`saturate`], [`merge`]: the module's rules add equal nodes, types and conditions proved first;
 //! 3. [`fuse`], [`inline`], [`classify`], [`rounds`]: implementations join the classes: kernels, fused groups, library calls;
@@ -46,6 +47,7 @@ mod regimes;
 mod report;
 mod rounds;
 mod saturate;
+mod tolerance;
 mod work;
 
 use std::collections::BTreeSet;
@@ -107,6 +109,8 @@ pub struct Options {
     pub force: Vec<String>,
     /// Names that are not chosen, where anything else can be.
     pub forbid: Vec<String>,
+    /// What rules may lose in functions that do not say themselves what they tolerate; none: nothing.
+    pub tolerance: Option<f64>,
     /// For each extern of the module, whether its library can be loaded; one that is not listed can.
     pub available: Vec<bool>,
     /// Dims for which the report shows the plan and its costs; empty: a typical point of each regime.
@@ -181,6 +185,7 @@ impl Options {
             use_rules: true,
             force: Vec::new(),
             forbid: Vec::new(),
+            tolerance: None,
             available: Vec::new(),
             at: Vec::new(),
             offers: false,
@@ -193,9 +198,19 @@ impl Options {
 
 /// Rewrites every function that is not a plan already.
 pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
-    let mut report = Report { machine: options.machine.name.clone(), ..Report::default() };
+    let lossy = module.rules.iter().filter_map(|r| Some((r.name.to_string(), r.tolerance?)));
+    let tolerances = lossy.collect();
+    let mut report = Report { machine: options.machine.name.clone(), tolerances, ..Report::default() };
+    let mut out = module.clone();
+    if options.use_rules {
+        tolerance::declare(&mut out, options.tolerance);
+    }
     // Calls of small functions are taken apart first: a call is opaque to rules and fusion.
-    let flat = if options.use_rules { flatten::flatten(module) } else { module.clone() };
+    let mut flat = if options.use_rules { flatten::flatten(&out) } else { out.clone() };
+    if options.use_rules {
+        tolerance::inherit(&mut flat);
+        out.funcs.extend(flat.funcs[out.funcs.len()..].iter().cloned());
+    }
     let source = Source::new(&flat);
     let (patterns, notes) = if options.use_rules {
         pattern::compile(&source, &|name| options.forbid.iter().any(|f| f == name))
@@ -204,7 +219,6 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
     };
     report.notes = notes;
     let mut fused = Fused::default();
-    let mut out = module.clone();
     let mut called = BTreeSet::new();
     let reached = reached(&flat, &options.entries);
     let will_run = |i: usize| reached.as_ref().is_none_or(|r| r.contains(&(i as u32)));
@@ -220,15 +234,17 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
             continue;
         }
         // Its values keep their numbers where calls are taken apart.
-        let pins = Pins::of(&module.funcs[i]);
+        let pins = Pins::of(&out.funcs[i]);
         let barred = |p: &Pattern| {
             let everywhere = pins.0.iter().filter(|(pin, _)| !pin.force && pin.value.is_none());
             everywhere.flat_map(|(pin, _)| &pin.means).any(|m| m == p.name.name())
         };
+        let why = |p: &Pattern| tolerance::withheld(p, func);
         let allowed: Vec<Pattern>;
-        let patterns = match patterns.iter().any(barred) {
+        let patterns = match patterns.iter().any(|p| barred(p) || why(p).is_some()) {
             true => {
-                allowed = patterns.iter().filter(|p| !barred(p)).cloned().collect();
+                let open = patterns.iter().filter(|p| !barred(p)).cloned();
+                allowed = open.map(|p| Pattern { withheld: why(&p), ..p }).collect();
                 &allowed
             }
             false => &patterns,

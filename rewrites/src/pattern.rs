@@ -113,6 +113,10 @@ pub(crate) struct Pattern {
     pub(crate) constant: Vec<bool>,
     /// What must be proved: `when`, `where`, extents that are not negative.
     pub(crate) when: Vec<Pred>,
+    /// What it loses, if it loses something.
+    pub(crate) tolerance: Option<f64>,
+    /// Why it may not fire in the function at hand, wherever it matches.
+    pub(crate) withheld: Option<String>,
 }
 
 /// A partial match.
@@ -187,6 +191,8 @@ fn direction(source: &Source<'_>, rule: usize, reverse: bool) -> Result<Pattern,
         params,
         constant: rule.constant.clone(),
         when,
+        tolerance: rule.tolerance,
+        withheld: None,
     })
 }
 

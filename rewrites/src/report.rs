@@ -22,6 +22,9 @@ pub struct Report {
     /// Whether each rule that is named above holds, for all that is known: `proven`, `tested`, `trusted` or `refused`. Whoever makes the report
     /// does not know; who can try rules tells it.
     pub statuses: BTreeMap<String, String>,
+    /// What the rules lose that lose something, by the names of their instances.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tolerances: BTreeMap<String, f64>,
 }
 
 impl Report {
@@ -38,12 +41,12 @@ impl Report {
         named
     }
 
-    /// A rule as it is named, with its status where that is known.
+    /// A rule as it is named, with its status where that is known, and what it loses.
     pub(crate) fn with_status(&self, said: &str) -> String {
-        match self.statuses.get(said) {
-            Some(status) => format!("{said} ({status})"),
-            None => said.to_owned(),
-        }
+        let status = self.statuses.get(said).cloned();
+        let lost = self.tolerances.get(rule_name(said)).map(|t| format!("within {t}"));
+        let known: Vec<String> = status.into_iter().chain(lost).collect();
+        if known.is_empty() { said.to_owned() } else { format!("{said} ({})", known.join(", ")) }
     }
 
     /// `, by rule use_blas (trusted)`; nothing for no rules.

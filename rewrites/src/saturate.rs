@@ -179,6 +179,9 @@ pub(crate) fn ready(
     b: &BlockGraph,
     out: &mut Outcome,
 ) -> Result<FxHashMap<Sym, Expr>, String> {
+    if let Some(why) = &pattern.withheld {
+        return Err(why.clone());
+    }
     let ctx = &b.graph.analysis;
     let bound = solve_dims(ctx, &pattern.dims, m)?;
     let map = |s: Sym| bound.get(&s).cloned();

@@ -15,7 +15,9 @@ pub(super) fn text(module: &Module, instances: &[&Rule]) -> String {
     let mut writer = Writer { module, out: String::new(), prims: vec![], externs: vec![], funcs: vec![] };
     for rule in instances {
         let way = if rule.both_ways { "<=>" } else { "=>" };
-        let _ = writeln!(writer.out, "rule {way} when {} const {:?}", preds(&rule.when), rule.constant);
+        let within = rule.tolerance.map_or_else(String::new, |t| format!(" within {t:?}"));
+        let (when, constant) = (preds(&rule.when), &rule.constant);
+        let _ = writeln!(writer.out, "rule {way} when {when} const {constant:?}{within}");
         writer.func(&rule.lhs);
         writer.func(&rule.rhs);
     }

@@ -109,7 +109,8 @@ fn recorded(front: &Front, span: Span) -> Option<Recorded> {
 fn tried(module: &Module, all: &Instances, span: Span) -> &'static str {
     let Some((_, ids)) = all.iter().find(|(s, _)| *s == span) else { return "trusted" };
     let Some(doubles) = wide::module(module, Casts::Round) else { return "trusted" };
-    Trial { module, doubles: &doubles }.status(ids).0.name()
+    let sizes = crate::compare::sizes::module(&doubles);
+    Trial { module, doubles: &doubles, sizes: &sizes }.status(ids).0.name()
 }
 
 /// The status of instances of rules, by their names in the module: of the library's from its record, of the program's own

@@ -36,21 +36,28 @@ pub(super) enum Values {
 /// Magnitudes.
 const MAGNITUDES: [f64; 8] = [1e2, 1e6, 1e20, f64::MAX, 1e-3, 1e-6, 1e-20, 1e-100];
 
-/// The kinds that a rule over such types is tried at.
-pub(super) fn kinds(types: &[DType], numbers: &Numbers) -> Vec<Values> {
+/// Those at which a rule that loses something is tried: within the range of all types, far from its ends.
+const MODERATE: [f64; 3] = [1e2, 1e6, 1e-3];
+
+/// The kinds that a rule over such types is tried at; one that loses something at numbers of like size.
+pub(super) fn kinds(types: &[DType], numbers: &Numbers, lossy: bool) -> Vec<Values> {
     let floats = types.iter().any(|t| t.is_float());
     let mut kinds = vec![Values::Small];
     if floats {
         kinds.extend([Values::Normal, Values::Corners]);
     }
-    kinds.extend([1, 2, 3].map(Values::Special));
+    if !lossy {
+        kinds.extend([1, 2, 3].map(Values::Special));
+    }
     if !numbers.own.is_empty() {
         kinds.push(Values::Named);
     }
     if types.iter().any(|t| t.is_int()) {
         kinds.push(Values::Spread);
     }
-    if floats {
+    if floats && lossy {
+        kinds.extend(MODERATE.map(Values::About));
+    } else if floats {
         kinds.extend(MAGNITUDES.map(Values::About));
     }
     kinds

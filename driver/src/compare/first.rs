@@ -17,7 +17,7 @@ use vm::Limits;
 use super::blame::Blame;
 use super::difference::{Difference, Lost, of_reals};
 use super::wide::Casts;
-use super::{literals, part, wide};
+use super::{literals, part, tolerated, wide};
 use crate::engine;
 use crate::pipeline::{self, Front, Options};
 
@@ -141,7 +141,8 @@ impl Search<'_> {
                 let (front, test, outside_test) = enter(front, cond)?;
                 let (front, round, outside) = enter(&front, body)?;
                 let (plan, _) = pipeline::plan(&front.module, self.options);
-                let plan = wide::module(&plan, Casts::Keep)?;
+                let tolerance = tolerated::tolerance(&front.module, round, self.options);
+                let plan = wide::module(&plan, tolerated::casts(tolerance))?;
                 let mut carried = all(&node.args)?;
                 loop {
                     let asked = [outside_test.clone(), carried.clone()].concat();
@@ -205,7 +206,8 @@ impl Search<'_> {
         want: &[Tensor],
     ) -> Option<Wrong> {
         let (plan, _) = pipeline::plan(&front.module, options);
-        let got = self.results(front, &wide::module(&plan, Casts::Keep)?, id, args)?;
+        let casts = tolerated::casts(tolerated::tolerance(&front.module, id, options));
+        let got = self.results(front, &wide::module(&plan, casts)?, id, args)?;
         self.differing(front, id, args, want, &got)
     }
 
@@ -217,18 +219,20 @@ impl Search<'_> {
         want: &[Tensor],
         got: &[Tensor],
     ) -> Option<Wrong> {
-        differing(&front.module, args, want, got, &|m| self.results(front, m, id, args))
+        let tolerance = tolerated::tolerance(&front.module, id, self.options);
+        differing(&front.module, tolerance, args, want, got, &|m, args| self.results(front, m, id, args))
     }
 }
 
-/// The first result that differs by more than is allowed. What runs a program in double is asked only where literals may be the
-/// reason.
+/// The first result that differs by more than is allowed. What runs a program in double is asked only where literals, or what is
+/// tolerated, may be the reason.
 pub(super) fn differing(
     module: &Module,
+    tolerance: Option<f64>,
     args: &[Tensor],
     want: &[Tensor],
     got: &[Tensor],
-    run: &dyn Fn(&Module) -> Option<Vec<Tensor>>,
+    run: &dyn Fn(&Module, &[Tensor]) -> Option<Vec<Tensor>>,
 ) -> Option<Wrong> {
     let lost = Lost::of(module, args);
     let wrong = |moved: &[Vec<f64>]| {
@@ -239,10 +243,18 @@ pub(super) fn differing(
         })
     };
     let found = wrong(&[])?;
-    match literals::moved(module, want, run) {
-        Some(moved) => wrong(&moved),
-        None => Some(found),
+    let literals = literals::moved(module, want, &|m| run(m, args));
+    let found = match &literals {
+        Some(moved) => wrong(moved)?,
+        None => found,
+    };
+    let Some(mut moved) = tolerance.and_then(|t| tolerated::moved(module, t, args, want, run)) else {
+        return Some(found);
+    };
+    for (sum, other) in moved.iter_mut().zip(literals.iter().flatten()) {
+        sum.iter_mut().zip(other).for_each(|(m, o)| *m += o);
     }
+    wrong(&moved)
 }
 
 /// The program with another function in the place of one.

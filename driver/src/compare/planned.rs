@@ -15,7 +15,7 @@ use vm::threads::Pool;
 use super::difference::{Difference, difference};
 use super::first::differing;
 use super::wide::Casts;
-use super::{steps, wide};
+use super::{steps, tolerated, wide};
 use crate::pipeline::{self, Front, Options};
 use crate::{Failure, engine};
 
@@ -39,14 +39,16 @@ impl<'f> Planned<'f> {
 
     /// What is wrong with what the plan says, on any of some data.
     pub fn judge(&self, data: &[Vec<Tensor>]) -> Result<(), String> {
-        let double = |m: &Module| wide::module(m, Casts::Keep).ok_or("no memory");
-        let (program, plan) = (double(&self.front.module)?, double(&self.plan)?);
+        let tolerance = tolerated::tolerance(&self.front.module, self.entry, self.options);
+        let double = |m: &Module, casts| wide::module(m, casts).ok_or("no memory");
+        let program = double(&self.front.module, Casts::Keep)?;
+        let plan = double(&self.plan, tolerated::casts(tolerance))?;
         for args in data {
             let args: Vec<Tensor> =
                 args.iter().map(wide::tensor).collect::<Option<_>>().ok_or("no memory")?;
             let [want, got] = [self.interpret(&program, &args)?, self.interpret(&plan, &args)?];
-            let run = |m: &Module| self.interpret(m, &args).ok();
-            if let Some(wrong) = differing(&self.front.module, &args, &want, &got, &run) {
+            let run = |m: &Module, args: &[Tensor]| self.interpret(m, args).ok();
+            if let Some(wrong) = differing(&self.front.module, tolerance, &args, &want, &got, &run) {
                 return Err(format!(
                     "the plan means something else: result {}, {}",
                     wrong.at, wrong.difference

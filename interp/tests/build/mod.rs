@@ -166,6 +166,7 @@ impl Graph {
                 plan: false,
                 pins: Vec::new(),
                 invariant: ir::graph::Invariant::No,
+                tolerance: None,
                 span: Span::default(),
             },
             block: Block::default(),

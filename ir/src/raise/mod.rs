@@ -209,7 +209,13 @@ fn goes_without_saying(p: &Pred) -> bool {
     matches!(p, Pred::Le(zero, n) if zero.as_int() == Some(0) && n.as_sym().is_some())
 }
 
-/// The attributes of a function. What a plan uses it says itself.
+/// `#[tolerance(t)]` of a rule or function that has one.
+fn tolerance(t: Option<f64>) -> Option<ast::Attr> {
+    let arg = |t: f64| ast::Arg { name: None, value: term::float(t, format!("{t:?}")) };
+    t.map(|t| ast::Attr { name: ident(Sym::new("tolerance")), args: vec![arg(t)] })
+}
+
+/// The attributes of a function. What a plan uses it says itself, and how exact it had to be.
 fn attrs(m: &Module, f: &Func) -> Vec<ast::Attr> {
     let plain = |name: &str| ast::Attr { name: ident(Sym::new(name)), args: vec![] };
     let invariant = match f.invariant {
@@ -226,7 +232,7 @@ fn attrs(m: &Module, f: &Func) -> Vec<ast::Attr> {
         }
     };
     if f.plan {
-        return [plain("plan")].into_iter().chain(invariant).collect();
+        return [Some(plain("plan")), invariant, tolerance(f.tolerance)].into_iter().flatten().collect();
     }
     let of = |verb: &str, force: bool| {
         let arg = |pin: &crate::graph::Pin, name: Sym| ast::Arg {
@@ -245,7 +251,7 @@ fn attrs(m: &Module, f: &Func) -> Vec<ast::Attr> {
         }
         (!args.is_empty()).then(|| ast::Attr { name: ident(Sym::new(verb)), args })
     };
-    [of("force", true), of("forbid", false), invariant].into_iter().flatten().collect()
+    [of("force", true), of("forbid", false), invariant, tolerance(f.tolerance)].into_iter().flatten().collect()
 }
 
 fn signature(
@@ -380,7 +386,7 @@ fn rule(m: &Module, callees: &Callees, r: &Rule) -> Item {
     let when = r.when.iter().filter(|p| !goes_without_saying(p)).map(|p| names.pred(p));
     let name = Sym::new(&names::printable(r.name.name()));
     let sig = signature(name, &dims, heads.collect(), when);
-    item(ItemKind::Rule(RuleDef { sig, lhs, both_ways: r.both_ways, rhs }), vec![])
+    item(ItemKind::Rule(RuleDef { sig, lhs, both_ways: r.both_ways, rhs }), tolerance(r.tolerance).into_iter().collect())
 }
 
 #[cfg(test)]

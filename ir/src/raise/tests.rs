@@ -294,6 +294,7 @@ fn func_of(build: impl FnOnce(&mut Func) -> Block) -> Func {
         plan: false,
         pins: Vec::new(),
         invariant: crate::graph::Invariant::No,
+        tolerance: None,
         span: Span::default(),
     };
     f.add_val(Sym::new("a"), Type::scalar(DType::I64));

@@ -49,6 +49,7 @@ impl Build {
                 plan: false,
                 pins: Vec::new(),
                 invariant: ir::graph::Invariant::No,
+                tolerance: None,
                 span: Span::default(),
             },
             blocks: vec![Block::default()],

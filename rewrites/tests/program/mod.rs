@@ -234,6 +234,7 @@ impl Program {
             lhs,
             rhs,
             both_ways: false,
+            tolerance: None,
             when: Vec::new(),
             span: Span::default(),
         });
@@ -282,6 +283,7 @@ impl<'a> Build<'a> {
             plan: false,
             pins: Vec::new(),
             invariant: ir::graph::Invariant::No,
+            tolerance: None,
             span: Span::default(),
         };
         for (i, shape) in params.iter().enumerate() {

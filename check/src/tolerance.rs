@@ -1,0 +1,78 @@
+//! `#[tolerance(0.01)]`: before a rule by how much its right side may be off, before a function which such rules may fire in it.
+//!
+//! In: attributes. Out: a positive number each; what is none is an error, as is one before a rule that is read both ways (the
+//! side that lost digits does not tell them) and before a function that has no plan of its own. What it is a part of is said
+//! where it is judged: `driver/src/admit/` for a rule, `driver/src/compare/` for a plan.
+
+use ir::ast::{Attr, ExprKind, File, Item, ItemKind, UnaryOp};
+use ir::diag::Diagnostic;
+
+use crate::Checker;
+use crate::graph::is_template;
+
+/// The tolerance of a definition, where it has one. What is wrong with it [`Checker::tolerance_forms`] says.
+pub(crate) fn of(item: &Item) -> Option<f64> {
+    item.attrs.iter().find(|a| is(a)).and_then(|a| number(a).ok())
+}
+
+/// True if some function of a file says that it tolerates something.
+pub(crate) fn is_declared(file: &File) -> bool {
+    file.items.iter().any(|item| matches!(item.kind, ItemKind::Fn(_)) && of(item).is_some())
+}
+
+fn is(attr: &Attr) -> bool {
+    attr.name.name.name() == "tolerance"
+}
+
+/// The number of an attribute, or what is wrong with it.
+fn number(attr: &Attr) -> Result<f64, String> {
+    let [arg] = &attr.args[..] else {
+        return Err(format!("`#[tolerance(..)]` takes one number, and this has {}", attr.args.len()));
+    };
+    let value = match &arg.value.kind {
+        ExprKind::Int(i) => Some(*i as f64),
+        ExprKind::Float(x, _) => Some(*x),
+        ExprKind::Unary(UnaryOp::Neg, inner) => match inner.kind {
+            ExprKind::Int(i) => Some(-(i as f64)),
+            ExprKind::Float(x, _) => Some(-x),
+            _ => None,
+        },
+        _ => None,
+    };
+    match value.filter(|_| arg.name.is_none()) {
+        Some(x) if x > 0.0 && x.is_finite() => Ok(x),
+        Some(x) => Err(format!("a tolerance is a positive number, and this is {x}")),
+        None => Err("a tolerance is a number".to_owned()),
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// What is wrong with the tolerance of a definition. On what it may stand is said with the other attributes.
+    pub(crate) fn tolerance_forms(&mut self, item: &'a Item) {
+        let mut said = item.attrs.iter().filter(|a| is(a));
+        let Some(attr) = said.next() else { return };
+        let span = attr.args.first().map_or(attr.name.span, |a| a.value.span);
+        if let Err(text) = number(attr) {
+            let help = "write the part of its size by which a result may be off: `#[tolerance(0.01)]`";
+            self.report(Diagnostic::error("E0509", span, text).help(help));
+        }
+        if let Some(second) = said.next() {
+            let text = "`#[tolerance(..)]` stands here twice";
+            let d = Diagnostic::error("E0509", second.name.span, text).label(attr.name.span, "first here");
+            self.report(d.help("keep one of them"));
+        }
+        match &item.kind {
+            ItemKind::Fn(def) if is_template(&self.types, def) => {
+                let text = format!("`{}` is taken apart where it is called, and has no plan", def.sig.name.name);
+                let d = Diagnostic::error("E0509", attr.name.span, text);
+                self.report(d.help("say it of the function that calls it"));
+            }
+            ItemKind::Rule(def) if def.both_ways => {
+                let text = format!("the rule `{}` loses something, and is read both ways", def.sig.name.name);
+                let d = Diagnostic::error("E0509", attr.name.span, text);
+                self.report(d.help("write it one way, `=>`: a lossy rule is no equation"));
+            }
+            _ => {}
+        }
+    }
+}

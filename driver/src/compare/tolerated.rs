@@ -1,0 +1,69 @@
+//! What a program tolerates, and how far its results may be off for that.
+//!
+//! In: a program in which lossy rules may fire, and its data, in double. A plan is then run with its casts rounding, as what they lose is
+//! what it is asked about. Its results may be off by as much as they move when each argument does by the tolerance: that carries the
+//! sizes of what is added up through the rest of the program, as the bound of a kernel does ([`super::bound`]). What the casts of the
+//! program itself round may fall the other way in the plan, and is allowed besides.
+
+use ir::graph::Op;
+use ir::{FuncId, Module};
+use tensor::Tensor;
+use tensor::generate::Rng;
+
+use super::bound::{movement, nudge};
+use super::wide::{self, Casts};
+use crate::pipeline::Options;
+
+/// The most that a function which runs when one does tolerates; none where no rule makes use of it.
+pub(super) fn tolerance(module: &Module, entry: FuncId, options: &Options) -> Option<f64> {
+    let (mut most, mut next): (Option<f64>, usize) = (None, 0);
+    let mut runs = vec![entry];
+    while let Some(&id) = runs.get(next) {
+        let f = module.func(id);
+        let own = f.tolerance.or(options.tolerance).filter(|_| !f.plan && options.rewrites);
+        most = own.map_or(most, |t| Some(most.map_or(t, |m| m.max(t))));
+        f.body.walk(&mut |n| {
+            if let Op::Call(callee, _) = n.op
+                && !runs.contains(&callee)
+            {
+                runs.push(callee);
+            }
+        });
+        next += 1;
+    }
+    let used = |t: &f64| module.rules.iter().filter_map(|r| r.tolerance).any(|lost| lost <= *t);
+    most.filter(used)
+}
+
+/// How casts go in a plan of which something is tolerated, or nothing is.
+pub(super) fn casts(tolerance: Option<f64>) -> Casts {
+    if tolerance.is_some() { Casts::Round } else { Casts::Keep }
+}
+
+/// How far each element of each result may be off; `run` runs a program in double on some data.
+pub(super) fn moved(
+    module: &Module,
+    tolerance: f64,
+    args: &[Tensor],
+    want: &[Tensor],
+    run: &dyn Fn(&Module, &[Tensor]) -> Option<Vec<Tensor>>,
+) -> Option<Vec<Vec<f64>>> {
+    let double = wide::module(module, Casts::Keep)?;
+    let trial = |seed| {
+        let mut rng = Rng::new(seed);
+        let mut args = args.to_vec();
+        // It moves each by two units.
+        args.iter_mut().filter(|t| t.dtype().is_float()).for_each(|t| nudge(t, tolerance / 2.0, &mut rng));
+        run(&double, &args)
+    };
+    let mut moved = movement(want, &trial);
+    let rounded = run(&wide::module(module, Casts::Round)?, args)?;
+    for ((moved, a), b) in moved.iter_mut().zip(want).zip(&rounded).filter(|((_, a), b)| a.shape() == b.shape())
+    {
+        for (i, m) in moved.iter_mut().enumerate() {
+            let d = (a.get_f64(i) - b.get_f64(i)).abs();
+            *m += if d.is_finite() { d } else { 0.0 };
+        }
+    }
+    Some(moved)
+}

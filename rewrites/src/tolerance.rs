@@ -1,0 +1,73 @@
+//! Which functions tolerate what lossy rules lose.
+//!
+//! A function's own `#[tolerance(t)]` goes before what the options say of all. What it calls is part of it where that says nothing itself:
+//! a call that is taken apart ([`mod@crate::flatten`]) gets the caller's by being in its body, and a callee that is not is copied
+//! for the callers of each tolerance. So whether a rule may fire does not depend on how large a function is, and who calls
+//! it without a tolerance gets what it was. What says another tolerance keeps its own, taken apart into no one.
+
+use ir::graph::{Block, Func, Op};
+use ir::{FuncId, Module};
+
+use crate::pattern::Pattern;
+
+/// Gives the tolerance of the options to all functions that say nothing and are no plan.
+pub(crate) fn declare(module: &mut Module, tolerance: Option<f64>) {
+    for f in module.funcs.iter_mut().filter(|f| !f.plan) {
+        f.tolerance = f.tolerance.or(tolerance);
+    }
+}
+
+/// Has functions call copies that tolerate what they do, of what says nothing. The copies come behind all others.
+pub(crate) fn inherit(module: &mut Module) {
+    let mut copies: Vec<(FuncId, f64, FuncId)> = Vec::new();
+    let mut next = 0;
+    while next < module.funcs.len() {
+        let f = &module.funcs[next];
+        if let Some(t) = f.tolerance.filter(|_| !f.plan) {
+            let mut body = std::mem::take(&mut module.funcs[next].body);
+            redirect(&mut body, &mut |id| copy(module, &mut copies, id, t));
+            module.funcs[next].body = body;
+        }
+        next += 1;
+    }
+}
+
+/// The function that a caller of a tolerance calls for another.
+fn copy(module: &mut Module, copies: &mut Vec<(FuncId, f64, FuncId)>, id: FuncId, t: f64) -> FuncId {
+    let callee = module.func(id);
+    if callee.tolerance.is_some() || callee.plan {
+        return id;
+    }
+    if let Some(known) = copies.iter().find(|c| c.0 == id && c.1 == t) {
+        return known.2;
+    }
+    let name = module.unused(&format!("{}_within", callee.name));
+    let func = Func { name, tolerance: Some(t), ..callee.clone() };
+    module.funcs.push(func);
+    let new = FuncId(module.funcs.len() as u32 - 1);
+    copies.push((id, t, new));
+    new
+}
+
+fn redirect(block: &mut Block, to: &mut dyn FnMut(FuncId) -> FuncId) {
+    for node in &mut block.nodes {
+        match &mut node.op {
+            Op::Call(id, _) => *id = to(*id),
+            Op::If(a, b) | Op::While { cond: a, body: b } => [a, b].into_iter().for_each(|b| redirect(b, to)),
+            Op::Switch(arms) => arms.iter_mut().for_each(|(_, b)| redirect(b, to)),
+            Op::Const(_) | Op::Dim(_) | Op::Scalar(_) | Op::Cast | Op::Prim(..) | Op::Extern(..) => {}
+            Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => {}
+        }
+    }
+}
+
+/// Why a rule may not fire in a function, if it loses more than that tolerates.
+pub(crate) fn withheld(pattern: &Pattern, func: &Func) -> Option<String> {
+    let lost = pattern.tolerance?;
+    let said = match func.tolerance {
+        Some(t) if lost <= t => return None,
+        Some(t) => format!("{} tolerates {t}", func.name),
+        None => format!("{} says none", func.name),
+    };
+    Some(format!("it needs a tolerance of {lost}, and {said}"))
+}
