@@ -303,7 +303,10 @@ impl Configs {
     fn spread(&mut self, files: &mut Files, defs: &Defs<'_>, said: &mut Vec<Diagnostic>) {
         let mut all: Vec<(Span, Said)> = Vec::new();
         for item in files.modules.iter_mut().chain(&mut files.own).flat_map(|f| &mut f.items) {
-            if matches!(item.kind, ItemKind::Use(_) | ItemKind::Config(_) | ItemKind::Schedule(_)) {
+            if matches!(
+                item.kind,
+                ItemKind::Use(_) | ItemKind::Config(_) | ItemKind::Schedule(_) | ItemKind::Pipeline(_)
+            ) {
                 continue;
             }
             let found = self.said_by(&mut item.kind, defs);

@@ -86,12 +86,20 @@ pub(crate) struct Defs<'a> {
     forms: HashMap<Span, Vec<Def<'a>>>,
     /// Those of two operands that take an array of any number: `#[variadic]`, by the place of their names.
     variadic: HashSet<Span>,
+    /// What the rules of files of the library are called together.
+    families: HashMap<SourceId, Sym>,
 }
 
 impl Default for Defs<'_> {
     fn default() -> Self {
         let scopes = vec![Scope::default(), Scope::default()];
-        Defs { scopes, files: HashMap::new(), forms: HashMap::new(), variadic: HashSet::new() }
+        Defs {
+            scopes,
+            files: HashMap::new(),
+            forms: HashMap::new(),
+            variadic: HashSet::new(),
+            families: HashMap::new(),
+        }
     }
 }
 
@@ -210,6 +218,33 @@ impl<'a> Defs<'a> {
         self.scope(at) == LIBRARY
     }
 
+    /// What the library calls the rules of a file together.
+    pub(crate) fn family(&self, at: Span) -> Option<Sym> {
+        self.families.get(&at.file).copied()
+    }
+
+    /// What the program's own files call a definition: by its name where that means it there, by the name that a `use` gives it,
+    /// or else behind its module's name.
+    pub(crate) fn outer_name(&self, item: &Item, name: Ident) -> Sym {
+        let means = |n: Sym| {
+            let own = &self.scopes[OWN];
+            let used = own.used.get(&n).map(|u| u.0);
+            let is = |i: &Item| i.span == item.span;
+            match (own.items.get(&n), used) {
+                (Some(i), _) => is(i),
+                (None, Some(Used::Item(i))) => is(i),
+                (None, Some(Used::Module(_) | Used::Missing)) => false,
+                (None, None) => self.in_library(name.span),
+            }
+        };
+        let scope = self.scope(name.span);
+        let module = if scope == LIBRARY { Some(Sym::new("std")) } else { self.scopes[scope].name };
+        match module {
+            Some(module) if !means(name.name) => Sym::new(&format!("{module}.{}", name.name)),
+            _ => name.name,
+        }
+    }
+
     /// True for a definition of the library, as opposed to one of the program under the same name.
     pub(crate) fn is_library(&self, def: Def<'a>) -> bool {
         self.in_library(def.sig().name.span)
@@ -313,6 +348,7 @@ fn written_name(item: &Item) -> Option<Ident> {
         ItemKind::Const(name, ..) => Some(*name),
         ItemKind::Encoding(d) => Some(d.name),
         ItemKind::Record(d) => Some(d.name),
+        ItemKind::Pipeline(d) => Some(d.name),
         ItemKind::Use(_)
         | ItemKind::Rule(_)
         | ItemKind::Schedule(_)
@@ -326,6 +362,7 @@ impl<'a> Checker<'a> {
     pub(crate) fn declare(&mut self, library: &'a [File], files: &'a Files) {
         for file in library {
             self.defs.files.insert(file.source, LIBRARY);
+            self.defs.families.extend(file.family.map(|f| (file.source, f)));
             self.declare_file(file, LIBRARY);
         }
         for file in &files.own {
@@ -455,7 +492,11 @@ impl<'a> Checker<'a> {
                 ItemKind::Extern(d) => {
                     self.extern_instance(d);
                 }
-                ItemKind::Rule(_) | ItemKind::Test(_) | ItemKind::Use(_) | ItemKind::Config(_) => {}
+                ItemKind::Rule(_)
+                | ItemKind::Test(_)
+                | ItemKind::Use(_)
+                | ItemKind::Config(_)
+                | ItemKind::Pipeline(_) => {}
                 ItemKind::Const(name, ..) => self.check_const(*name),
                 ItemKind::Encoding(d) => self.check_encoding(d),
                 ItemKind::Record(d) => self.check_record(d),

@@ -702,6 +702,7 @@ pub(crate) fn nameless(name: &str, span: Span) -> Func {
         pins: Vec::new(),
         invariant: ir::graph::Invariant::No,
         tolerance: None,
+        pipeline: None,
         span,
     }
 }

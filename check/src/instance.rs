@@ -675,6 +675,7 @@ impl<'a> Checker<'a> {
             pins: crate::pins::of(item),
             invariant: crate::invariant::of(item),
             tolerance: crate::tolerance::of(item),
+            pipeline: self.pipeline_of(item),
             span: def.sig.name.span,
         };
         let mut names = Vec::new();

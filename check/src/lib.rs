@@ -13,7 +13,8 @@
 //! with [`conditions`] on them and [`exist`] for those that only running tells, [`lists`] and [`labels`] for what is said about ranks, and [`fit`] for what would make a shape fit;
 //! [`bind`] arguments against parameters; [`instance`] templates made concrete, [`sample`] templates checked alone; [`graph`] bodies of
 //! functions; [`prim`] bodies of primitives, with [`access`] for bounds, coverage and independence of
-//! loops; [`rule`] rules and bindings, with [`offered`] for what their generics stand for; [`schedule`] schedules; [`marks`] attributes, [`pins`] and [`tolerance`] those that steer plans, [`mod@invariant`] that of functions whose rows are to be the same in every batch. Start at [`check`].
+//! loops; [`rule`] rules and bindings, with [`offered`] for what their generics stand for; [`schedule`] schedules; [`marks`] attributes, [`pins`] and [`tolerance`] those that steer plans,
+//! [`mod@invariant`] that of functions whose rows are to be the same in every batch, [`mod@pipeline`] what plans functions. Start at [`check`].
 //!
 //! Invariant: every error is a diagnostic, and checking goes on after it, so that one run reports all.
 
@@ -45,6 +46,7 @@ mod modules;
 mod more;
 mod offered;
 mod pins;
+mod pipeline;
 mod prim;
 mod rule;
 mod sample;
@@ -227,6 +229,7 @@ impl<'a> Checker<'a> {
     /// Modules come before what uses them, so that their faults are said where they are.
     fn program(&mut self, library: &'a [File], files: &'a Files) {
         let all = || files.modules.iter().chain(&files.own);
+        self.pipelines(library, files);
         // Before anything calls them: what is wrong with them is said of them.
         all().for_each(|f| self.tries_of(f));
         all().for_each(|f| self.file(f));

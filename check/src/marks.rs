@@ -15,6 +15,7 @@ const MARKS: &[Mark] = &[
     ("forbid", "a function", |k| matches!(k, ItemKind::Fn(_))),
     ("force", "a function", |k| matches!(k, ItemKind::Fn(_))),
     ("invariant", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
+    ("pipeline", "a function", |k| matches!(k, ItemKind::Fn(_))),
     ("plan", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
     ("tolerance", "a function or rule", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Rule(_))),
     ("variadic", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
@@ -26,6 +27,7 @@ impl<'a> Checker<'a> {
         self.pin_forms(item);
         self.invariant_form(item);
         self.tolerance_forms(item);
+        self.pipeline_forms(item);
         for a in &item.attrs {
             let name = a.name.name.name();
             let text = match MARKS.iter().find(|m| m.0 == name) {
@@ -39,7 +41,7 @@ impl<'a> Checker<'a> {
             self.report(match nearest(name, MARKS.iter().map(|m| m.0)) {
                 Some(guess) => d.help(format!("did you mean `#[{guess}]`?")),
                 None => d.help(
-                    "the attributes are `#[config(..)]` of tests, `#[force(..)]`, `#[forbid(..)]`, `#[invariant]`, `#[plan]`, `#[tolerance(..)]` of functions and rules, and `#[variadic]`",
+                    "the attributes are `#[config(..)]` of tests, `#[force(..)]`, `#[forbid(..)]`, `#[invariant]`, `#[pipeline(..)]`, `#[plan]`, `#[tolerance(..)]` of functions and rules, and `#[variadic]`",
                 ),
             });
         }

@@ -91,6 +91,7 @@ impl<'a> Checker<'a> {
                 | ItemKind::Record(_)
                 | ItemKind::Config(_)
                 | ItemKind::Schedule(_)
+                | ItemKind::Pipeline(_)
                 | ItemKind::Test(_) => {}
             }
         }

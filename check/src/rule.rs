@@ -270,7 +270,12 @@ impl<'a> Checker<'a> {
         }
         for (k, env) in self.more(def, &env).into_iter().enumerate() {
             let said = self.diagnostics.len();
-            let _ = self.rule_instance((def, tolerance), &env, Sym::new(&format!("{name}_more{k}")), Wanted::More);
+            let _ = self.rule_instance(
+                (def, tolerance),
+                &env,
+                Sym::new(&format!("{name}_more{k}")),
+                Wanted::More,
+            );
             self.unsay(said);
         }
     }
@@ -374,6 +379,7 @@ impl<'a> Checker<'a> {
             when,
             constant: head.constant,
             tolerance,
+            family: self.family(def.sig.name.span),
             more: wanted == Wanted::More,
             span: def.sig.name.span,
         });
@@ -435,6 +441,7 @@ impl<'a> Checker<'a> {
             pins: Vec::new(),
             invariant: ir::graph::Invariant::No,
             tolerance: None,
+            pipeline: None,
             span: def.sig.name.span,
         };
         let (mut names, mut constant) = (Vec::new(), Vec::new());

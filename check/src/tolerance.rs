@@ -63,7 +63,8 @@ impl<'a> Checker<'a> {
         }
         match &item.kind {
             ItemKind::Fn(def) if is_template(&self.types, def) => {
-                let text = format!("`{}` is taken apart where it is called, and has no plan", def.sig.name.name);
+                let text =
+                    format!("`{}` is taken apart where it is called, and has no plan", def.sig.name.name);
                 let d = Diagnostic::error("E0509", attr.name.span, text);
                 self.report(d.help("say it of the function that calls it"));
             }

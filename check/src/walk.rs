@@ -17,7 +17,7 @@ pub(crate) enum Place<'n> {
 /// Calls `f` at every place of a definition, outer ones first.
 pub(crate) fn item(kind: &mut ItemKind, f: &mut dyn FnMut(Place<'_>)) {
     match kind {
-        ItemKind::Use(_) | ItemKind::Schedule(_) => {}
+        ItemKind::Use(_) | ItemKind::Schedule(_) | ItemKind::Pipeline(_) => {}
         ItemKind::Const(_, t, e) => {
             t.iter_mut().for_each(|t| ty(t, f));
             expr(e, f);

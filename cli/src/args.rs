@@ -306,6 +306,9 @@ pub(crate) struct Compile {
     /// One kernel an operator, as the text says
     #[arg(long)]
     pub(crate) no_rewrites: bool,
+    /// Plan by this pipeline where the text says none: one of the program's, or of std/pipelines.tn
+    #[arg(long, value_name = "NAME", conflicts_with = "no_rewrites")]
+    pub(crate) pipeline: Option<String>,
     /// Choose this implementation wherever it can be
     #[arg(long, value_name = "IMPL")]
     pub(crate) force: Vec<String>,
@@ -337,6 +340,7 @@ impl Compile {
     pub(crate) fn settled(&self) -> Result<(), Failure> {
         let asked = [
             (self.no_rewrites, "--no-rewrites"),
+            (self.pipeline.is_some(), "--pipeline"),
             (!self.force.is_empty(), "--force"),
             (!self.forbid.is_empty(), "--forbid"),
             (self.invariant, "--invariant"),

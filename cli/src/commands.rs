@@ -95,6 +95,7 @@ pub(crate) fn options(c: &Compile) -> Result<Options, Failure> {
 pub(crate) fn unmeasured(c: &Compile) -> Result<Options, Failure> {
     let mut o = Options {
         rewrites: !c.no_rewrites,
+        pipeline: c.pipeline.clone(),
         force: c.force.clone(),
         forbid: c.forbid.clone(),
         invariant: c.invariant,
@@ -444,8 +445,10 @@ fn opt(
         let entries = stage::entries(&mut front, entry)?;
         note(&driver::chosen::notes(&front, if name_chosen(entry) { &[] } else { &entries }));
         names::dims(&front.module, &entries, &options.at)?;
+        names::pipeline(&front.module, &options)?;
         names::implementations(&front.module, &options)?;
         let (plan, mut report) = pipeline::plan(&front.module, &options);
+        pipeline::sound(&report)?;
         let names: Vec<&str> = entries.iter().map(|id| front.module.func(*id).name.as_str()).collect();
         report.functions.retain(|f| names.contains(&f.name.as_str()));
         driver::admit::tell(&front, &mut report, options.store.as_ref());

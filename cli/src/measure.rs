@@ -47,6 +47,7 @@ pub(crate) fn tune(file: &Path, which: &Which, seconds: f64, json: bool, compile
         }
         let entry = chosen(&mut front, which)?;
         let entries = stage::entries(&mut front, entry)?;
+        names::pipeline(&front.module, &options)?;
         names::implementations(&front.module, &options)?;
         let pool = pool(compile.threads)?;
         if pool.workers() != options.machine.cores as usize {

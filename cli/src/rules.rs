@@ -123,6 +123,7 @@ fn described(Listed { name, rule, status, verdict }: &Listed<'_>) -> Value {
     let when: Vec<String> = rule.when.iter().map(|p| p.to_string()).collect();
     let mut value = json!({
         "name": name,
+        "family": rule.family.name(),
         "status": status,
         "both_ways": rule.both_ways,
         "when": when,

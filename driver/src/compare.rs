@@ -15,9 +15,9 @@ mod first;
 mod literals;
 mod part;
 mod planned;
+pub(crate) mod sizes;
 mod steps;
 mod tolerated;
-pub(crate) mod sizes;
 pub(crate) mod wide;
 
 use ir::FuncId;

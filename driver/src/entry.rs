@@ -155,6 +155,7 @@ pub(crate) fn callable(module: &mut Module, id: FuncId) -> FuncId {
         body: Block::default(),
         plan: true,
         pins: Vec::new(),
+        pipeline: None,
         ..inner.clone()
     };
     let check = |pred: Pred, text: String| (Op::Check(pred, text), vec![], vec![]);
@@ -248,6 +249,7 @@ pub(crate) fn settled(
         vals: Vec::new(),
         body: Block::default(),
         pins: Vec::new(),
+        pipeline: inner.pipeline,
         ..inner.clone()
     };
     for p in inner.facts.iter() {
@@ -271,6 +273,8 @@ pub(crate) fn settled(
         span: inner.span,
     });
     module.funcs[id.0 as usize].name = module.unused(&format!("{}_of_any", inner.name));
+    // The pipeline is that of the function that is planned: the one for these numbers, into which the other goes.
+    module.funcs[id.0 as usize].pipeline = None;
     module.funcs.push(func);
     Ok(FuncId(module.funcs.len() as u32 - 1))
 }
@@ -307,6 +311,7 @@ fn wrapped(module: &mut Module, p: &Prim, call: Op) -> FuncId {
         pins: Vec::new(),
         invariant: ir::graph::Invariant::No,
         tolerance: None,
+        pipeline: None,
         span: p.span,
     };
     // What the primitive assumes of its dims is asked of whoever calls it from outside.

@@ -50,6 +50,7 @@ use ir::source::SourceMap;
 
 pub use failure::Failure;
 pub use pipeline::{Compilation, Front, Options};
+pub use rewrites::OwnPass;
 
 /// Reads and checks a program file, with the files it uses. A failure comes with the texts its places speak of.
 pub fn open(path: impl AsRef<Path>) -> Result<Front, (SourceMap, Failure)> {

@@ -7,6 +7,7 @@ use include_dir::{Dir, include_dir};
 use ir::ast::{File, ItemKind};
 use ir::diag::Diagnostic;
 use ir::source::SourceMap;
+use shape::Sym;
 
 use crate::admit::{Recorded, record};
 
@@ -41,9 +42,12 @@ impl Library {
             };
             for file in texts.into_iter().filter(|f| f.path().extension().is_some_and(|e| e == "tn")) {
                 let text = file.contents_utf8().unwrap_or_default();
-                let name = format!("std/{}", file.path().display());
+                let path = file.path();
+                let name = format!("std/{}", path.display());
                 let source = library.sources.add(name, text);
-                let (file, faults) = parser::parse(source, text);
+                let (mut file, faults) = parser::parse(source, text);
+                let stem = path.file_stem().and_then(|s| s.to_str());
+                file.family = stem.filter(|_| path.starts_with("rules")).map(Sym::new);
                 library.files.push(file);
                 library.diagnostics.extend(faults);
             }
@@ -75,6 +79,7 @@ pub(crate) fn names(file: &File) -> impl Iterator<Item = &'static str> {
             ItemKind::Use(_)
             | ItemKind::Rule(_)
             | ItemKind::Schedule(_)
+            | ItemKind::Pipeline(_)
             | ItemKind::Config(_)
             | ItemKind::Test(_) => return None,
         };

@@ -1,4 +1,4 @@
-//! Names that options speak of: implementations and dims. One that nothing has is an error with a guess, since
+//! Names that options speak of: implementations, pipelines and dims. One that nothing has is an error with a guess, since
 //! whoever wrote it believes that it does something.
 
 use std::collections::BTreeSet;
@@ -44,6 +44,19 @@ pub fn implementations(module: &Module, options: &Options) -> Result<(), Failure
         }
     }
     Ok(())
+}
+
+/// What `--pipeline` may name.
+pub fn pipeline(module: &Module, options: &Options) -> Result<(), Failure> {
+    let Some(name) = options.pipeline.as_deref().filter(|n| module.find_pipeline(n).is_none()) else {
+        return Ok(());
+    };
+    let known: Vec<&str> = module.pipelines.iter().map(|p| p.name.name()).collect();
+    let hint = match ir::diag::nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("there are {}", known.join(", ")),
+    };
+    Err(Failure::Usage(format!("--pipeline: no pipeline `{name}`; {hint}")))
 }
 
 /// What `--at` may name: dims of the functions shown.

@@ -10,7 +10,7 @@ use check::Files;
 use codegen::{Compiled, Compiler, Store, Target};
 use ir::source::{SourceId, SourceMap};
 use ir::{FuncId, Module};
-use rewrites::{Choose, Database, Machine, Report};
+use rewrites::{Choose, Database, Machine, OwnPass, Report};
 use shape::Sym;
 use vm::tnx::Package;
 use vm::verify::Verified;
@@ -24,6 +24,10 @@ use crate::{Failure, chosen, kept, kernels};
 pub struct Options {
     /// False: one kernel an operator, as the text says (`--no-rewrites`).
     pub rewrites: bool,
+    /// The pipeline of functions whose text says none; none: the usual one (`--pipeline`).
+    pub pipeline: Option<String>,
+    /// Passes of whoever embeds the compiler: a pipeline says `pass NAME`.
+    pub passes: Vec<OwnPass>,
     /// Implementations chosen wherever they can be.
     pub force: Vec<String>,
     /// Implementations not chosen.
@@ -52,6 +56,8 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             rewrites: true,
+            pipeline: None,
+            passes: Vec::new(),
             force: Vec::new(),
             forbid: Vec::new(),
             invariant: false,
@@ -149,6 +155,14 @@ pub fn sources() -> SourceMap {
     Library::get().sources()
 }
 
+/// Refuses a module that could not be planned as it was asked: a pass of whoever embeds the compiler went wrong.
+pub fn sound(report: &Report) -> Result<(), Failure> {
+    match report.faults.first() {
+        Some(fault) => Err(Failure::Message { code: "E0509", text: fault.clone() }),
+        None => Ok(()),
+    }
+}
+
 /// The plan: the module with fused kernels, library calls and a choice for each regime.
 pub fn plan(module: &Module, options: &Options) -> (Module, Report) {
     plan_of(module, &[], options)
@@ -159,6 +173,8 @@ pub fn plan_of(module: &Module, entries: &[FuncId], options: &Options) -> (Modul
     let module = &ir::invariant::reach(module, options.invariant);
     let asked = rewrites::Options {
         use_rules: options.rewrites,
+        pipeline: options.pipeline.clone(),
+        passes: options.passes.clone(),
         force: options.force.clone(),
         forbid: options.forbid.clone(),
         tolerance: options.tolerance,
@@ -177,6 +193,7 @@ pub fn plan_of(module: &Module, entries: &[FuncId], options: &Options) -> (Modul
 
 /// A checked module to a program for some of its functions: rewrite, lower, emit, verify.
 pub fn compile(front: &Front, entries: &[FuncId], options: &Options) -> Result<Compilation, Failure> {
+    crate::names::pipeline(&front.module, options)?;
     crate::names::implementations(&front.module, options)?;
     compile_part(front, entries, options)
 }
@@ -197,6 +214,7 @@ pub(crate) fn compile_plan(
     entries: &[FuncId],
     options: &Options,
 ) -> Result<Compilation, Failure> {
+    sound(&report)?;
     let mut entries = entries.to_vec();
     let splits = kept::split(&mut plan, &mut entries);
     let compiler = Compiler::new(options.target.clone()).storing(options.store.clone());

@@ -58,6 +58,7 @@ const COMMANDS: &[(&str, &str)] = &[
     (":alts FN [n=64]", "the alternatives to each step of the plan, with their costs"),
     (":show STAGE FN", "a function at a stage: ir, plan, loops, llvm, asm, bytecode"),
     (":force IMPL, :forbid IMPL, :free", "steers the plan; `:free` takes all of that back"),
+    (":pipeline NAME", "the pipeline by which functions are planned; `:free` gives the usual one back"),
     (":engine vm|interp", "what runs lines: compiled code or the oracle"),
     (":explain CODE", "what a diagnostic means"),
     (":help, :quit", ""),
@@ -251,7 +252,14 @@ impl Session {
                 self.options.forbid.push((*name).to_owned());
                 Ok(String::new())
             }
+            ("pipeline", [name]) => {
+                let options = Options { pipeline: Some((*name).to_owned()), ..self.options.clone() };
+                crate::names::pipeline(&self.front().module, &options)?;
+                self.options = options;
+                Ok(String::new())
+            }
             ("free", []) => {
+                self.options.pipeline = None;
                 self.options.force.clear();
                 self.options.forbid.clear();
                 Ok(String::new())
@@ -319,6 +327,7 @@ impl Session {
         let entry = entry::find(&mut front, Some(name))?;
         let name = front.module.func(entry).name.clone();
         let (_, mut report) = pipeline::plan(&front.module, &options);
+        pipeline::sound(&report)?;
         report.functions.retain(|f| f.name == name);
         crate::admit::tell(&front, &mut report, self.options.store.as_ref());
         if !alternatives {
@@ -342,6 +351,7 @@ fn name(item: &Item) -> Option<Sym> {
         ItemKind::Record(d) => Some(d.name.name),
         ItemKind::Encoding(d) => Some(d.name.name),
         ItemKind::Use(path) => path.last().map(|n| n.name),
+        ItemKind::Pipeline(d) => Some(d.name.name),
         ItemKind::Schedule(_) | ItemKind::Config(_) | ItemKind::Test(_) => None,
     }
 }

@@ -49,7 +49,9 @@ pub fn show(
         let compilation = pipeline::compile(front, &entries, options)?;
         return Ok(vm::asm::listing(&pipeline::package(compilation, &options.target)));
     }
-    let (plan, _) = pipeline::plan(&front.module, options);
+    crate::names::pipeline(&front.module, options)?;
+    let (plan, report) = pipeline::plan(&front.module, options);
+    pipeline::sound(&report)?;
     if stage == Stage::Plan {
         return Ok(module_text(&plan, &entries));
     }

@@ -61,7 +61,7 @@ pub fn tune(
     let (mut tuned, mut tried) = (Tuned::default(), BTreeSet::new());
     for round in 0..ROUNDS {
         let now = Options { measured: Some(Arc::new(known.clone())), ..options.clone() };
-        let mut wanted = offers(front, entries, &now);
+        let mut wanted = offers(front, entries, &now)?;
         if round == 0 {
             tuned.known = wanted.iter().filter(|o| known.has(&machine.name, &o.key)).count();
         }
@@ -95,7 +95,7 @@ pub fn tune(
 }
 
 /// What the functions may call: what is chosen first, then what comes closest; each once.
-fn offers(front: &Front, entries: &[FuncId], options: &Options) -> Vec<Offer> {
+fn offers(front: &Front, entries: &[FuncId], options: &Options) -> Result<Vec<Offer>, Failure> {
     let mut module = front.module.clone();
     let used = stage::reachable(&module, entries).funcs;
     for (i, f) in module.funcs.iter_mut().enumerate() {
@@ -103,6 +103,7 @@ fn offers(front: &Front, entries: &[FuncId], options: &Options) -> Vec<Offer> {
         f.plan |= !used.contains(&FuncId(i as u32));
     }
     let (_, report) = pipeline::plan(&module, &Options { offers: true, ..options.clone() });
+    pipeline::sound(&report)?;
     let mut best: BTreeMap<Key, Offer> = BTreeMap::new();
     for offer in report.functions.into_iter().flat_map(|f| f.offers).filter(|o| o.excess < FAR) {
         let known = best.get(&offer.key).is_none_or(|old| offer.excess < old.excess);
@@ -112,7 +113,7 @@ fn offers(front: &Front, entries: &[FuncId], options: &Options) -> Vec<Offer> {
     }
     let mut list: Vec<Offer> = best.into_values().collect();
     list.sort_by(|a, b| a.excess.total_cmp(&b.excess).then_with(|| a.key.cmp(&b.key)));
-    list
+    Ok(list)
 }
 
 /// Measures some kernels, each at its dims.

@@ -10,7 +10,7 @@
 //! | `@check` | the diagnostics, or what will be checked when running; with `-v` what `tenon check -v` says |
 //! | `@ir`, `@plan`, `@loops`, `@bytecode` `ENTRY` | a stage of the compiler |
 //! | `@llvm ENTRY text` | passes if the LLVM text holds the words after the entry |
-//! | `@opt ENTRY n=64 force=NAME` | the steps chosen at these dims, or forced, the rules that fired and those that were refused |
+//! | `@opt ENTRY n=64 force=NAME pipeline=NAME` | the steps chosen at these dims, or forced, or by a pipeline, the rules that fired and those that were refused |
 //! | `@rules ENTRY a b` | of each of these rules whether it fired there, or why not |
 //! | `@run ENTRY x=..` | results of the interpreter, the machine, the machine without rewrites, and the plan written as text and read again, which must agree |
 //! | `@fails ENTRY x=..` | the failure, which every engine must report; a line for each that says it otherwise |

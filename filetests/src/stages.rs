@@ -155,9 +155,14 @@ fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
     let pair = |t: &String| t.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse().ok()?)));
     let forced = |t: &String| t.strip_prefix("force=").map(str::to_owned);
     let force = rest.iter().filter_map(forced).collect();
-    let at = rest.iter().filter(|t| forced(t).is_none()).map(pair);
+    let by = |t: &String| t.strip_prefix("pipeline=").map(str::to_owned);
+    let pipeline = rest.iter().find_map(by);
+    let at = rest.iter().filter(|t| forced(t).is_none() && by(t).is_none()).map(pair);
     let at = at.collect::<Option<Vec<_>>>().ok_or("@opt ENTRY n=64")?;
-    let report = planned(&front, entry, &Options { at, force, ..Options::default() });
+    let report = planned(&front, entry, &Options { at, force, pipeline, ..Options::default() });
+    if let Err(f) = pipeline::sound(&report) {
+        return Ok(f.render(&front.sources, false));
+    }
     let name = &front.module.func(entry).name;
     let found: Vec<_> = report.functions.iter().filter(|f| f.name == *name).collect();
     let line = |f: &rewrites::FuncReport, s: &rewrites::Step| {

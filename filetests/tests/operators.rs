@@ -54,6 +54,7 @@ fn signature(item: &Item) -> Option<&Signature> {
         | ItemKind::Const(..)
         | ItemKind::Rule(_)
         | ItemKind::Schedule(_)
+        | ItemKind::Pipeline(_)
         | ItemKind::Encoding(_)
         | ItemKind::Config(_)
         | ItemKind::Record(_)

@@ -20,6 +20,11 @@ fn the_plan_of_every_example_is_a_program_of_the_same_meaning() {
     let paths = texts(&folder);
     for path in paths.iter().filter(|p| p.extension().is_some_and(|e| e == "tn")) {
         let front = driver::open(path).map_err(|(s, f)| f.render(&s, false)).expect("an example checks");
+        // What passes of one's own are held to, our own hold to.
+        let (plan, _) = pipeline::plan(&front.module, &Options::default());
+        for m in [&front.module, &plan] {
+            assert_eq!(ir::verify::module(m), Ok(()), "{}", path.display());
+        }
         match filetests::tests_agree(&front) {
             Ok(passed) => assert!(!passed.is_empty(), "{} has tests", path.display()),
             Err(text) => wrong.push_str(&format!("{}: {text}\n", path.display())),

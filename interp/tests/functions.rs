@@ -319,6 +319,7 @@ fn a_library_function_runs_as_its_meaning() {
     let y = g.node(Op::Extern(ExternId(0), sizes("n, n, n")), &[x, x], "y", F32, "n, n");
     let mut m = module(g.finish(&[y]), vec![matmul(F32)]);
     m.rules = vec![Rule {
+        family: Sym::new("own"),
         name: Sym::new("use_blas"),
         rhs: lhs.clone(),
         lhs,

@@ -19,6 +19,8 @@ pub struct File {
     pub items: Vec<Item>,
     /// Every `//` comment that is not documentation, in order, for the formatter.
     pub comments: Vec<Comment>,
+    /// What the library calls the rules of this file together.
+    pub family: Option<Sym>,
     /// What definitions that could not be read define, which has been said: uses of these are not reported.
     pub unread: Vec<Ident>,
 }
@@ -82,6 +84,8 @@ pub enum ItemKind {
     Rule(RuleDef),
     /// A schedule of a primitive.
     Schedule(ScheduleDef),
+    /// The passes of rewriting, in order.
+    Pipeline(PipelineDef),
     /// A storage encoding.
     Encoding(EncodingDef),
     /// `config { .. }`: dims and numbers that a checkpoint binds.
@@ -217,12 +221,21 @@ pub struct ScheduleDef {
     pub steps: Vec<Directive>,
 }
 
-/// One directive of a schedule.
+/// `pipeline quick { flatten; saturate recognition, algebra, 2; fuse }`
+#[derive(Clone, Debug)]
+pub struct PipelineDef {
+    /// The name.
+    pub name: Ident,
+    /// The passes, in order.
+    pub steps: Vec<Directive>,
+}
+
+/// One directive of a schedule or pipeline.
 #[derive(Clone, Debug)]
 pub struct Directive {
-    /// The transformation.
+    /// The transformation, or the pass.
     pub verb: Ident,
-    /// Loops by path, each with an optional number; a number alone has an empty path.
+    /// Loops, or rules, by path, each with an optional number; a number alone has an empty path.
     pub args: Vec<(Vec<Ident>, Option<i64>)>,
 }
 

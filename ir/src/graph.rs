@@ -14,6 +14,7 @@ use tensor::{DType, Tensor};
 
 use crate::intrinsic::Intrinsic;
 use crate::module::{ExternId, FuncId, PrimId};
+use crate::pipeline::PipelineId;
 use crate::source::Span;
 
 /// A value of a function, by index in [`Func::vals`].
@@ -73,6 +74,8 @@ pub struct Func {
     pub invariant: Invariant,
     /// `#[tolerance(t)]`: rules that lose no more than that may fire in its plan; none: only those that are exact.
     pub tolerance: Option<f64>,
+    /// The pipeline that plans it, where the text says one: `#[pipeline(NAME)]`.
+    pub pipeline: Option<PipelineId>,
     /// The definition in the source.
     pub span: Span,
 }

@@ -30,11 +30,13 @@ pub mod invariant;
 pub mod lets;
 pub mod loops;
 mod module;
+pub mod pipeline;
 pub mod raise;
 pub mod run;
 pub mod said;
 pub mod source;
 pub mod text;
+pub mod verify;
 mod view;
 
 pub use intrinsic::{Class, Combine, Intrinsic, Literal};

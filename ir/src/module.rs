@@ -5,6 +5,7 @@ use tensor::DType;
 
 use crate::graph::Func;
 use crate::loops::{Buf, BufId, Prim, Scalar};
+use crate::pipeline::{Pipeline, PipelineId};
 use crate::source::Span;
 
 macro_rules! id {
@@ -41,6 +42,8 @@ pub struct Module {
     pub tests: Vec<Test>,
     /// What its configs declare, in the order of the text.
     pub settings: Vec<Setting>,
+    /// Pipelines: the library's, then those of modules and the program's own.
+    pub pipelines: Vec<Pipeline>,
 }
 
 /// A dim or number that a checkpoint's config gives. A function has it among its dims or parameters, under the
@@ -205,6 +208,8 @@ pub struct Rule {
     /// By what its right side may be off, as a part of the propagated magnitude of what it is computed from
     /// (`#[tolerance(t)]`); none: the sides are equal.
     pub tolerance: Option<f64>,
+    /// What it is called together with others: a file of the library's rules, or `own` for those of the program.
+    pub family: Sym,
     /// True for an instance with another rank or attribute than those that are tried: for a proof to be of these too.
     pub more: bool,
     /// The definition in the source.
@@ -235,6 +240,16 @@ impl Module {
     /// The function of a name.
     pub fn find(&self, name: &str) -> Option<FuncId> {
         self.funcs.iter().position(|f| f.name == name).map(|i| FuncId(i as u32))
+    }
+
+    /// A pipeline.
+    pub fn pipeline(&self, id: PipelineId) -> &Pipeline {
+        &self.pipelines[id.0 as usize]
+    }
+
+    /// The pipeline of a name.
+    pub fn find_pipeline(&self, name: &str) -> Option<PipelineId> {
+        self.pipelines.iter().position(|p| p.name.name() == name).map(|i| PipelineId(i as u32))
     }
 
     /// A name that no function has: this one, or one like it.

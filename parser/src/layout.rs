@@ -6,7 +6,7 @@
 //! The rule. A newline becomes `;` when all of this holds:
 //! - it is not inside `(..)` or `[..]`; a `{` inside them begins afresh. A bracket that is never
 //!   closed does not count, so that one missing `)` does not swallow the lines below;
-//! - the token before it can end a statement: a name, a number, a text, `true`, `false`, a closing
+//! - the token before it can end a statement: a name, a number, a text, `true`, `false`, `own`, a closing
 //!   bracket (unless it ends the head of a reduction, `sum(i in n)`, whose body follows), or a `>`
 //!   written tight against what it closes (`Layer<bf16>`) or behind a comma;
 //! - the token after it does not continue one: no infix operator, `.`, `,`, `else`, `where`, `when`,
@@ -40,7 +40,8 @@ fn can_end(before: Option<&Lexeme>, prev: &Lexeme) -> bool {
         Token::Ident(_) | Token::Int(_) | Token::Float(_) | Token::Str(_) | Token::True | Token::False => {
             true
         }
-        Token::RParen | Token::RBracket | Token::RBrace | Token::Bad => true,
+        // `own` are rules, in a pipeline.
+        Token::RParen | Token::RBracket | Token::RBrace | Token::Bad | Token::Own => true,
         Token::Gt => before.is_some_and(|b| b.hi == prev.lo || b.token == Token::Comma),
         _ => false,
     }

@@ -104,6 +104,7 @@ tokens! {
     Config "config";
     Dim "dim";
     Encoding "encoding";
+    Pipeline "pipeline";
     Record "record";
     Rule "rule";
     Schedule "schedule";

@@ -73,7 +73,7 @@ pub fn parse(source: SourceId, text: &str) -> (File, Vec<Diagnostic>) {
     let unread = std::mem::take(&mut session.unread);
     let cx = session.cx;
     let (comments, faults) = finish(cx, &mut lexed);
-    (File { source, doc: lexed.doc, items, comments, unread }, faults)
+    (File { source, doc: lexed.doc, items, comments, unread, family: None }, faults)
 }
 
 /// Reads one expression.

@@ -119,8 +119,8 @@ impl<'s, 'a> Session<'s, 'a> {
                 let message = format!("expected a definition, found {}", expected::found(Some(&token)));
                 let fault = Diagnostic::error("E0102", span, message);
                 let words = [
-                    "fn", "prim", "extern", "rule", "schedule", "encoding", "config", "record", "test",
-                    "use", "const",
+                    "fn", "prim", "extern", "rule", "schedule", "pipeline", "encoding", "config", "record",
+                    "test", "use", "const",
                 ];
                 let other = [
                     ("def", "fn"),

@@ -12,7 +12,7 @@
 //! stands open in it, and a word that begins a definition, at the start of a line that is indented no
 //! deeper than the current definition, ends that definition whatever stands open.
 //!
-//! The words `rule`, `test`, `record`, `config`, `schedule` and `encoding` become keywords here, where
+//! The words `rule`, `test`, `record`, `config`, `schedule`, `pipeline` and `encoding` become keywords here, where
 //! a definition begins; elsewhere they are names.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "there are 70 tokens, and a rule is about a few of them")]
@@ -225,6 +225,7 @@ fn word<'a>(tokens: &[Lexeme<'a>], i: usize, strictly: bool) -> Option<Token<'a>
         Token::Ident("record") => (Token::Record, named),
         Token::Ident("schedule") => (Token::Schedule, named),
         Token::Ident("encoding") => (Token::Encoding, named),
+        Token::Ident("pipeline") => (Token::Pipeline, named),
         Token::Ident("test") => (Token::Test, matches!(next, Some(Token::Str(_)))),
         Token::Ident("config") => (Token::Config, next == Some(Token::LBrace)),
         _ => return None,

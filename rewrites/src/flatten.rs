@@ -19,8 +19,8 @@ const NODES: usize = 64;
 /// Nodes of a function up to which callees that are given weights are.
 const ALL: usize = 4096;
 
-/// The module with such calls replaced, in functions and in both sides of rules.
-pub fn flatten(module: &Module) -> Module {
+/// The module with such calls replaced, in some functions and in both sides of rules.
+pub fn flatten(module: &Module, callers: &dyn Fn(FuncId) -> bool) -> Module {
     let mut out = module.clone();
     // Callees first: a function's number says nothing, so rounds until nothing changes; the bound is for chains of calls.
     for _ in 0..16 {
@@ -30,7 +30,8 @@ pub fn flatten(module: &Module) -> Module {
             funcs: out.funcs.clone(),
         };
         let mut changed = false;
-        for func in out.funcs.iter_mut().filter(|f| !f.plan) {
+        let asked = out.funcs.iter_mut().enumerate().filter(|(i, f)| !f.plan && callers(FuncId(*i as u32)));
+        for (_, func) in asked {
             changed |= callees.in_func(func);
         }
         for rule in &mut out.rules {
@@ -44,10 +45,12 @@ pub fn flatten(module: &Module) -> Module {
     out
 }
 
-/// What is pinned is planned by itself: its pins are about nothing else. So is what is invariant, in a caller that is not.
+/// What is pinned, or has a pipeline of its own, is planned by itself: these are about nothing else. So is what is invariant, in a
+/// caller that is not.
 fn is_open(func: &Func) -> bool {
     !func.plan
         && func.pins.is_empty()
+        && func.pipeline.is_none()
         && func.exists.is_empty()
         // A result that is a parameter, or given twice, would become one value under two names.
         && func.body.results.iter().enumerate().all(|(i, r)| {

@@ -308,6 +308,7 @@ fn head(func: &Func, facts: &Facts, taken: &[ValId], told: &FxHashSet<Sym>, vals
         body: Block { params: taken.to_vec(), ..Block::default() },
         plan: true,
         pins: Vec::new(),
+        pipeline: None,
         ..func.clone()
     }
 }

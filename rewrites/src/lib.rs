@@ -5,11 +5,13 @@
 //! and where one plan is not best for all dims they begin with an `Op::Switch`. Beside it a [`Report`] says what
 //! was chosen, what it would have cost otherwise, and what could not be chosen and why.
 //!
-//! The pass, top to bottom ([`rewrite`]):
+//! What happens to a function is its pipeline's to say, which is data ([`ir::pipeline`], carried out by [`mod@pipeline`]); the usual one
+//! is `std/pipelines.tn`. All that it may say, top to bottom ([`rewrite`]):
 //! 1. [`mod@flatten`]: calls of small functions and of those that are given weights are taken apart; [`tolerance`]: what is called is
 //!    as exact as its caller; [`block`]: each block
 //!    becomes an e-graph of semantic nodes; effects stay where they are;
-//! 2. [`pattern`], [`saturate`], [`merge`]: the module's rules add equal nodes, types and conditions proved first;
+//! 2. [`pattern`], [`saturate`], [`merge`]: the module's rules add equal nodes, types and conditions proved first; [`keep`] offers what
+//!    weights make by themselves;
 //! 3. [`fuse`], [`inline`], [`classify`], [`rounds`]: implementations join the classes: kernels, fused groups, library calls;
 //! 4. [`cost`], [`machine`], [`measured`]: what each would take, as expressions of the dims or as it was measured;
 //! 5. [`extract`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between; one for all points
@@ -43,6 +45,7 @@ mod machine;
 mod measured;
 mod merge;
 mod pattern;
+mod pipeline;
 mod regimes;
 mod report;
 mod rounds;
@@ -50,6 +53,7 @@ mod saturate;
 mod tolerance;
 mod work;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -57,7 +61,7 @@ use ir::graph::{Func, Invariant, ValId};
 use ir::loops::Prim;
 use ir::{ExternId, FuncId, Module};
 use rustc_hash::FxHashSet;
-use shape::{Facts, Pred, Sym};
+use shape::{Facts, Pred};
 
 use crate::block::{BlockGraph, Source};
 use crate::emit::{Plan, Unit};
@@ -66,6 +70,7 @@ use crate::fuse::Fused;
 use crate::keep::{Kept, Load};
 use crate::lang::Action;
 use crate::pattern::Pattern;
+use crate::pipeline::{Assigned, Begun, Turn, Turns};
 use crate::regimes::{Point, Solved};
 use crate::saturate::Outcome;
 
@@ -74,6 +79,7 @@ pub use crate::classify::{Class, NumClass};
 pub use crate::flatten::flatten;
 pub use crate::machine::{Generated, Level, Library, Machine, Product, Speed};
 pub use crate::measured::{Basis, Database, Key};
+pub use crate::pipeline::OwnPass;
 pub use crate::report::{
     Alternative, Callee, FuncReport, Offer, RegimeReport, Report, RuleReport, Step, render, rule_name,
 };
@@ -104,6 +110,10 @@ pub struct Options {
     pub measured: Option<Arc<Database>>,
     /// False: bodies stay as they are, one kernel an operator; the report says what that costs.
     pub use_rules: bool,
+    /// The pipeline of functions whose text says none, by its name in the module; none: the usual one.
+    pub pipeline: Option<String>,
+    /// Passes of whoever embeds the compiler, which pipelines may name.
+    pub passes: Vec<OwnPass>,
     /// Names that are chosen wherever they can be: an implementation (`sgemm`, `fused_matmul_add_relu`), its kind
     /// (`kernel`, `fused`, `library`, `view`) or a rule.
     pub force: Vec<String>,
@@ -183,6 +193,8 @@ impl Options {
             machine,
             measured: None,
             use_rules: true,
+            pipeline: None,
+            passes: Vec::new(),
             force: Vec::new(),
             forbid: Vec::new(),
             tolerance: None,
@@ -196,21 +208,24 @@ impl Options {
     }
 }
 
-/// Rewrites every function that is not a plan already.
+/// Rewrites every function that is not a plan already, as its pipeline says.
 pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
     let lossy = module.rules.iter().filter_map(|r| Some((r.name.to_string(), r.tolerance?)));
     let tolerances = lossy.collect();
     let mut report = Report { machine: options.machine.name.clone(), tolerances, ..Report::default() };
-    let mut out = module.clone();
-    if options.use_rules {
-        tolerance::declare(&mut out, options.tolerance);
-    }
-    // Calls of small functions are taken apart first: a call is opaque to rules and fusion.
-    let mut flat = if options.use_rules { flatten::flatten(&out) } else { out.clone() };
-    if options.use_rules {
-        tolerance::inherit(&mut flat);
-        out.funcs.extend(flat.funcs[out.funcs.len()..].iter().cloned());
-    }
+    let mut assigned = match Assigned::of(module, options) {
+        Ok(assigned) => assigned,
+        Err(_) if !options.use_rules => Assigned::default(),
+        Err(why) => {
+            report.faults.push(why);
+            return (module.clone(), report);
+        }
+    };
+    let begun = match options.use_rules {
+        true => pipeline::before(module, options, &mut assigned, &mut report.faults),
+        false => Begun { left: module.clone(), flat: Cow::Borrowed(module) },
+    };
+    let (flat, mut out) = (begun.flat, begun.left);
     let source = Source::new(&flat);
     let (patterns, notes) = if options.use_rules {
         pattern::compile(&source, &|name| options.forbid.iter().any(|f| f == name))
@@ -239,39 +254,38 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
             let everywhere = pins.0.iter().filter(|(pin, _)| !pin.force && pin.value.is_none());
             everywhere.flat_map(|(pin, _)| &pin.means).any(|m| m == p.name.name())
         };
-        let why = |p: &Pattern| tolerance::withheld(p, func);
-        let allowed: Vec<Pattern>;
-        let patterns = match patterns.iter().any(|p| barred(p) || why(p).is_some()) {
-            true => {
-                let open = patterns.iter().filter(|p| !barred(p)).cloned();
-                allowed = open.map(|p| Pattern { withheld: why(&p), ..p }).collect();
-                &allowed
-            }
-            false => &patterns,
+        let pipeline = assigned.get(i).map(|id| module.pipeline(id)).filter(|_| options.use_rules);
+        let told = tolerance::told(&patterns, func);
+        let mut turns = match pipeline {
+            Some(pipeline) => Turns::of(pipeline, &told, &barred, &options.budget),
+            None => Turns::plain(&options.budget),
         };
-        let begun = || FuncReport {
+        turns.invariant = func.invariant == Invariant::Yes;
+        let blank = FuncReport {
             name: func.name.clone(),
-            invariant: func.invariant == Invariant::Yes,
+            invariant: turns.invariant,
+            pipeline: pipeline.map(|p| p.name.to_string()),
             saturated: true,
             ..FuncReport::default()
         };
-        let mut found = begun();
+        let mut found = blank.clone();
         // What a called function keeps would be made at each call.
-        let alone = options.use_rules && !called.contains(&(i as u32));
-        let mut solve = |found: &mut FuncReport, keep| {
-            function(&source, options, (&pins, patterns), &mut fused, func, found, keep)
+        turns.keep &= !called.contains(&(i as u32));
+        let mut solve = |found: &mut FuncReport, turns: &Turns<'_>| {
+            function(&source, options, (&pins, turns), &mut fused, func, found)
         };
-        let mut solved = solve(&mut found, alone);
-        if let (Err(why), true) = (&solved, alone) {
+        let mut solved = solve(&mut found, &turns);
+        if let (Err(why), true) = (&solved, turns.keep) {
             let note = format!("nothing is kept: {why}");
-            found = begun();
-            solved = solve(&mut found, false);
+            (found, turns.keep) = (blank, false);
+            solved = solve(&mut found, &turns);
             found.notes.push(note);
         }
         match solved {
             Ok(Some((mut new, loads))) => {
                 // The plan says itself what it uses.
                 new.pins.clear();
+                new.pipeline = None;
                 let mut calls = Vec::new();
                 for mut load in loads {
                     load.func.name = out.unused(&load.func.name);
@@ -294,6 +308,9 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
             let id = marked.get(id).unwrap_or(id);
             step.name.clone_from(&out.prim(*id).name);
         }
+    }
+    if options.use_rules {
+        pipeline::behind(&mut out, options, &assigned, &mut report.faults);
     }
     (out, report)
 }
@@ -329,25 +346,29 @@ fn known(func: &Func) -> Facts {
 fn function(
     source: &Source<'_>,
     options: &Options,
-    (pins, patterns): (&Pins, &[Pattern]),
+    (pins, turns): (&Pins, &Turns<'_>),
     fused: &mut Fused,
     func: &Func,
     report: &mut FuncReport,
-    keep: bool,
 ) -> Result<Option<(Func, Vec<Load>)>, String> {
     let facts = known(func);
     let mut points = regimes::grid(func, &facts);
     let mut base = block::build(source, func, &facts);
     let mut outcome = Outcome { saturated: true, ..Outcome::default() };
-    saturate_all(source, patterns, &options.budget, &func.dims, &mut base, &mut outcome);
+    let run = |turns: &[&Turn<'_>], b: &mut BlockGraph, out: &mut Outcome| {
+        pipeline::take(source, turns, &options.budget, &func.dims, b, out);
+    };
+    run(&turns.first(), &mut base, &mut outcome);
+    let given = pipeline::called(func);
     // From here on what may be kept stands among the values, as parameters of the body.
-    let mut func = func.clone();
-    let keepable = if keep { keep::offer(source, &mut func, &mut base) } else { Vec::new() };
-    let func = &func;
+    let mut kept = func.clone();
+    let keepable = if turns.keep { keep::offer(source, &mut kept, &mut base) } else { Vec::new() };
+    run(&turns.then(), &mut base, &mut outcome);
+    let func = &kept;
 
     // One cell for each combination of undecided conditions that some point fulfils; the first has none.
     let mut guards = std::mem::take(&mut outcome.guards);
-    guards.truncate(if report.invariant { 0 } else { options.budget.guards });
+    guards.truncate(if turns.plans() > 1 { options.budget.guards } else { 0 });
     let mut signatures: Vec<Vec<usize>> = vec![Vec::new()];
     for p in &points {
         let s = regimes::signature(&guards, p);
@@ -362,13 +383,13 @@ fn function(
         if !preds.is_empty() {
             assume(&mut b, &preds);
             let mut inner = Outcome { saturated: true, ..Outcome::default() };
-            saturate_all(source, patterns, &options.budget, &func.dims, &mut b, &mut inner);
+            run(&turns.again(), &mut b, &mut inner);
             inner.guards.clear();
             // What was refused for want of the condition fired here; only what is refused still is news.
             inner.refused.clear();
             outcome.absorb(inner);
         }
-        let unit = unit(source, options, (pins, report.invariant), fused, b);
+        let unit = unit(source, options, (pins, turns, &given), fused, b);
         if let Some(fault) = fault(&unit) {
             return Err(format!("internal error in rewriting: {fault}"));
         }
@@ -386,7 +407,8 @@ fn function(
     // differ a third may be best between them.
     let (mut found, mut refused): (Vec<Solved>, Vec<Plan>) = Default::default();
     let mut asked: Vec<(Point, Plan)> = Vec::new();
-    let (mut next, mut more) = (points.clone(), if report.invariant { 0 } else { options.budget.between });
+    let between = if turns.plans() > 1 { options.budget.between } else { 0 };
+    let (mut next, mut more) = (points.clone(), between);
     while !next.is_empty() {
         let point = next.remove(0);
         let own = regimes::signature(&guards, &point);
@@ -440,10 +462,9 @@ fn function(
     let costs: Vec<Vec<f64>> =
         (0..solved.len()).map(|p| points.iter().map(|point| cost(p, point)).collect()).collect();
     let anywhere: Vec<bool> = solved.iter().map(|s| s.requires.is_empty()).collect();
-    let kept = if report.invariant {
-        vec![regimes::together(&costs)]
-    } else {
-        regimes::few(&costs, &anywhere, options.budget.plans)
+    let kept = match turns.plans() {
+        1 => vec![regimes::together(&costs)],
+        most => regimes::few(&costs, &anywhere, most),
     };
     let arms = regimes::arms(&facts, &points, &costs, &kept, &solved, &cost);
     report.regimes = explain::regimes(options, func, &facts, &cells, &solved, &arms);
@@ -542,23 +563,6 @@ fn plain(unit: &Unit) -> Plan {
     Plan { choice, nested: unit.nested.iter().map(|us| us.iter().map(plain).collect()).collect() }
 }
 
-fn saturate_all(
-    source: &Source<'_>,
-    patterns: &[Pattern],
-    budget: &Budget,
-    dims: &[Sym],
-    b: &mut BlockGraph,
-    out: &mut Outcome,
-) {
-    out.absorb(saturate::saturate(source, patterns, budget, dims, b));
-    if merge::merge(source, patterns, budget, dims, b, out) {
-        out.absorb(saturate::saturate(source, patterns, budget, dims, b));
-    }
-    for nested in b.pinned.iter_mut().flat_map(|p| &mut p.nested) {
-        saturate_all(source, patterns, budget, dims, nested, out);
-    }
-}
-
 /// Tells a block and those inside it what holds in a regime.
 fn assume(b: &mut BlockGraph, preds: &[Pred]) {
     for level in &mut b.graph.analysis.levels {
@@ -571,14 +575,13 @@ fn assume(b: &mut BlockGraph, preds: &[Pred]) {
 fn unit(
     source: &Source<'_>,
     options: &Options,
-    (pins, invariant): (&Pins, bool),
+    (pins, turns, given): (&Pins, &Turns<'_>, &[ExternId]),
     fused: &mut Fused,
     mut b: BlockGraph,
 ) -> Unit {
     let available = |id: ExternId| {
-        if invariant {
-            Err("its order of summation may depend on the shape, and the function is invariant".to_owned())
-        } else if options.available.get(id.0 as usize).copied().unwrap_or(true) {
+        turns.allows(given, id)?;
+        if options.available.get(id.0 as usize).copied().unwrap_or(true) {
             Ok(())
         } else {
             let ext = source.module.extern_(id);
@@ -586,18 +589,18 @@ fn unit(
         }
     };
     fuse::implement(source, &available, &mut b);
-    if options.use_rules {
+    if turns.fuse {
         fuse::fuse(source, fused, options.budget.groups, &mut b);
     }
     if options.measured.is_some() || options.offers {
-        fuse::identify(source, fused, invariant, &mut b);
+        fuse::identify(source, fused, turns.invariant, &mut b);
     }
     let pool = extract::pool(&b, options, pins);
     let nested = b.pinned.iter_mut().map(|p| std::mem::take(&mut p.nested)).collect::<Vec<_>>();
     let nested = nested
         .into_iter()
         .map(|blocks| {
-            blocks.into_iter().map(|n| unit(source, options, (pins, invariant), fused, n)).collect()
+            blocks.into_iter().map(|n| unit(source, options, (pins, turns, given), fused, n)).collect()
         })
         .collect();
     Unit { b, pool, nested }

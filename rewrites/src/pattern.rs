@@ -9,6 +9,7 @@
 use egg::Id;
 use ir::graph::{Func, Op, Type, ValId};
 use ir::loops::BufId;
+use ir::source::Span;
 use ir::{ExternId, Intrinsic, Module, PrimId, RuleId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Pred, Sym, solve};
@@ -105,6 +106,9 @@ pub(crate) struct Side {
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     pub(crate) name: Sym,
+    /// What its rule is called together with others, and where that is defined.
+    pub(crate) family: Sym,
+    pub(crate) rule: Span,
     pub(crate) reverse: bool,
     pub(crate) lhs: Side,
     pub(crate) rhs: Side,
@@ -184,6 +188,8 @@ fn direction(source: &Source<'_>, rule: usize, reverse: bool) -> Result<Pattern,
     }
     Ok(Pattern {
         name: rule.name,
+        family: rule.family,
+        rule: rule.span,
         reverse,
         lhs,
         rhs,

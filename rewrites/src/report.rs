@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use ir::ExternId;
 use ir::loops::Prim;
+use ir::pipeline::USUAL;
 use ir::source::Span;
 use serde::Serialize;
 
@@ -19,6 +20,9 @@ pub struct Report {
     pub functions: Vec<FuncReport>,
     /// What concerns the module: rules that cannot be used, and why.
     pub notes: Vec<String>,
+    /// Why the module could not be planned as it was asked: a pipeline that it lacks, a pass of one's own that went wrong.
+    #[serde(skip)]
+    pub faults: Vec<String>,
     /// Whether each rule that is named above holds, for all that is known: `proven`, `tested`, `trusted` or `refused`. Whoever makes the report
     /// does not know; who can try rules tells it.
     pub statuses: BTreeMap<String, String>,
@@ -74,6 +78,8 @@ pub struct FuncReport {
     pub name: String,
     /// True if it has one plan for all dims, whose kernels add up in an order that is the same in all of them.
     pub invariant: bool,
+    /// The pipeline that planned it; none where rules have no part.
+    pub pipeline: Option<String>,
     /// Nodes of its e-graphs, implementations included.
     pub nodes: usize,
     /// Classes of its e-graphs.
@@ -222,15 +228,17 @@ pub fn render(report: &Report) -> String {
     for f in &report.functions {
         let end = if f.saturated { "saturated" } else { "not saturated" };
         let rounds = if f.iterations == 1 { "round" } else { "rounds" };
+        let by = f.pipeline.as_ref().filter(|p| *p != USUAL).map(|p| format!(", by pipeline {p}"));
         line(
             0,
             format!(
-                "fn {}: {}{} nodes in {} classes, {end} after {} {rounds}",
+                "fn {}: {}{} nodes in {} classes, {end} after {} {rounds}{}",
                 f.name,
                 if f.invariant { "invariant, " } else { "" },
                 f.nodes,
                 f.classes,
-                f.iterations
+                f.iterations,
+                by.unwrap_or_default()
             ),
         );
         for r in &f.regimes {

@@ -5,6 +5,8 @@
 //! for the callers of each tolerance. So whether a rule may fire does not depend on how large a function is, and who calls
 //! it without a tolerance gets what it was. What says another tolerance keeps its own, taken apart into no one.
 
+use std::borrow::Cow;
+
 use ir::graph::{Block, Func, Op};
 use ir::{FuncId, Module};
 
@@ -17,8 +19,8 @@ pub(crate) fn declare(module: &mut Module, tolerance: Option<f64>) {
     }
 }
 
-/// Has functions call copies that tolerate what they do, of what says nothing. The copies come behind all others.
-pub(crate) fn inherit(module: &mut Module) {
+/// Has functions call copies that tolerate what they do, of what says nothing. The copies come behind all others; gives what each is of.
+pub(crate) fn inherit(module: &mut Module) -> Vec<FuncId> {
     let mut copies: Vec<(FuncId, f64, FuncId)> = Vec::new();
     let mut next = 0;
     while next < module.funcs.len() {
@@ -30,6 +32,7 @@ pub(crate) fn inherit(module: &mut Module) {
         }
         next += 1;
     }
+    copies.into_iter().map(|c| c.0).collect()
 }
 
 /// The function that a caller of a tolerance calls for another.
@@ -61,8 +64,16 @@ fn redirect(block: &mut Block, to: &mut dyn FnMut(FuncId) -> FuncId) {
     }
 }
 
+/// The patterns as they are in a function: those of rules that may not fire in it say why.
+pub(crate) fn told<'p>(patterns: &'p [Pattern], func: &Func) -> Cow<'p, [Pattern]> {
+    if patterns.iter().all(|p| withheld(p, func).is_none()) {
+        return Cow::Borrowed(patterns);
+    }
+    patterns.iter().map(|p| Pattern { withheld: withheld(p, func), ..p.clone() }).collect()
+}
+
 /// Why a rule may not fire in a function, if it loses more than that tolerates.
-pub(crate) fn withheld(pattern: &Pattern, func: &Func) -> Option<String> {
+fn withheld(pattern: &Pattern, func: &Func) -> Option<String> {
     let lost = pattern.tolerance?;
     let said = match func.tolerance {
         Some(t) if lost <= t => return None,

@@ -59,8 +59,11 @@ impl Search<'_> {
     pub(super) fn first(&self, front: &Front, entry: FuncId, args: &[Tensor]) -> Option<Divergence> {
         let want = self.oracle(front, entry, args)?;
         let known = self.wrong(front, entry, args, &want)?;
-        let mut module =
-            if self.options.rewrites { rewrites::flatten(&front.module) } else { front.module.clone() };
+        let mut module = if self.options.rewrites {
+            rewrites::flatten(&front.module, &|_| true)
+        } else {
+            front.module.clone()
+        };
         // What does not run here need not be rewritten again and again.
         let runs = reached(&module, entry);
         for (i, f) in module.funcs.iter_mut().enumerate() {

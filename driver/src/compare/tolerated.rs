@@ -58,7 +58,8 @@ pub(super) fn moved(
     };
     let mut moved = movement(want, &trial);
     let rounded = run(&wide::module(module, Casts::Round)?, args)?;
-    for ((moved, a), b) in moved.iter_mut().zip(want).zip(&rounded).filter(|((_, a), b)| a.shape() == b.shape())
+    for ((moved, a), b) in
+        moved.iter_mut().zip(want).zip(&rounded).filter(|((_, a), b)| a.shape() == b.shape())
     {
         for (i, m) in moved.iter_mut().enumerate() {
             let d = (a.get_f64(i) - b.get_f64(i)).abs();

@@ -319,7 +319,7 @@ pub(super) fn front(text: &str) -> Result<(Front, FuncId), String> {
     Ok((front, id))
 }
 
-fn below(rng: &mut Rng, n: usize) -> usize {
+pub(super) fn below(rng: &mut Rng, n: usize) -> usize {
     rng.below(n.max(1) as u64) as usize
 }
 

@@ -64,6 +64,8 @@ pub(super) enum Axis {
 pub struct Forms {
     pub(super) patterns: Vec<Form>,
     pub(super) operators: Vec<Form>,
+    /// The families of rules of one value.
+    pub(super) families: Vec<String>,
 }
 
 impl Forms {
@@ -80,12 +82,16 @@ impl Forms {
         let mut paths = Vec::new();
         crate::collect(&root, &mut paths).map_err(|e| format!("{}: {e}", root.display()))?;
         paths.sort();
-        let mut patterns = Vec::new();
+        let (mut patterns, mut families) = (Vec::new(), vec!["own".to_owned()]);
         for path in paths {
             let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            patterns.extend(of_text(&text)?);
+            let forms = of_text(&text)?;
+            if forms.iter().any(|f| f.values == 1) {
+                families.extend(path.file_stem().map(|s| s.to_string_lossy().into_owned()));
+            }
+            patterns.extend(forms);
         }
-        Ok(Forms { patterns, operators: of_text(OPERATORS)? })
+        Ok(Forms { patterns, operators: of_text(OPERATORS)?, families })
     }
 }
 

@@ -167,6 +167,7 @@ impl Graph {
                 pins: Vec::new(),
                 invariant: ir::graph::Invariant::No,
                 tolerance: None,
+                pipeline: None,
                 span: Span::default(),
             },
             block: Block::default(),

@@ -251,7 +251,12 @@ fn attrs(m: &Module, f: &Func) -> Vec<ast::Attr> {
         }
         (!args.is_empty()).then(|| ast::Attr { name: ident(Sym::new(verb)), args })
     };
-    [of("force", true), of("forbid", false), invariant, tolerance(f.tolerance)].into_iter().flatten().collect()
+    let pipeline = f.pipeline.map(|id| {
+        let value = term::name(Sym::new(&names::printable(m.pipeline(id).name.name())));
+        ast::Attr { name: ident(Sym::new("pipeline")), args: vec![ast::Arg { name: None, value }] }
+    });
+    let all = [pipeline, of("force", true), of("forbid", false), invariant, tolerance(f.tolerance)];
+    all.into_iter().flatten().collect()
 }
 
 fn signature(
@@ -386,7 +391,10 @@ fn rule(m: &Module, callees: &Callees, r: &Rule) -> Item {
     let when = r.when.iter().filter(|p| !goes_without_saying(p)).map(|p| names.pred(p));
     let name = Sym::new(&names::printable(r.name.name()));
     let sig = signature(name, &dims, heads.collect(), when);
-    item(ItemKind::Rule(RuleDef { sig, lhs, both_ways: r.both_ways, rhs }), tolerance(r.tolerance).into_iter().collect())
+    item(
+        ItemKind::Rule(RuleDef { sig, lhs, both_ways: r.both_ways, rhs }),
+        tolerance(r.tolerance).into_iter().collect(),
+    )
 }
 
 #[cfg(test)]

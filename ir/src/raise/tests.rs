@@ -295,6 +295,7 @@ fn func_of(build: impl FnOnce(&mut Func) -> Block) -> Func {
         pins: Vec::new(),
         invariant: crate::graph::Invariant::No,
         tolerance: None,
+        pipeline: None,
         span: Span::default(),
     };
     f.add_val(Sym::new("a"), Type::scalar(DType::I64));

@@ -50,6 +50,7 @@ impl Build {
                 pins: Vec::new(),
                 invariant: ir::graph::Invariant::No,
                 tolerance: None,
+                pipeline: None,
                 span: Span::default(),
             },
             blocks: vec![Block::default()],

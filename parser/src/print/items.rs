@@ -147,6 +147,12 @@ impl Printer<'_> {
                 let steps = self.braces(&def.steps, end, ";", on_lines, at, |_| false, |_, s| directive(s));
                 docs!["schedule ", name(&def.prim), target, " ", group(steps)]
             }
+            ItemKind::Pipeline(def) => {
+                let on_lines = def.steps.first().is_some_and(|s| self.begins_line(s.verb.span.lo));
+                let at = |s: &Directive| s.verb.span.lo;
+                let steps = self.braces(&def.steps, end, ";", on_lines, at, |_| false, |_, s| directive(s));
+                docs!["pipeline ", name(&def.name), " ", group(steps)]
+            }
             ItemKind::Encoding(def) => self.encoding(def, end),
             ItemKind::Config(fields) => {
                 let at = |f: &ConfigField| match f {

@@ -58,7 +58,7 @@ impl Choices<'_> {
     fn item(&mut self) -> Item {
         let doc = if self.flag() { vec!["Says what it is.".into()] } else { vec![] };
         let attrs = if self.pick(4) == 3 { self.many(1, Self::attr) } else { vec![] };
-        let kind = match self.pick(11) {
+        let kind = match self.pick(12) {
             0 => ItemKind::Use(self.many(1, Self::ident)),
             1 => ItemKind::Const(self.ident(), self.some(Self::ty), self.expr()),
             2 => ItemKind::Fn(FnDef { sig: self.signature(), ret: self.some(Self::ty), body: self.block() }),
@@ -89,6 +89,16 @@ impl Choices<'_> {
                     args: c.many(0, |c| match c.pick(4) {
                         3 => (vec![], Some(7)),
                         _ => (c.many(1, Self::ident), c.some(|c| c.pick(100) as i64)),
+                    }),
+                }),
+            }),
+            10 => ItemKind::Pipeline(PipelineDef {
+                name: self.ident(),
+                steps: self.many(0, |c| Directive {
+                    verb: c.ident(),
+                    args: c.many(0, |c| match c.pick(4) {
+                        3 => (vec![], Some(7)),
+                        _ => (c.many(1, Self::ident), None),
                     }),
                 }),
             }),

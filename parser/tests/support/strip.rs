@@ -32,7 +32,7 @@ pub fn strip(file: &mut File) {
                 expr(&mut def.lhs);
                 expr(&mut def.rhs);
             }
-            ItemKind::Schedule(_) => {}
+            ItemKind::Schedule(_) | ItemKind::Pipeline(_) => {}
             ItemKind::Encoding(def) => {
                 expr(&mut def.block);
                 def.fields.iter_mut().for_each(param);

@@ -5,6 +5,7 @@
 
 use ir::graph::{Block, Func, Node, Op, Param, Type, ValId};
 use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::pipeline::{OWN, Pass, Pipeline, Rules, USUAL};
 use ir::source::Span;
 use ir::{Combine, Extern, ExternId, Intrinsic, Literal, Module, PrimId, Rule, RuleId};
 use shape::{Expr, Facts, Pred, Sym};
@@ -171,14 +172,22 @@ pub(crate) fn bump() -> Prim {
 }
 
 /// A module under construction.
-#[derive(Default)]
 pub(crate) struct Program {
     pub(crate) module: Module,
 }
 
+/// The usual pipeline, as `std/pipelines.tn` says it.
+fn usual() -> Pipeline {
+    let saturate = || Pass::Saturate { rules: Rules::All, rounds: None };
+    let merge = Pass::Merge(Rules::All);
+    let last = [Pass::Keep, Pass::Fuse, Pass::Library, Pass::Regimes(None)];
+    let passes = [Pass::Flatten, saturate(), merge, saturate()].into_iter().chain(last).collect();
+    Pipeline { name: Sym::new(USUAL), passes, span: Span::default() }
+}
+
 impl Program {
     pub(crate) fn new(prims: Vec<Prim>) -> Program {
-        Program { module: Module { prims, ..Module::default() } }
+        Program { module: Module { prims, pipelines: vec![usual()], ..Module::default() } }
     }
 
     pub(crate) fn prim(&self, name: &str) -> PrimId {
@@ -230,6 +239,7 @@ impl Program {
         self.module.rules.push(Rule {
             name: Sym::new(name),
             constant: vec![false; lhs.params.len()],
+            family: Sym::new(OWN),
             more: false,
             lhs,
             rhs,
@@ -284,6 +294,7 @@ impl<'a> Build<'a> {
             pins: Vec::new(),
             invariant: ir::graph::Invariant::No,
             tolerance: None,
+            pipeline: None,
             span: Span::default(),
         };
         for (i, shape) in params.iter().enumerate() {

@@ -1,0 +1,340 @@
+//! Pipelines carried out: which one plans each function, and what its passes do there.
+//!
+//! In: the module with its pipelines ([`ir::pipeline`]) and what [`Options`] says. Passes on functions run for all functions
+//! of a pipeline at once, before the first graph is made ([`before`]) and after the last plan is ([`behind`]); those on the
+//! graph of a function's terms are its [`Turns`], which each cell of its regimes takes again.
+//!
+//! A pass of whoever embeds the compiler may change the bodies of the functions of its pipeline and add definitions.
+//! What comes of it is verified: where it is wrong the pass has not been, and the report says so.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use ir::graph::{Func, Op};
+use ir::pipeline::{Level, Pass, Pipeline, PipelineId, Rules, USUAL};
+use ir::{ExternId, FuncId, Module};
+use shape::Sym;
+
+use crate::block::{BlockGraph, Source};
+use crate::flatten::flatten;
+use crate::pattern::Pattern;
+use crate::saturate::{Outcome, saturate};
+use crate::{Budget, Options, merge, tolerance};
+
+/// What a pass of one's own does: to the module and some of its functions.
+type Run = dyn Fn(&Module, &[FuncId]) -> Result<Module, String> + Send + Sync;
+
+/// A pass of whoever embeds the compiler, which pipelines call `pass NAME`.
+#[derive(Clone)]
+pub struct OwnPass {
+    /// Its name.
+    pub name: String,
+    run: Arc<Run>,
+}
+
+impl OwnPass {
+    /// A pass that makes another module of one. It is given the functions that its pipeline plans: their bodies it may change,
+    /// and functions and primitives it may add behind those that are there.
+    pub fn new(
+        name: impl Into<String>,
+        run: impl Fn(&Module, &[FuncId]) -> Result<Module, String> + Send + Sync + 'static,
+    ) -> OwnPass {
+        OwnPass { name: name.into(), run: Arc::new(run) }
+    }
+}
+
+impl fmt::Debug for OwnPass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnPass").field(&self.name).finish()
+    }
+}
+
+/// The pipeline of each function; none: nothing plans it.
+#[derive(Default)]
+pub(crate) struct Assigned(Vec<Option<PipelineId>>);
+
+impl Assigned {
+    /// By the text, or else as the options say, or else the usual one.
+    pub(crate) fn of(module: &Module, options: &Options) -> Result<Assigned, String> {
+        let name = options.pipeline.as_deref().unwrap_or(USUAL);
+        let usual = module.find_pipeline(name).ok_or_else(|| format!("there is no pipeline `{name}`"))?;
+        let of = |f: &Func| Some(f.pipeline.unwrap_or(usual)).filter(|_| !f.plan);
+        Ok(Assigned(module.funcs.iter().map(of).collect()))
+    }
+
+    pub(crate) fn get(&self, func: usize) -> Option<PipelineId> {
+        self.0.get(func).copied().flatten()
+    }
+
+    /// Those that plan something, in the order of the text.
+    fn used(&self) -> Vec<PipelineId> {
+        let mut used: Vec<PipelineId> = self.0.iter().copied().flatten().collect();
+        used.sort_unstable();
+        used.dedup();
+        used
+    }
+
+    fn of_pipeline(&self, id: PipelineId) -> Vec<FuncId> {
+        let mine = |(i, p): (usize, &Option<PipelineId>)| (*p == Some(id)).then_some(FuncId(i as u32));
+        self.0.iter().enumerate().filter_map(mine).collect()
+    }
+
+    /// What a pass added to a pipeline's functions is planned as they are.
+    fn more(&mut self, module: &Module, id: PipelineId) {
+        let new = &module.funcs[self.0.len()..];
+        self.0.extend(new.iter().map(|f| Some(id).filter(|_| !f.plan)));
+    }
+}
+
+/// A module before its functions are planned.
+pub(crate) struct Begun<'m> {
+    /// What stays of a function that nothing plans.
+    pub(crate) left: Module,
+    /// What graphs are made of.
+    pub(crate) flat: Cow<'m, Module>,
+}
+
+/// The passes on functions, of all pipelines. The sides of rules are taken apart whatever these say: a pattern is of operators.
+pub(crate) fn before<'m>(
+    module: &'m Module,
+    options: &Options,
+    assigned: &mut Assigned,
+    faults: &mut Vec<String>,
+) -> Begun<'m> {
+    let mut begun = Begun { left: module.clone(), flat: Cow::Borrowed(module) };
+    tolerance::declare(&mut begun.left, options.tolerance);
+    if begun.left.funcs.iter().any(|f| f.tolerance.is_some()) {
+        begun.flat = Cow::Owned(begun.left.clone());
+    }
+    let mut rules = false;
+    for id in assigned.used() {
+        let pipeline = module.pipeline(id);
+        for (_, pass) in pipeline.levels().take_while(|(level, _)| *level == Level::Functions) {
+            let Pass::Own(name) = pass else {
+                let mine = assigned.of_pipeline(id);
+                begun.flat = Cow::Owned(flatten(&begun.flat, &|f| mine.binary_search(&f).is_ok()));
+                rules = true;
+                continue;
+            };
+            let mine = assigned.of_pipeline(id);
+            match own(options, pipeline, *name, &begun.flat, &mine) {
+                Ok(new) => {
+                    for m in [&mut begun.left, begun.flat.to_mut()] {
+                        adopt(m, &new, &mine);
+                    }
+                    assigned.more(&begun.left, id);
+                }
+                Err(fault) => faults.push(fault),
+            }
+        }
+    }
+    if !rules {
+        begun.flat = Cow::Owned(flatten(&begun.flat, &|_| false));
+    }
+    let flat = begun.flat.to_mut();
+    for of in tolerance::inherit(flat) {
+        begun.left.funcs.push(flat.funcs[begun.left.funcs.len()].clone());
+        assigned.0.push(assigned.get(of.0 as usize));
+    }
+    begun
+}
+
+/// The passes on plans, of all pipelines.
+pub(crate) fn behind(module: &mut Module, options: &Options, assigned: &Assigned, faults: &mut Vec<String>) {
+    for id in assigned.used() {
+        let pipeline = &module.pipeline(id).clone();
+        for (_, pass) in pipeline.levels().filter(|(level, _)| *level == Level::Plans) {
+            let Pass::Own(name) = pass else { continue };
+            let mine = assigned.of_pipeline(id);
+            match own(options, pipeline, *name, module, &mine) {
+                Ok(new) => adopt(module, &new, &mine),
+                Err(fault) => faults.push(fault),
+            }
+        }
+    }
+}
+
+/// Runs a pass of whoever embeds the compiler.
+fn own(
+    options: &Options,
+    pipeline: &Pipeline,
+    name: Sym,
+    module: &Module,
+    mine: &[FuncId],
+) -> Result<Module, String> {
+    let fault = |why: String| format!("pass `{name}` of pipeline `{}`: {why}", pipeline.name);
+    let pass = options.passes.iter().find(|p| p.name == name.name());
+    let pass = pass.ok_or_else(|| fault("whoever embeds the compiler gives no such pass".to_owned()))?;
+    let new = (pass.run)(module, mine).map_err(fault)?;
+    ir::verify::changed(module, &new).map_err(|why| fault(format!("what it made is no module: {why}")))?;
+    Ok(new)
+}
+
+/// Takes over the bodies of some functions, and what was added.
+fn adopt(module: &mut Module, new: &Module, mine: &[FuncId]) {
+    for f in mine {
+        module.funcs[f.0 as usize] = new.funcs[f.0 as usize].clone();
+    }
+    module.funcs.extend(new.funcs.iter().skip(module.funcs.len()).cloned());
+    module.prims.extend(new.prims.iter().skip(module.prims.len()).cloned());
+}
+
+/// What a pipeline does to the terms of a function, and what it lets compute them.
+pub(crate) struct Turns<'p> {
+    /// Before what may be kept is offered.
+    first: Vec<Turn<'p>>,
+    then: Vec<Turn<'p>>,
+    pub(crate) keep: bool,
+    pub(crate) fuse: bool,
+    /// Library functions that the program does not call itself are offered.
+    library: bool,
+    /// How many plans there may be.
+    plans: usize,
+    /// Whatever the pipeline says: one plan for all dims, and no library.
+    pub(crate) invariant: bool,
+}
+
+/// A pass on terms, with the patterns of its rules.
+pub(crate) enum Turn<'p> {
+    Saturate { pass: &'p Pass, patterns: Cow<'p, [Pattern]>, budget: Budget },
+    Merge(Cow<'p, [Pattern]>),
+}
+
+impl<'p> Turns<'p> {
+    /// The turns of a pipeline with some of a module's patterns.
+    pub(crate) fn of(
+        pipeline: &'p Pipeline,
+        patterns: &'p [Pattern],
+        barred: &dyn Fn(&Pattern) -> bool,
+        budget: &Budget,
+    ) -> Turns<'p> {
+        let some_barred = patterns.iter().any(barred);
+        let chosen = |rules: &Rules| match rules {
+            Rules::All if !some_barred => Cow::Borrowed(patterns),
+            _ => {
+                let fits = |p: &&Pattern| rules.hold(p.family, p.rule) && !barred(p);
+                Cow::Owned(patterns.iter().filter(fits).cloned().collect())
+            }
+        };
+        let (first, then) = (Vec::new(), Vec::new());
+        let mut turns =
+            Turns { first, then, keep: false, fuse: false, library: false, plans: 1, invariant: false };
+        for pass in &pipeline.passes {
+            let turn = match pass {
+                Pass::Saturate { rules, rounds } => {
+                    let iterations = rounds.unwrap_or(budget.iterations);
+                    let budget = Budget { iterations, ..budget.clone() };
+                    Turn::Saturate { pass, patterns: chosen(rules), budget }
+                }
+                Pass::Merge(rules) => Turn::Merge(chosen(rules)),
+                Pass::Keep => {
+                    turns.keep = true;
+                    continue;
+                }
+                Pass::Fuse => {
+                    turns.fuse = true;
+                    continue;
+                }
+                Pass::Library => {
+                    turns.library = true;
+                    continue;
+                }
+                Pass::Regimes(most) => {
+                    turns.plans = most.unwrap_or(budget.plans);
+                    continue;
+                }
+                Pass::Flatten | Pass::Own(_) => continue,
+            };
+            if turns.keep { &mut turns.then } else { &mut turns.first }.push(turn);
+        }
+        turns
+    }
+
+    /// What a plan is that rules have no part in: as the text says it.
+    pub(crate) fn plain(budget: &Budget) -> Turns<'p> {
+        const SATURATE: &Pass = &Pass::Saturate { rules: Rules::All, rounds: None };
+        let nothing = Cow::Borrowed(&[][..]);
+        let turn = Turn::Saturate { pass: SATURATE, patterns: nothing, budget: budget.clone() };
+        Turns {
+            first: vec![turn],
+            then: Vec::new(),
+            keep: false,
+            fuse: false,
+            library: true,
+            plans: budget.plans,
+            invariant: false,
+        }
+    }
+
+    /// How many plans there may be; 1: none is for some dims alone.
+    pub(crate) fn plans(&self) -> usize {
+        if self.invariant { 1 } else { self.plans }
+    }
+
+    /// Why a library's function is not offered to a function that calls some by name.
+    pub(crate) fn allows(&self, given: &[ExternId], id: ExternId) -> Result<(), String> {
+        if self.invariant {
+            Err("its order of summation may depend on the shape, and the function is invariant".to_owned())
+        } else if !self.library && !given.contains(&id) {
+            Err("the pipeline has no `library`".to_owned())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The turns before what may be kept is offered.
+    pub(crate) fn first(&self) -> Vec<&Turn<'p>> {
+        self.first.iter().collect()
+    }
+
+    /// Those after it.
+    pub(crate) fn then(&self) -> Vec<&Turn<'p>> {
+        self.then.iter().collect()
+    }
+
+    /// All of them: something new is known of the dims.
+    pub(crate) fn again(&self) -> Vec<&Turn<'p>> {
+        self.first.iter().chain(&self.then).collect()
+    }
+}
+
+/// Takes some turns in a block, then in those inside it.
+pub(crate) fn take(
+    source: &Source<'_>,
+    turns: &[&Turn<'_>],
+    budget: &Budget,
+    dims: &[Sym],
+    b: &mut BlockGraph,
+    out: &mut Outcome,
+) {
+    // What had a turn before merges that found nothing has none behind them.
+    let (mut last, mut merged) = (None, None);
+    for turn in turns {
+        match turn {
+            Turn::Saturate { pass, .. } if merged == Some(false) && last == Some(*pass) => {}
+            Turn::Saturate { pass, patterns, budget } => {
+                out.absorb(saturate(source, patterns, budget, dims, b));
+                (last, merged) = (Some(*pass), None);
+            }
+            Turn::Merge(patterns) => {
+                let found = merge::merge(source, patterns, budget, dims, b, out);
+                merged = Some(merged.unwrap_or(false) | found);
+            }
+        }
+    }
+    for nested in b.pinned.iter_mut().flat_map(|p| &mut p.nested) {
+        take(source, turns, budget, dims, nested, out);
+    }
+}
+
+/// The library functions that a function calls by name.
+pub(crate) fn called(func: &Func) -> Vec<ExternId> {
+    let mut called = Vec::new();
+    func.body.walk(&mut |n| {
+        if let Op::Extern(id, _) = n.op {
+            called.push(id);
+        }
+    });
+    called
+}
