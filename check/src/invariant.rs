@@ -31,41 +31,37 @@ impl<'a> Checker<'a> {
     /// What is wrong with the mark of a definition before anything is known of the module.
     pub(crate) fn invariant_form(&mut self, item: &'a Item) {
         for a in item.attrs.iter().filter(|a| a.name.name.name() == NAME) {
-            match &item.kind {
-                ItemKind::Fn(def) if is_template(&self.types, def) => {
-                    let name = def.sig.name.name;
-                    let text = format!("`{name}` is taken apart where it is called, and has no plan");
-                    let d = Diagnostic::error("E0508", a.name.span, text);
-                    self.report(d.help("mark the function that calls it"));
-                }
-                ItemKind::Fn(def) if !a.args.is_empty() => {
-                    let [arg] = &a.args[..] else {
-                        let d = Diagnostic::error(
-                            "E0508",
-                            a.args[1].value.span,
-                            "`#[invariant(..)]` names one primitive",
-                        );
-                        self.report(d.help("that whose call serves all dims"));
-                        continue;
-                    };
-                    let prim = named(&arg.value.kind).filter(|n| {
-                        let item = self.defs.item(*n, def.sig.name.span);
-                        arg.name.is_none() && item.is_some_and(|i| matches!(i.kind, ItemKind::Prim(_)))
-                    });
-                    if prim.is_none() {
+            let d = if let ItemKind::Fn(def) = &item.kind {
+                let prim = |e: &ExprKind| {
+                    let item = named(e).and_then(|n| self.defs.item(n, def.sig.name.span));
+                    item.is_some_and(|i| matches!(i.kind, ItemKind::Prim(_)))
+                };
+                match &a.args[..] {
+                    _ if is_template(&self.types, def) => {
+                        let name = def.sig.name.name;
+                        let text = format!("`{name}` is taken apart where it is called, and has no plan");
+                        Diagnostic::error("E0508", a.name.span, text).help("mark the function that calls it")
+                    }
+                    [] => continue,
+                    [arg] if arg.name.is_none() && prim(&arg.value.kind) => continue,
+                    [arg] => {
                         let text = "`#[invariant(..)]` names a primitive that the function calls";
-                        let d = Diagnostic::error("E0508", arg.value.span, text);
-                        self.report(d.help(
-                            "that whose call serves all dims; `#[invariant]` alone marks the function",
-                        ));
+                        Diagnostic::error("E0508", arg.value.span, text)
+                            .help("that whose call serves all dims; `#[invariant]` alone marks the function")
+                    }
+                    [_, more, ..] => {
+                        let text = "`#[invariant(..)]` names one primitive";
+                        Diagnostic::error("E0508", more.value.span, text)
+                            .help("that whose call serves all dims")
                     }
                 }
-                ItemKind::Prim(_) if !a.args.is_empty() => {
-                    let text = "`#[invariant]` of a primitive takes nothing";
-                    self.report(Diagnostic::error("E0508", a.args[0].value.span, text));
-                }
-                _ => {}
-            }
+            } else if let (ItemKind::Prim(_), [arg, ..]) = (&item.kind, &a.args[..]) {
+                let text = "`#[invariant]` of a primitive takes nothing";
+                Diagnostic::error("E0508", arg.value.span, text)
+            } else {
+                continue;
+            };
+            self.report(d);
         }
     }
 
@@ -79,6 +75,23 @@ impl<'a> Checker<'a> {
                 own.for_each(|p| p.invariant = true);
             }
         }
+        let mut lost = Vec::new();
+        for f in &self.module.funcs {
+            // What is no primitive was said.
+            let is_prim = |n| self.defs.item(n, f.span).is_some_and(|i| matches!(i.kind, ItemKind::Prim(_)));
+            if let Invariant::By(def) = f.invariant
+                && is_prim(def)
+                && ir::invariant::called(&self.module, &f.body, def).is_none()
+            {
+                let text =
+                    format!("`#[invariant({def})]` stands before `{}`, which does not call `{def}`", f.def);
+                lost.push(
+                    Diagnostic::error("E0508", f.span, text)
+                        .help("name the primitive whose call serves all dims"),
+                );
+            }
+        }
+        lost.into_iter().for_each(|d| self.report(d));
         ir::invariant::faults(&self.module, false).into_iter().for_each(|d| self.report(d));
     }
 }

@@ -239,8 +239,8 @@ impl<'a> Checker<'a> {
         // of a program asks for its own.
         if !self.every_rule || all().next().is_none() {
             // What lossy rules make narrower others lay out, so they come before them; but a trial looks at each rule by itself.
-            let (is_lossy, is_exact): (fn(&Item) -> bool, fn(&Item) -> bool) =
-                (|i| tolerance::of(i).is_some(), |i| tolerance::of(i).is_none());
+            let is_lossy: fn(&Item) -> bool = |i| tolerance::of(i).is_some();
+            let is_exact: fn(&Item) -> bool = |i| tolerance::of(i).is_none();
             let asked = files.lossy || all().any(tolerance::is_declared);
             let order = match (self.every_rule, asked) {
                 (true, _) => vec![is_exact, is_lossy],

@@ -51,7 +51,6 @@ struct Instance<'m> {
 pub(crate) struct Known {
     prims: usize,
     funcs: usize,
-    rules: usize,
     names: HashSet<Sym>,
     /// Operations on scalars stand in a function without an instance.
     scalars: HashSet<Sym>,
@@ -144,10 +143,6 @@ impl<'a> Checker<'a> {
             known.rank = f.vals.iter().map(|v| v.ty.shape.len()).fold(known.rank, usize::max);
         }
         known.funcs = self.module.funcs.len();
-        // What lossy rules make narrower stands in no function.
-        let made = self.module.rules.iter().skip(known.rules).filter(|r| r.tolerance.is_some());
-        known.dtypes.extend(made.flat_map(|r| &r.rhs.vals).map(|v| v.ty.dtype));
-        known.rules = self.module.rules.len();
     }
 
     /// The operators of the library and the program that an expression over a rule's parameters calls.

@@ -13,7 +13,9 @@ pub(crate) fn tell(plan: &Module, report: &mut Report, target: &Target) {
     for step in report.functions.iter_mut().filter(|f| f.invariant).flat_map(|f| &mut f.regimes) {
         for s in step.steps.iter_mut().filter(|s| s.order == NumClass::Sequential.name()) {
             let prim = plan.prims.iter().find(|p| p.name == s.name);
-            if prim.is_some_and(|p| is_tree(&compiler.schedule_prim(p))) {
+            // A step is named as it is forced and forbidden: by what a marked primitive may be a copy of.
+            let prim = prim.map(|p| Prim { invariant: true, ..p.clone() });
+            if prim.is_some_and(|p| is_tree(&compiler.schedule_prim(&p))) {
                 NumClass::Tree.name().clone_into(&mut s.order);
             }
         }

@@ -158,7 +158,7 @@ pub fn sources() -> SourceMap {
 /// Refuses a module that could not be planned as it was asked: a pass of whoever embeds the compiler went wrong.
 pub fn sound(report: &Report) -> Result<(), Failure> {
     match report.faults.first() {
-        Some(fault) => Err(Failure::Message { code: "E0509", text: fault.clone() }),
+        Some(fault) => Err(Failure::Message { code: "E0511", text: fault.clone() }),
         None => Ok(()),
     }
 }

@@ -60,7 +60,7 @@ fn refused(options: &Options) -> String {
     let mut front = front();
     let id = pipeline::entry(&mut front, Some("f")).expect("it is there");
     match pipeline::compile(&front, &[id], options) {
-        Err(Failure::Message { code: "E0509", text }) => text,
+        Err(Failure::Message { code: "E0511", text }) => text,
         other => panic!("{other:?}"),
     }
 }

@@ -442,7 +442,7 @@ fn f<n>(x: f32[n], y: f32[n]) -> f32[n] { relu(x + y) }"#,
 fn f<n>(x: f32[n], y: f32[n]) -> f32[n] { relu(x + y) }"#,
     },
     Code {
-        code: "E0509",
+        code: "E0511",
         title: "a pass that went wrong",
         cause: r#"A pipeline says `pass NAME`, and whoever embeds the compiler gives no pass of that name (`driver::Options::passes`), or the pass failed, or what it made is no module: the message says what. The `tenon` command has no such passes."#,
         wrong: r#"$ tenon run f.tn -i x=ones[4]

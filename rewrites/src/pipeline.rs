@@ -212,7 +212,7 @@ impl<'p> Turns<'p> {
         let some_barred = patterns.iter().any(barred);
         let chosen = |rules: &Rules| match rules {
             Rules::All if !some_barred => Cow::Borrowed(patterns),
-            _ => {
+            Rules::All | Rules::Of(_) => {
                 let fits = |p: &&Pattern| rules.hold(p.family, p.rule) && !barred(p);
                 Cow::Owned(patterns.iter().filter(fits).cloned().collect())
             }

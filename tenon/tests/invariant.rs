@@ -98,10 +98,10 @@ fn products_by_matrices_that_are_given() {
 
 #[test]
 fn products_by_weights_in_panels() {
-    let text = "record W { a: f32[64, 160] from \"a\", b: f32[96, 64] from \"b\", c: f32[64] from \"c\" }\n";
-    let own = "fn f<n>(x: f32[n, 160], w: W) -> f32[n, 96] { relu(x @ w.a.T + w.c) @ w.b.T }";
+    let text = "record W { a: f32[64, 700] from \"a\", b: f32[96, 64] from \"b\", c: f32[64] from \"c\" }\n";
+    let own = "fn f<n>(x: f32[n, 700], w: W) -> f32[n, 96] { relu(x @ w.a.T + w.c) @ w.b.T }";
     let given: [(&str, DType, &[i64]); 4] =
-        [("x", F32, &[ALL, 160]), ("w.a", F32, &[64, 160]), ("w.b", F32, &[96, 64]), ("w.c", F32, &[64])];
+        [("x", F32, &[ALL, 700]), ("w.a", F32, &[64, 700]), ("w.b", F32, &[96, 64]), ("w.c", F32, &[64])];
     assert_eq!(differs(&format!("{text}{own}"), true, &given), None);
     assert_eq!(differs(&format!("{text}#[invariant]\n{own}"), false, &given), None);
 }
@@ -113,15 +113,15 @@ fn products_of_halves() {
     holds("fn f<n, k, m>(x: bf16[n, k], w: bf16[k, m]) -> f32[n, m] { f32(x) @ f32(w) }", &given);
     let given: [(&str, DType, &[i64]); 2] = [("x", Bf16, &[ALL, 90]), ("w", Bf16, &[64, 90])];
     holds("fn f<n, k, m>(x: bf16[n, k], w: bf16[m, k]) -> f32[n, m] { f32(x) @ f32(w.T) }", &given);
-    let text = "record W { a: bf16[64, 96] from \"a\" }\nfn f<n>(x: bf16[n, 96], w: W) -> f32[n, 64] { f32(x) @ f32(w.a).T }";
-    let given: [(&str, DType, &[i64]); 2] = [("x", Bf16, &[ALL, 96]), ("w.a", Bf16, &[64, 96])];
+    let text = "record W { a: bf16[64, 900] from \"a\" }\nfn f<n>(x: bf16[n, 900], w: W) -> f32[n, 64] { f32(x) @ f32(w.a).T }";
+    let given: [(&str, DType, &[i64]); 2] = [("x", Bf16, &[ALL, 900]), ("w.a", Bf16, &[64, 900])];
     assert_eq!(differs(text, true, &given), None);
 }
 
 #[test]
 fn products_by_weights_of_few_bits() {
     let given: [(&str, DType, &[i64]); 3] =
-        [("x", F32, &[ALL, 128]), ("w.scale", F16, &[64, 4]), ("w.q", I8, &[64, 4, 32])];
+        [("x", F32, &[ALL, 640]), ("w.scale", F16, &[64, 20]), ("w.q", I8, &[64, 20, 32])];
     let product = "fn f<n, m, k>(x: f32[n, k], w: q8_0[m, k]) -> f32[n, m] { x @ w.T }";
     holds(product, &given);
     holds(
@@ -130,13 +130,13 @@ fn products_by_weights_of_few_bits() {
     );
     let of_weights = |kind: &str, value: &str| {
         format!(
-            "record W {{ a: {kind}[64, 128] from \"a\" }}\nfn f<n>(x: f32[n, 128], w: W) -> f32[n, 64] {{ {value} }}"
+            "record W {{ a: {kind}[64, 640] from \"a\" }}\nfn f<n>(x: f32[n, 640], w: W) -> f32[n, 64] {{ {value} }}"
         )
     };
     let four = DType::U8;
-    for (kind, q, dtype) in [("q8_0", &[64_i64, 4, 32], I8), ("q4_0", &[64, 4, 16], four)] {
+    for (kind, q, dtype) in [("q8_0", &[64_i64, 20, 32], I8), ("q4_0", &[64, 20, 16], four)] {
         let given: [(&str, DType, &[i64]); 3] =
-            [("x", F32, &[ALL, 128]), ("w.a.scale", F16, &[64, 4]), ("w.a.q", dtype, q)];
+            [("x", F32, &[ALL, 640]), ("w.a.scale", F16, &[64, 20]), ("w.a.q", dtype, q)];
         assert_eq!(differs(&of_weights(kind, "x @ w.a.T"), true, &given), None, "{kind}");
         let by_blocks = format!("matmul_{kind}(quantize_q8_0(x), w.a)");
         assert_eq!(differs(&of_weights(kind, &by_blocks), true, &given), None, "{kind}");
@@ -177,12 +177,74 @@ fn layers_of_a_network() {
     );
 }
 
+/// A function of rows that are put through random steps.
+fn random_rows(seed: u64) -> String {
+    const STEPS: [&str; 12] = [
+        "rms_norm(y, w, 0.00001)",
+        "layer_norm(y, w, w)",
+        "softmax(y)",
+        "y @ m",
+        "y @ m.T",
+        "relu(y @ m + w)",
+        "silu(y @ m.T) * (y @ m)",
+        "y * w + x",
+        "y - mean(y, axis=1, keepdims=true)",
+        "tanh(y) * x - y",
+        "y / (1.0 + sum(abs(y * w), axis=1, keepdims=true))",
+        "exp(y - max(y, axis=1, keepdims=true))",
+    ];
+    let mut r = tensor::generate::Rng::new(seed);
+    let steps = 3 + r.below(4);
+    let lines: String = (0..steps).map(|_| format!("let y = {}\n", STEPS[r.below(12) as usize])).collect();
+    format!("fn f<n, k>(x: f32[n, k], w: f32[k], m: f32[k, k]) -> f32[n, k] {{\nlet y = x\n{lines}y\n}}")
+}
+
+#[test]
+fn random_functions_of_rows() {
+    let given: [(&str, DType, &[i64]); 3] =
+        [("x", F32, &[ALL, 45]), ("w", F32, &[45]), ("m", F32, &[45, 45])];
+    for seed in 0..16 {
+        let text = random_rows(seed);
+        assert_eq!(differs(&text, true, &given), None, "seed {seed}\n{text}");
+    }
+}
+
 #[test]
 fn rows_differ_where_nothing_is_promised() {
     // So the comparison can fail: a tree for few rows, a sum in order for many.
     let given: [(&str, DType, &[i64]); 2] = [("x", F32, &[ALL, 100]), ("w", F32, &[72, 100])];
     let text = "fn f<n, k, m>(x: f32[n, k], w: f32[m, k]) -> f32[n, m] { x @ w.T }";
     assert!(differs(text, false, &given).is_some());
+}
+
+#[test]
+fn plans_as_text_and_compiled_files_keep_the_promise() {
+    let text = "#[invariant]\nfn f<n, k, m>(x: f32[n, k], w: f32[m, k]) -> f32[n, m] { softmax(x @ w.T) }";
+    let mut sources = driver::pipeline::sources();
+    let id = sources.add("f.tn", text);
+    let mut front = driver::pipeline::front(sources, &[id]).expect("it is right");
+    let options = driver::Options::default();
+    let (plan, _) = driver::pipeline::plan(&front.module, &options);
+    let plan = driver::stage::plan_text(&plan, &front.files);
+    // The function, the product and the softmax.
+    assert_eq!(plan.matches("#[invariant]").count(), 3, "{plan}");
+    let given: [(&str, DType, &[i64]); 2] = [("x", F32, &[ALL, 100]), ("w", F32, &[72, 100])];
+    assert_eq!(differs(&plan, false, &given), None, "{plan}");
+
+    let entry = driver::pipeline::entry(&mut front, None).expect("there is one");
+    let compilation = driver::pipeline::compile(&front, &[entry], &options).expect("it compiles");
+    let package = driver::pipeline::package(compilation, &options.target);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("f.tnx");
+    vm::tnx::write(&path, &vm::tnx::encode(&package).expect("it has a form")).expect("a file");
+    let module = Module::open_with(&path, Options { threads: Some(2), ..Options::default() });
+    let again = module.and_then(|m| m.main()).expect("it loads");
+    let args = arguments(&given);
+    let want = call(&function(text, false, 1), &args);
+    for batch in BATCHES {
+        let part = [("x".to_owned(), rows(&args[0].1, batch)), args[1].clone()];
+        assert_eq!(call(&again, &part)[0].bytes(), rows(&want[0], batch).bytes(), "{batch:?}");
+    }
 }
 
 /// Queries in chunks against the keys so far.

@@ -235,10 +235,12 @@ impl<'s> Search<'_, 's> {
 
 /// The factors of a product of floats; anything else itself.
 pub(super) fn factors(e: &Scalar) -> Vec<&Scalar> {
-    match &e.kind {
-        ScalarKind::Op(Intrinsic::Mul, args) if e.dtype.is_float() => args.iter().collect(),
-        _ => vec![e],
+    if let ScalarKind::Op(Intrinsic::Mul, args) = &e.kind
+        && e.dtype.is_float()
+    {
+        return args.iter().collect();
     }
+    vec![e]
 }
 
 /// Of a sum with products the values that are rounded by themselves: a product that is added to something is rounded with the sum, but

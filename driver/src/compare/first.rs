@@ -227,6 +227,9 @@ impl Search<'_> {
     }
 }
 
+/// What runs a program in double on some arguments; none where it cannot.
+pub(super) type Run<'a> = dyn Fn(&Module, &[Tensor]) -> Option<Vec<Tensor>> + 'a;
+
 /// The first result that differs by more than is allowed. What runs a program in double is asked only where literals, or what is
 /// tolerated, may be the reason.
 pub(super) fn differing(
@@ -235,7 +238,7 @@ pub(super) fn differing(
     args: &[Tensor],
     want: &[Tensor],
     got: &[Tensor],
-    run: &dyn Fn(&Module, &[Tensor]) -> Option<Vec<Tensor>>,
+    run: &Run<'_>,
 ) -> Option<Wrong> {
     let lost = Lost::of(module, args);
     let wrong = |moved: &[Vec<f64>]| {

@@ -47,11 +47,10 @@ fn block(b: &mut Block, float: &[bool]) {
 
 /// The operation that gives the size of what one gives, of the sizes of its operands.
 fn of(f: Intrinsic) -> Intrinsic {
-    match f {
-        Intrinsic::Sub => Intrinsic::Add,
-        Intrinsic::Neg => Intrinsic::Abs,
-        other => other,
+    if f == Intrinsic::Sub {
+        return Intrinsic::Add;
     }
+    if f == Intrinsic::Neg { Intrinsic::Abs } else { f }
 }
 
 fn prim(p: &mut Prim) {

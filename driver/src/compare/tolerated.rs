@@ -11,6 +11,7 @@ use tensor::Tensor;
 use tensor::generate::Rng;
 
 use super::bound::{movement, nudge};
+use super::first::Run;
 use super::wide::{self, Casts};
 use crate::pipeline::Options;
 
@@ -46,7 +47,7 @@ pub(super) fn moved(
     tolerance: f64,
     args: &[Tensor],
     want: &[Tensor],
-    run: &dyn Fn(&Module, &[Tensor]) -> Option<Vec<Tensor>>,
+    run: &Run<'_>,
 ) -> Option<Vec<Vec<f64>>> {
     let double = wide::module(module, Casts::Keep)?;
     let trial = |seed| {

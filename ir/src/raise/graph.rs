@@ -35,11 +35,14 @@ pub(super) fn body(m: &Module, callees: &Callees, f: &Func) -> (Names, ast::Bloc
 }
 
 /// A function whose operations are all calls and constants, as one expression over its parameters:
-/// a side of a rule.
+/// a side of a rule. What gives several values is named, in a block: an expression has no word for one of them.
 pub(super) fn expression(m: &Module, callees: &Callees, f: &Func, names: &Names, params: &[Sym]) -> Expr {
     let mut w = Writer { m, callees, f, names: names.clone() };
     for (v, name) in f.body.params.iter().zip(params) {
         w.names.alias(*v, *name);
+    }
+    if f.body.nodes.iter().any(|n| n.results.len() > 1) {
+        return term::expr(ExprKind::Block(w.block(&f.body)));
     }
     let results = f.body.results.iter().map(|r| w.inlined(&f.body, *r)).collect();
     term::tuple(results).unwrap_or_else(|| term::expr(ExprKind::Tuple(vec![])))

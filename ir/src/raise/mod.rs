@@ -54,7 +54,7 @@ pub fn module(m: &Module, meaning: Meaning<'_>) -> File {
         let mut def = fn_def(m, &callees, f, callees.funcs[i]);
         let record = if inner.contains(&i) { None } else { named_results(&callees, f, &mut def) };
         let record = record.map(|r| item(ItemKind::Record(r), vec![]));
-        record.into_iter().chain([item(ItemKind::Fn(def), attrs(m, f))])
+        record.into_iter().chain([item(ItemKind::Fn(def), attrs(m, &callees, f))])
     });
     let rules = m.rules.iter().map(|r| rule(m, &callees, r));
     let tests = m.tests.iter().map(|t| {
@@ -140,7 +140,7 @@ fn named_results(callees: &Callees, f: &Func, def: &mut FnDef) -> Option<ast::Re
 pub fn func(m: &Module, f: &Func) -> Item {
     let callees = Callees::new(m, Meaning::default());
     let name = Sym::new(&names::printable(&f.name));
-    item(ItemKind::Fn(fn_def(m, &callees, f, name)), attrs(m, f))
+    item(ItemKind::Fn(fn_def(m, &callees, f, name)), attrs(m, &callees, f))
 }
 
 /// A primitive.
@@ -216,7 +216,7 @@ fn tolerance(t: Option<f64>) -> Option<ast::Attr> {
 }
 
 /// The attributes of a function. What a plan uses it says itself, and how exact it had to be.
-fn attrs(m: &Module, f: &Func) -> Vec<ast::Attr> {
+fn attrs(m: &Module, callees: &Callees, f: &Func) -> Vec<ast::Attr> {
     let plain = |name: &str| ast::Attr { name: ident(Sym::new(name)), args: vec![] };
     let invariant = match f.invariant {
         Invariant::No => None,
@@ -224,7 +224,7 @@ fn attrs(m: &Module, f: &Func) -> Vec<ast::Attr> {
         Invariant::By(of) => {
             // Instances of primitives are definitions in the text; the first that stands there decides.
             let called = crate::invariant::called(m, &f.body, of);
-            let named = called.map(|p| Sym::new(&names::printable(&m.prim(p).name)));
+            let named = called.map(|p| callees.prims[p.0 as usize]);
             named.map(|n| ast::Attr {
                 args: vec![ast::Arg { name: None, value: term::name(n) }],
                 ..plain("invariant")
