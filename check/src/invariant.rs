@@ -79,17 +79,22 @@ impl<'a> Checker<'a> {
         for f in &self.module.funcs {
             // What is no primitive was said.
             let is_prim = |n| self.defs.item(n, f.span).is_some_and(|i| matches!(i.kind, ItemKind::Prim(_)));
-            if let Invariant::By(def) = f.invariant
-                && is_prim(def)
-                && ir::invariant::called(&self.module, &f.body, def).is_none()
-            {
+            let Invariant::By(def) = f.invariant else { continue };
+            if !is_prim(def) {
+                continue;
+            }
+            let (text, help) = if ir::invariant::called(&self.module, &f.body, def).is_none() {
                 let text =
                     format!("`#[invariant({def})]` stands before `{}`, which does not call `{def}`", f.def);
-                lost.push(
-                    Diagnostic::error("E0508", f.span, text)
-                        .help("name the primitive whose call serves all dims"),
-                );
-            }
+                (text, "name the primitive whose call serves all dims")
+            } else if ir::invariant::opens(&self.module, &f.body, def) {
+                let text =
+                    format!("the arm of `{def}` cannot stand for a choice whose extents only running tells");
+                (text, "choose between values of known extents")
+            } else {
+                continue;
+            };
+            lost.push(Diagnostic::error("E0508", f.span, text).help(help));
         }
         lost.into_iter().for_each(|d| self.report(d));
         ir::invariant::faults(&self.module, false).into_iter().for_each(|d| self.report(d));

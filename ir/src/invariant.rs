@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shape::Sym;
 
 use crate::diag::Diagnostic;
-use crate::graph::{Block, Func, Invariant, Op, ValId};
+use crate::graph::{Block, Func, Invariant, Node, Op, ValId};
 use crate::module::{FuncId, Module, PrimId};
 
 /// The functions that some call, themselves included.
@@ -93,7 +93,7 @@ fn settle(module: &Module, func: &mut Func) {
     if let Invariant::By(def) = func.invariant {
         let mut body = std::mem::take(&mut func.body);
         let mut names = BTreeMap::new();
-        take(module, def, &mut body, &mut names);
+        take(module, def, &mut body, &mut BTreeSet::new(), &mut names);
         rename(&mut body, &names);
         func.body = body;
     }
@@ -113,26 +113,58 @@ pub fn called(module: &Module, block: &Block, def: Sym) -> Option<PrimId> {
     found
 }
 
-/// In the place of each choice, the first of its arms that calls the definition. `names`: what the values of a choice then are.
-fn take(module: &Module, def: Sym, block: &mut Block, names: &mut BTreeMap<ValId, ValId>) {
+/// In the place of each choice by dims, the first of its arms that calls the definition; a choice by data is what the program means.
+/// `by_dims`: the scalars that dims alone decide. `names`: what the values of a choice then are.
+fn take(
+    module: &Module,
+    def: Sym,
+    block: &mut Block,
+    by_dims: &mut BTreeSet<ValId>,
+    names: &mut BTreeMap<ValId, ValId>,
+) {
     let mut nodes = Vec::with_capacity(block.nodes.len());
     for mut node in std::mem::take(&mut block.nodes) {
-        let Op::If(a, b) = &mut node.op else {
-            nodes.push(node);
-            continue;
-        };
-        let arm = [a, b].into_iter().find(|arm| called(module, arm, def).is_some());
-        match arm.filter(|_| node.opens.is_empty()) {
-            Some(arm) => {
-                let mut arm = std::mem::take(arm);
-                take(module, def, &mut arm, names);
-                names.extend(node.results.iter().copied().zip(arm.results.iter().copied()));
-                nodes.append(&mut arm.nodes);
-            }
-            None => nodes.push(node),
+        if is_of_dims(&node, by_dims) {
+            by_dims.extend(&node.results);
         }
+        let chooses = node.opens.is_empty() && node.args.first().is_some_and(|c| by_dims.contains(c));
+        let arms = if let (Op::If(a, b), true) = (&mut node.op, chooses) { vec![a, b] } else { vec![] };
+        if let Some(arm) = arms.into_iter().find(|arm| called(module, arm, def).is_some()) {
+            let mut arm = std::mem::take(arm);
+            take(module, def, &mut arm, by_dims, names);
+            names.extend(node.results.iter().copied().zip(arm.results.iter().copied()));
+            nodes.append(&mut arm.nodes);
+            continue;
+        }
+        for block in inner(&mut node.op) {
+            take(module, def, block, by_dims, names);
+        }
+        nodes.push(node);
     }
     block.nodes = nodes;
+}
+
+/// Whether a node gives scalars of dims and of what else is so.
+fn is_of_dims(node: &Node, by_dims: &BTreeSet<ValId>) -> bool {
+    matches!(node.op, Op::Const(_) | Op::Dim(_) | Op::Scalar(_) | Op::Cast)
+        && node.args.iter().all(|a| by_dims.contains(a))
+}
+
+/// Whether a choice by dims, of which one arm calls the definition, gives extents that only running tells: neither arm can stand for
+/// it.
+pub fn opens(module: &Module, block: &Block, def: Sym) -> bool {
+    let mut by_dims = BTreeSet::new();
+    let mut found = false;
+    block.walk(&mut |n| {
+        if is_of_dims(n, &by_dims) {
+            by_dims.extend(&n.results);
+        }
+        if let Op::If(a, b) = &n.op {
+            let chooses = !n.opens.is_empty() && n.args.first().is_some_and(|c| by_dims.contains(c));
+            found |= chooses && [a, b].into_iter().any(|arm| called(module, arm, def).is_some());
+        }
+    });
+    found
 }
 
 fn rename(block: &mut Block, names: &BTreeMap<ValId, ValId>) {

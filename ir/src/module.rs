@@ -247,9 +247,15 @@ impl Module {
         &self.pipelines[id.0 as usize]
     }
 
-    /// The pipeline of a name.
+    /// The pipeline of a name. One of the library has that of the module `std` besides, and no other where a definition of the
+    /// program hides it.
     pub fn find_pipeline(&self, name: &str) -> Option<PipelineId> {
-        self.pipelines.iter().position(|p| p.name.name() == name).map(|i| PipelineId(i as u32))
+        let find = |name: &str| self.pipelines.iter().position(|p| p.name.name() == name);
+        let other = || match name.strip_prefix("std.") {
+            Some(plain) => find(plain),
+            None => find(&format!("std.{name}")),
+        };
+        find(name).or_else(other).map(|i| PipelineId(i as u32))
     }
 
     /// A name that no function has: this one, or one like it.

@@ -50,7 +50,7 @@ impl fmt::Debug for OwnPass {
     }
 }
 
-/// The pipeline of each function; none: nothing plans it.
+/// The pipeline of each function; none: nothing plans it, as it is a plan or does not run.
 #[derive(Default)]
 pub(crate) struct Assigned(Vec<Option<PipelineId>>);
 
@@ -59,8 +59,12 @@ impl Assigned {
     pub(crate) fn of(module: &Module, options: &Options) -> Result<Assigned, String> {
         let name = options.pipeline.as_deref().unwrap_or(USUAL);
         let usual = module.find_pipeline(name).ok_or_else(|| format!("there is no pipeline `{name}`"))?;
-        let of = |f: &Func| Some(f.pipeline.unwrap_or(usual)).filter(|_| !f.plan);
-        Ok(Assigned(module.funcs.iter().map(of).collect()))
+        let runs = crate::reached(module, &options.entries);
+        let of = |(i, f): (usize, &Func)| {
+            let planned = !f.plan && runs.as_ref().is_none_or(|r| r.contains(&(i as u32)));
+            planned.then(|| f.pipeline.unwrap_or(usual))
+        };
+        Ok(Assigned(module.funcs.iter().enumerate().map(of).collect()))
     }
 
     pub(crate) fn get(&self, func: usize) -> Option<PipelineId> {
@@ -308,14 +312,16 @@ pub(crate) fn take(
     b: &mut BlockGraph,
     out: &mut Outcome,
 ) {
-    // What had a turn before merges that found nothing has none behind them.
+    // What had a turn before merges that found nothing has none behind them, unless its rounds were too few.
     let (mut last, mut merged) = (None, None);
     for turn in turns {
         match turn {
             Turn::Saturate { pass, .. } if merged == Some(false) && last == Some(*pass) => {}
             Turn::Saturate { pass, patterns, budget } => {
-                out.absorb(saturate(source, patterns, budget, dims, b));
-                (last, merged) = (Some(*pass), None);
+                let found = saturate(source, patterns, budget, dims, b);
+                let more = matches!(pass, Pass::Saturate { rounds: Some(_), .. }) && !found.saturated;
+                (last, merged) = ((!more).then_some(*pass), None);
+                out.absorb(found);
             }
             Turn::Merge(patterns) => {
                 let found = merge::merge(source, patterns, budget, dims, b, out);

@@ -228,7 +228,11 @@ pub fn render(report: &Report) -> String {
     for f in &report.functions {
         let end = if f.saturated { "saturated" } else { "not saturated" };
         let rounds = if f.iterations == 1 { "round" } else { "rounds" };
-        let by = f.pipeline.as_ref().filter(|p| *p != USUAL).map(|p| format!(", by pipeline {p}"));
+        let by = f
+            .pipeline
+            .as_ref()
+            .filter(|p| p.trim_start_matches("std.") != USUAL)
+            .map(|p| format!(", by pipeline {p}"));
         line(
             0,
             format!(

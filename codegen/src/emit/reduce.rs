@@ -95,7 +95,9 @@ impl<'e, 'c> Emit<'e, 'c> {
         }
         let mut start = lo;
         if let Run::Rows(sizes) = run {
-            start = self.add_apart(sums, s, (lo, hi, looks), sizes[0] / self.tile.rows)?;
+            // How many rows a tile has is nothing to a sum that must be the same in all.
+            let many = if self.prim.invariant { 1 } else { sizes[0] / self.tile.rows };
+            start = self.add_apart(sums, s, (lo, hi, looks), many)?;
         }
         if self.tile.rows > 1 && self.tile.lanes.is_some() && !holds_reduction(body) {
             // Two rounds at once: the work of counting is felt beside a tile of registers.

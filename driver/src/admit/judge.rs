@@ -113,9 +113,10 @@ impl Case<'_> {
             }
             let told = |at| {
                 let (place, left, right) = (place(a.shape(), at), number(a, at), number(b, at));
-                let size = self.tolerated.as_ref().map_or_else(String::new, |t| {
-                    format!(", and a part of {} of {} is tolerated", t.part, t.size(k, at))
-                });
+                let size =
+                    self.tolerated.as_ref().filter(|_| a.dtype().is_float()).map_or_else(String::new, |t| {
+                        format!(", and a part of {} of {} is tolerated", t.part, t.size(k, at))
+                    });
                 format!("{}at {place:?} the left side gives {left}, the right side {right}{size}", of(k))
             };
             let (worst, outside) = self.result(k, a, b, &[]);

@@ -37,7 +37,7 @@ pub(super) enum Values {
 const MAGNITUDES: [f64; 8] = [1e2, 1e6, 1e20, f64::MAX, 1e-3, 1e-6, 1e-20, 1e-100];
 
 /// Those at which a rule that loses something is tried: within the range of all types, far from its ends.
-const MODERATE: [f64; 3] = [1e2, 1e6, 1e-3];
+const MODERATE: [f64; 5] = [1e2, 1e6, 1e10, 1e-3, 1e-10];
 
 /// The kinds that a rule over such types is tried at; one that loses something at numbers of like size.
 pub(super) fn kinds(types: &[DType], numbers: &Numbers, lossy: bool) -> Vec<Values> {

@@ -275,6 +275,7 @@ impl Steps<'_> {
             prims: whole.prims.clone(),
             externs: whole.externs.clone(),
             rules: whole.rules.clone(),
+            pipelines: whole.pipelines.clone(),
             ..Module::default()
         };
         let front = Front { module, ..self.front.clone() };
