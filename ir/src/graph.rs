@@ -264,4 +264,23 @@ impl Op {
             | Op::Assert(_) => Vec::new(),
         }
     }
+
+    /// The same, to change them.
+    pub fn blocks_mut(&mut self) -> Vec<&mut Block> {
+        match self {
+            Op::If(a, b) => vec![a, b],
+            Op::While { cond, body } => vec![cond, body],
+            Op::Switch(arms) => arms.iter_mut().map(|(_, b)| b).collect(),
+            Op::Const(_)
+            | Op::Dim(_)
+            | Op::Scalar(_)
+            | Op::Cast
+            | Op::Prim(..)
+            | Op::Extern(..)
+            | Op::Call(..)
+            | Op::BindDim(..)
+            | Op::Check(..)
+            | Op::Assert(_) => Vec::new(),
+        }
+    }
 }

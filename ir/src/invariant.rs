@@ -136,7 +136,7 @@ fn take(
             nodes.append(&mut arm.nodes);
             continue;
         }
-        for block in inner(&mut node.op) {
+        for block in node.op.blocks_mut() {
             take(module, def, block, by_dims, names);
         }
         nodes.push(node);
@@ -175,33 +175,15 @@ fn rename(block: &mut Block, names: &BTreeMap<ValId, ValId>) {
     };
     for node in &mut block.nodes {
         node.args.iter_mut().for_each(put);
-        inner(&mut node.op).into_iter().for_each(|b| rename(b, names));
+        node.op.blocks_mut().into_iter().for_each(|b| rename(b, names));
     }
     block.results.iter_mut().for_each(put);
-}
-
-fn inner(op: &mut Op) -> Vec<&mut Block> {
-    match op {
-        Op::If(a, b) => vec![a, b],
-        Op::While { cond, body } => vec![cond, body],
-        Op::Switch(arms) => arms.iter_mut().map(|(_, b)| b).collect(),
-        Op::Const(_)
-        | Op::Dim(_)
-        | Op::Scalar(_)
-        | Op::Cast
-        | Op::Prim(..)
-        | Op::Extern(..)
-        | Op::Call(..)
-        | Op::BindDim(..)
-        | Op::Check(..)
-        | Op::Assert(_) => Vec::new(),
-    }
 }
 
 fn each_op(block: &mut Block, f: &mut dyn FnMut(&mut Op)) {
     for node in &mut block.nodes {
         f(&mut node.op);
-        inner(&mut node.op).into_iter().for_each(|b| each_op(b, f));
+        node.op.blocks_mut().into_iter().for_each(|b| each_op(b, f));
     }
 }
 

@@ -54,13 +54,10 @@ fn copy(module: &mut Module, copies: &mut Vec<(FuncId, f64, FuncId)>, id: FuncId
 
 fn redirect(block: &mut Block, to: &mut dyn FnMut(FuncId) -> FuncId) {
     for node in &mut block.nodes {
-        match &mut node.op {
-            Op::Call(id, _) => *id = to(*id),
-            Op::If(a, b) | Op::While { cond: a, body: b } => [a, b].into_iter().for_each(|b| redirect(b, to)),
-            Op::Switch(arms) => arms.iter_mut().for_each(|(_, b)| redirect(b, to)),
-            Op::Const(_) | Op::Dim(_) | Op::Scalar(_) | Op::Cast | Op::Prim(..) | Op::Extern(..) => {}
-            Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => {}
+        if let Op::Call(id, _) = &mut node.op {
+            *id = to(*id);
         }
+        node.op.blocks_mut().into_iter().for_each(|b| redirect(b, to));
     }
 }
 
