@@ -328,6 +328,7 @@ fn run_file(
                 if plan {
                     let mut report = compilation.report.clone();
                     report.functions.retain(|f| f.name == name);
+                    driver::orders::tell(&compilation.plan, &mut report, &options.target);
                     driver::admit::tell(&front, &mut report, options.store.as_ref());
                     // Not on stdout: that is for the results.
                     eprint!("{}", rewrites::render(&report));
@@ -451,6 +452,7 @@ fn opt(
         pipeline::sound(&report)?;
         let names: Vec<&str> = entries.iter().map(|id| front.module.func(*id).name.as_str()).collect();
         report.functions.retain(|f| names.contains(&f.name.as_str()));
+        driver::orders::tell(&plan, &mut report, &options.target);
         driver::admit::tell(&front, &mut report, options.store.as_ref());
         let answer = match (&question.why, &question.why_not) {
             (Some(name), _) => Some(ask::why(&report, name)?),

@@ -36,7 +36,7 @@ pub mod kernels;
 mod library;
 pub mod modules;
 pub mod names;
-mod orders;
+pub mod orders;
 pub mod pipeline;
 pub mod profile;
 pub mod session;

@@ -8,7 +8,8 @@ use ir::Module;
 use ir::loops::{Prim, Run, ScalarKind};
 use rewrites::{NumClass, Report};
 
-pub(crate) fn tell(plan: &Module, report: &mut Report, target: &Target) {
+/// Says it in the report, for whoever reads it: it takes scheduling each kernel.
+pub fn tell(plan: &Module, report: &mut Report, target: &Target) {
     let compiler = Compiler::new(target.clone());
     for step in report.functions.iter_mut().filter(|f| f.invariant).flat_map(|f| &mut f.regimes) {
         for s in step.steps.iter_mut().filter(|s| s.order == NumClass::Sequential.name()) {

@@ -171,7 +171,7 @@ pub fn plan(module: &Module, options: &Options) -> (Module, Report) {
 /// The same where only some functions will be called: what they do not reach stays as the text has it.
 pub fn plan_of(module: &Module, entries: &[FuncId], options: &Options) -> (Module, Report) {
     let module = &ir::invariant::reach(module, options.invariant);
-    let asked = rewrites::Options {
+    let options = rewrites::Options {
         use_rules: options.rewrites,
         pipeline: options.pipeline.clone(),
         passes: options.passes.clone(),
@@ -186,9 +186,7 @@ pub fn plan_of(module: &Module, entries: &[FuncId], options: &Options) -> (Modul
         entries: entries.to_vec(),
         ..rewrites::Options::new(options.machine.clone())
     };
-    let (plan, mut report) = rewrites::rewrite(module, &asked);
-    crate::orders::tell(&plan, &mut report, &options.target);
-    (plan, report)
+    rewrites::rewrite(module, &options)
 }
 
 /// A checked module to a program for some of its functions: rewrite, lower, emit, verify.

@@ -326,9 +326,10 @@ impl Session {
         }
         let entry = entry::find(&mut front, Some(name))?;
         let name = front.module.func(entry).name.clone();
-        let (_, mut report) = pipeline::plan(&front.module, &options);
+        let (plan, mut report) = pipeline::plan(&front.module, &options);
         pipeline::sound(&report)?;
         report.functions.retain(|f| f.name == name);
+        crate::orders::tell(&plan, &mut report, &options.target);
         crate::admit::tell(&front, &mut report, self.options.store.as_ref());
         if !alternatives {
             for step in report.functions.iter_mut().flat_map(|f| &mut f.regimes).flat_map(|r| &mut r.steps) {

@@ -146,7 +146,9 @@ fn planned(front: &Front, entry: FuncId, options: &Options) -> rewrites::Report 
     }
     let others = module.funcs.iter_mut().enumerate().filter(|(i, _)| !called.contains(&FuncId(*i as u32)));
     others.for_each(|(_, f)| f.plan = true);
-    pipeline::plan(&module, options).1
+    let (plan, mut report) = pipeline::plan(&module, options);
+    driver::orders::tell(&plan, &mut report, &options.target);
+    report
 }
 
 fn opt(mut front: Front, d: &Directive) -> Result<String, String> {

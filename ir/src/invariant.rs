@@ -9,6 +9,7 @@
 //!
 //! Invariants: functions and primitives keep their numbers, copies come last; doing any of it again changes nothing.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use shape::Sym;
@@ -59,13 +60,16 @@ pub fn faults(module: &Module, all: bool) -> Vec<Diagnostic> {
 }
 
 /// The module with all that invariant functions call invariant as well. `all`: every function is.
-pub fn reach(module: &Module, all: bool) -> Module {
+pub fn reach(module: &Module, all: bool) -> Cow<'_, Module> {
+    let within = marked(module);
+    if within.is_empty() && !all {
+        return Cow::Borrowed(module);
+    }
     let mut out = module.clone();
     if all {
         out.funcs.iter_mut().for_each(|f| settle(module, f));
-        return out;
+        return Cow::Owned(out);
     }
-    let within = marked(module);
     let others = closure(module, (0..module.funcs.len()).filter(|i| !within.contains(i)));
     let mut copies: BTreeMap<u32, u32> = BTreeMap::new();
     for &at in &within {
@@ -85,7 +89,7 @@ pub fn reach(module: &Module, all: bool) -> Module {
             }
         });
     }
-    out
+    Cow::Owned(out)
 }
 
 /// Marks a function, and takes the arms that serve all dims.
