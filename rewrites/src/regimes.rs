@@ -10,7 +10,7 @@
 //! knows the condition, in which the rule fires. The equalities found there never reach the shared graph; every
 //! arm whose plan comes from a cell says the cell's conditions.
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use ir::graph::{Func, Op, ValId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Facts, Pred, Sym};
@@ -96,8 +96,43 @@ pub(crate) fn grid(func: &Func, facts: &Facts) -> Vec<Point> {
         }
     };
     let all = points.clone();
-    points.retain(|p| func.requires.iter().chain(facts.iter()).all(|r| may_hold(r, p)));
-    if points.is_empty() { all.into_iter().take(1).collect() } else { points }
+    let conditions = || func.requires.iter().chain(facts.iter());
+    for point in &mut points {
+        conditions().for_each(|r| meet(r, point));
+    }
+    points.retain(|p| conditions().all(|r| may_hold(r, p)));
+    let points: Vec<Point> = points.into_iter().collect::<IndexSet<_>>().into_iter().collect();
+    // Conditions that none of them meets say nothing of what is typical.
+    if points.is_empty() { all } else { points }
+}
+
+/// Moves a point to where a condition holds, if one of its dims can be set to what it must be, or raised by a little.
+fn meet(pred: &Pred, point: &mut Point) {
+    const STEPS: i64 = 128;
+    let held = |p: &Point| pred.eval(&|s: Sym| p.iter().find(|(d, _)| *d == s).map(|x| x.1));
+    if !matches!(pred, Pred::Eq(..) | Pred::Divides(..)) || held(point) != Ok(false) {
+        return;
+    }
+    let [a, b] = pred.exprs();
+    let dims = pred.syms();
+    for axis in 0..point.len() {
+        let (dim, value) = point[axis];
+        if !dims.contains(&dim) {
+            continue;
+        }
+        let is = |e: &Expr, other: &Expr| {
+            let known = |s: Sym| point.iter().find(|(d, _)| *d == s).map(|x| x.1);
+            if e.as_sym() == Some(dim) { other.eval(&known).ok() } else { None }
+        };
+        let set = if matches!(pred, Pred::Eq(..)) { is(a, b).or(is(b, a)) } else { None };
+        for x in set.into_iter().chain((1..STEPS).map(|more| value.saturating_add(more))) {
+            point[axis].1 = x;
+            if held(point) == Ok(true) {
+                return;
+            }
+        }
+        point[axis].1 = value;
+    }
 }
 
 /// False where a condition does not hold at a point.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ir::Module;
 use program::{Program, data, matmul, relu, same};
 use rewrites::{Database, FuncReport, Machine, Options, render, rewrite};
+use shape::{Expr, Pred};
 
 /// A line of the database: a kernel of any name, at some rows.
 fn line(out: &mut String, kernel: &str, m: i64, k: i64, us: f64) {
@@ -64,6 +65,24 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
 fn a_crossover_at_37_splits_there() {
     let db = crossing(64, 37, ("matmul", "sgemm"));
     assert_eq!(chosen(&product(), &options(&db)), pairs(&[("m <= 37", "matmul"), ("otherwise", "sgemm")]));
+}
+
+#[test]
+fn conditions_on_other_dims_hide_no_crossover() {
+    let mut p = Program::new(vec![matmul(), relu()]);
+    p.blas();
+    p.func("f", "m, p", &["m, 64", "64, 64", "p, 48"], |b| {
+        vec![b.call("matmul", "m, 64, 64", &[0, 1]), b.call("relu", "p, 48", &[2])]
+    });
+    let f = &mut p.module.funcs[0];
+    let dim = Expr::sym(f.dims[1]);
+    // No power of two is such a number.
+    f.requires.push(Pred::Divides(Expr::int(24), dim));
+    let db = crossing(64, 37, ("matmul", "sgemm"));
+    assert_eq!(
+        chosen(&p.module, &options(&db)),
+        pairs(&[("m <= 37", "matmul relu"), ("otherwise", "sgemm relu")])
+    );
 }
 
 #[test]
