@@ -49,16 +49,35 @@ impl<'c> Ll<'c> {
     pub(crate) fn encode(&self, d: DType, v: V<'c>) -> V<'c> {
         match d {
             DType::F16 => self.f32_to_f16(v),
-            DType::Bf16 => self.f32_to_bf16(v),
+            DType::Bf16 => self.upper_half(self.rounded_to_bf16(v)),
             DType::Bool => self.zext(v, Ty::I8),
             DType::F64 | DType::F32 | DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 => v,
+        }
+    }
+
+    /// From a register that holds what memory of `d` can.
+    pub(crate) fn encode_held(&self, d: DType, v: V<'c>) -> V<'c> {
+        match d {
+            DType::Bf16 => self.upper_half(self.bits(v, Ty::I32)),
+            DType::F16
+            | DType::F64
+            | DType::F32
+            | DType::I64
+            | DType::I32
+            | DType::I16
+            | DType::I8
+            | DType::U8
+            | DType::Bool => self.encode(d, v),
         }
     }
 
     /// Rounds a register of `d` to what memory of `d` can hold.
     pub(crate) fn round_to(&self, d: DType, v: V<'c>) -> V<'c> {
         match d {
-            DType::F16 | DType::Bf16 => self.decode(d, self.encode(d, v)),
+            DType::F16 => self.decode(d, self.encode(d, v)),
+            DType::Bf16 => {
+                self.bits(self.and(self.rounded_to_bf16(v), self.int(Ty::I32, 0xffff_0000)), Ty::F32)
+            }
             DType::F64
             | DType::F32
             | DType::I64
@@ -117,14 +136,17 @@ impl<'c> Ll<'c> {
         self.trunc(self.or(r, sign), Ty::I16)
     }
 
-    fn f32_to_bf16(&self, x: V<'c>) -> V<'c> {
+    fn upper_half(&self, bits: V<'c>) -> V<'c> {
+        self.trunc(self.lshr(bits, self.int(Ty::I32, 16)), Ty::I16)
+    }
+
+    /// The bits of a float whose upper half is it rounded to bf16.
+    fn rounded_to_bf16(&self, x: V<'c>) -> V<'c> {
         let i = |x: i64| self.int(Ty::I32, x);
         let bits = self.bits(x, Ty::I32);
-        let upper = self.lshr(bits, i(16));
-        let rounded = self.add(self.add(bits, i(0x7fff)), self.and(upper, i(1)));
-        let nan = self.fcmp(F::UNO, x, x);
-        let r = self.select(nan, self.or(upper, i(0x40)), self.lshr(rounded, i(16)));
-        self.trunc(r, Ty::I16)
+        let odd = self.and(self.lshr(bits, i(16)), i(1));
+        let rounded = self.add(self.add(bits, i(0x7fff)), odd);
+        self.select(self.fcmp(F::UNO, x, x), self.or(bits, i(0x40_0000)), rounded)
     }
 
     /// A double as an f32 whose later rounding to fewer bits is right: truncated, with the last bit set

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use ir::loops::{BufId, Run, Scalar, ScalarKind, Stmt, VarId};
 
+use super::reduce::holds_reduction;
 use super::tile::{Slot, Values};
 use super::{Emit, Place};
 use crate::Error;
@@ -315,6 +316,48 @@ impl<'c> Emit<'_, 'c> {
         self.in_round(&later, |e| e.ask(&later, body))
     }
 
+    /// Asks for what the next tile of rows reads and writes, once each: its rows are far apart, which no processor foresees, and long
+    /// statements keep it from beginning before this one is done.
+    pub(super) fn ask_for_next_rows(&mut self, var: VarId, size: u32, body: &[Stmt]) -> Result<(), Error> {
+        let values = body.iter().map(|s| match s {
+            Stmt::Set(_, value) | Stmt::Store { value, .. } => Some(value),
+            Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Alloc(_) => None,
+        });
+        let Some(values) = values.collect::<Option<Vec<_>>>() else { return Ok(()) };
+        if self.ahead.is_some() || values.iter().any(|v| holds_reduction(v)) {
+            return Ok(());
+        }
+        let rows = vec![(var, self.ll.i64(size.into()))];
+        let changing = BTreeSet::from([var]);
+        let later = Later { values: Vec::new(), rows, panels: Vec::new(), passes: Vec::new(), changing };
+        let (mut loads, mut seen) = (Vec::new(), Vec::new());
+        for value in values {
+            value.walk(&mut |e| {
+                if let ScalarKind::Load { buf, index, checked: false, .. } = &e.kind
+                    && index.iter().any(|i| self.is_later(&later, i))
+                    && let place = (*buf, index.iter().map(|i| self.prim.as_dim(i)).collect::<Vec<_>>())
+                    && !seen.contains(&place)
+                {
+                    seen.push(place);
+                    loads.push((*buf, index));
+                }
+            });
+        }
+        for s in body {
+            if let Stmt::Store { buf, index, checked: false, .. } = s {
+                loads.push((*buf, index));
+            }
+        }
+        self.in_round(&later, |e| {
+            for (buf, index) in loads {
+                for row in 0..e.tile.rows {
+                    e.ask_for(buf, index, row)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// Asks for what a later round of a loop around reads where a term of a reduction reads now, which statements before it
     /// could not know.
     pub(super) fn ask_in_sum(&mut self, term: &Scalar) -> Result<(), Error> {
@@ -391,6 +434,21 @@ impl<'c> Emit<'_, 'c> {
         })
     }
 
+    /// How many neighbouring rounds of a reduction read the same lines: asked for once, they come for all of them.
+    pub(super) fn rounds_in_line(&self, var: VarId, term: &Scalar) -> i64 {
+        let along = Along::new(self.prim, var, &[]);
+        let mut rounds = LINE;
+        term.walk(&mut |e| {
+            if let ScalarKind::Load { buf, index, .. } = &e.kind
+                && !self.prim.buf(*buf).local
+            {
+                let bytes = along.distance(*buf, index).map_or(LINE, |d| d.abs() * e.dtype.size() as i64);
+                rounds = rounds.min(LINE / bytes.clamp(1, LINE));
+            }
+        });
+        rounds
+    }
+
     /// Which round of each loop by rows an index means in a row of the tile.
     fn row_of(&self, index: &[Scalar], row: u32) -> Vec<u32> {
         let mut rounds = Vec::new();
@@ -436,7 +494,7 @@ impl<'c> Emit<'_, 'c> {
                             Some(_) if !shared.insert(buf) => {}
                             Some(pass) => self.ask_for_share(&pass, index)?,
                             None if !index.iter().any(|i| self.is_later(later, i)) => {}
-                            None => self.ask_for(buf, index)?,
+                            None => self.ask_for(buf, index, 0)?,
                         }
                     }
                 }
@@ -465,14 +523,14 @@ impl<'c> Emit<'_, 'c> {
         known
     }
 
-    fn ask_for(&mut self, buf: BufId, index: &[Scalar]) -> Result<(), Error> {
+    fn ask_for(&mut self, buf: BufId, index: &[Scalar], row: u32) -> Result<(), Error> {
         let known = matches!(self.places[buf.0 as usize], Place::Memory { .. })
             && !self.prim.buf(buf).local
             && index.iter().all(|i| self.is_known(i, false));
         if !known || self.stride(buf, index) != Stride::Unit {
             return Ok(());
         }
-        self.fetch_row(buf, index, 0)
+        self.fetch_row(buf, index, row)
     }
 
     /// Asks for an element in a row of the tile, in each line of its vectors where lanes are neighbours.

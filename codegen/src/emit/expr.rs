@@ -18,6 +18,15 @@ pub(super) fn product(s: &Scalar) -> Option<(&Scalar, &Scalar)> {
     }
 }
 
+/// True if the values of an expression are such as memory of its type can hold: halves are computed with more digits.
+pub(super) fn is_held(s: &Scalar) -> bool {
+    match &s.kind {
+        ScalarKind::Var(_) | ScalarKind::Dim(_) | ScalarKind::Load { .. } | ScalarKind::Cast(_) => true,
+        ScalarKind::Choose(parts) => is_held(&parts[1]) && is_held(&parts[2]),
+        ScalarKind::Const(_) | ScalarKind::Op(..) | ScalarKind::Reduce { .. } => false,
+    }
+}
+
 impl<'c> Emit<'_, 'c> {
     /// The values of an expression.
     pub(super) fn scalar(&mut self, s: &Scalar) -> Result<Values<'c>, Error> {
@@ -40,6 +49,9 @@ impl<'c> Emit<'_, 'c> {
             ScalarKind::Choose(parts) => self.choose(s, parts),
             ScalarKind::Cast(a) => {
                 let values = self.scalar(a)?;
+                if a.dtype == s.dtype && is_held(a) {
+                    return Ok(values);
+                }
                 Ok(self.map(&[&values], |v| ll.cast(a.dtype, s.dtype, v[0])))
             }
             ScalarKind::Reduce { .. } => self.reduce(s, None),

@@ -7,7 +7,7 @@ use ir::loops::{BufId, Scalar, ScalarKind, VarId};
 use ir::source::Span;
 use tensor::DType;
 
-use super::expr::product;
+use super::expr::{is_held, product};
 use super::stmt::Place as Sum;
 use super::tile::{Slot, Tile, Values, Varies};
 use super::{Emit, Place};
@@ -415,6 +415,7 @@ impl<'c> Emit<'_, 'c> {
             });
             return self.store_apart(buf, index, distance.unwrap_or(1), &new);
         }
+        let held = combine.is_none() && is_held(value);
         let past = self.passes(buf);
         let mut whole = Vec::new();
         for r in 0..if varies.rows { tile.rows } else { 1 } {
@@ -436,7 +437,7 @@ impl<'c> Emit<'_, 'c> {
                         }
                     }
                 };
-                let new = ll.encode(dtype, new);
+                let new = if held { ll.encode_held(dtype, new) } else { ll.encode(dtype, new) };
                 match tile.mask {
                     None if past.is_some() => whole.push((p, new)),
                     None => ll.store(p, new, align),

@@ -77,6 +77,9 @@ impl<'e, 'c> Emit<'e, 'c> {
                 let rows = Slot::Rows { base: i, each: 1, of: size };
                 e.slots[var.0 as usize] = if size == 1 { Slot::Fixed(i) } else { rows };
                 e.tile.rows = outside * size;
+                if size > 1 && e.tile.lanes.is_some() {
+                    e.ask_for_next_rows(var, size, body)?;
+                }
                 e.inner(body)?;
                 e.tile.rows = outside;
                 e.slots = slots;

@@ -20,7 +20,7 @@ use crate::ll::V;
 use crate::schedule::{fits_term, is_masked_term};
 
 /// Whether an expression holds a reduction that is a loop.
-fn holds_reduction(s: &Scalar) -> bool {
+pub(super) fn holds_reduction(s: &Scalar) -> bool {
     let mut found = false;
     s.walk(&mut |s| found |= matches!(&s.kind, ScalarKind::Reduce { run, .. } if *run != Run::Dot));
     found
@@ -148,14 +148,18 @@ impl<'e, 'c> Emit<'e, 'c> {
         let others: Vec<_> = (1..many).map(|_| self.accumulators(s.dtype, &none, *varies)).collect();
         let all: Vec<_> = std::iter::once(sums).chain(&others).collect();
         let end = self.whole(lo, hi, many.into());
+        let near = self.rounds_in_line(*var, body);
         self.count(lo, end, many.into(), |e, i| {
             if looks {
                 e.look();
             }
+            let around = e.ahead.clone();
             for (of, round) in all.iter().zip(0..) {
                 e.slots[var.0 as usize] = Slot::Fixed(e.ll.next(i, round));
+                e.ahead = around.clone().filter(|_| round % near == 0);
                 e.accumulate(of, *combine, body)?;
             }
+            e.ahead = around;
             Ok(())
         })?;
         let mut values: Vec<_> = all.iter().map(|of| self.sums(of)).collect();

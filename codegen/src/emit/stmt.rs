@@ -6,6 +6,7 @@ use ir::{Combine, Literal};
 
 use super::Emit;
 use super::dot::side_by_side;
+use super::expr::is_held;
 use super::poll::levels;
 use super::tile::{Slot, Tile};
 use crate::Error;
@@ -140,7 +141,8 @@ impl<'c> Emit<'_, 'c> {
             Stmt::Set(var, value) => {
                 let dtype = self.prim.var(*var).dtype;
                 let values = self.scalar(value)?;
-                let values = self.map(&[&values], |v| ll.round_to(dtype, v[0]));
+                let held = is_held(value);
+                let values = self.map(&[&values], |v| if held { v[0] } else { ll.round_to(dtype, v[0]) });
                 self.assign(*var, &values);
                 Ok(())
             }
