@@ -32,9 +32,9 @@ struct Bench {
 pub fn calibrate(options: &Options, threads: usize) -> Result<Machine, Failure> {
     let mut bench = Bench::new(options, threads)?;
     let name = format!("{}-{threads}", processor());
-    let gflops = bench.rate("multiply_add", DType::F32)?;
-    let half_gflops = bench.rate("multiply_add_half", DType::Bf16)?;
-    let byte_gops = bench.rate("multiply_add_byte", DType::I8)?;
+    let gflops = bench.rate()?;
+    let half_gflops = bench.narrow("multiply_add_half", [DType::Bf16; 2])?;
+    let byte_gops = bench.narrow("multiply_add_byte", [DType::U8, DType::I8])?;
     let kernel_us = bench.one("copy", &[(DType::F32, vec![1, 1])])?.us;
     let level = bench.levels()?;
     let parallel_us = bench.parallel_us()?;
@@ -152,11 +152,21 @@ impl Bench {
         Ok([one, all.max(one)])
     }
 
-    fn rate(&mut self, entry: &str, dtype: DType) -> Result<Speed, Failure> {
+    fn rate(&mut self) -> Result<Speed, Failure> {
         const BLOCKS: i64 = 64;
         const LONG: i64 = 4096;
         let flops = 2 * BLOCKS * 128 * LONG;
-        self.speed(flops as f64, entry, &[(dtype, vec![BLOCKS, 128]), (dtype, vec![LONG])])
+        let args = [(DType::F32, vec![BLOCKS, 128]), (DType::F32, vec![LONG])];
+        self.speed(flops as f64, "multiply_add", &args)
+    }
+
+    /// The speed of a product of a matrix with panels of words of 32 bits, of matrices that fit a near cache.
+    fn narrow(&mut self, entry: &str, [a, b]: [DType; 2]) -> Result<Speed, Failure> {
+        const SIDE: i64 = 256;
+        const WIDE: i64 = 32;
+        let part = 4 / b.size() as i64;
+        let args = [(a, vec![SIDE, SIDE]), (b, vec![SIDE / WIDE, SIDE / part, WIDE, part])];
+        self.speed((2 * SIDE * SIDE * SIDE) as f64, entry, &args)
     }
 
     /// The bandwidths of each cache and of main memory.
