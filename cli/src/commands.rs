@@ -368,6 +368,8 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
             .flat_map(|e| &e.params)
             .map(|p| p.own)
             .collect();
+        // What the machine has to give is looked up once: that is none of a run's time either.
+        let limits = limits(call);
         let mut times = Vec::new();
         for i in 0..runs + 3 {
             // What the entry takes is given away; making it is none of the run's time.
@@ -376,9 +378,7 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
                 .map(|(t, own)| if *own { vm::Arg::Given(t.clone()) } else { vm::Arg::Lent(t) })
                 .collect();
             let start = Instant::now();
-            context
-                .run_with(&entry, given, &limits(call))
-                .map_err(|e| engine::vm_failure(&e, &front.sources))?;
+            context.run_with(&entry, given, &limits).map_err(|e| engine::vm_failure(&e, &front.sources))?;
             if i >= 3 {
                 times.push(start.elapsed().as_secs_f64() * 1e6);
             }
@@ -390,7 +390,7 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
             context.executable(),
             &entry,
             &args,
-            &limits(call),
+            &limits,
             1,
             &options.machine,
             &front.sources,
@@ -398,11 +398,16 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
         let (flops, bytes) = (work.flops, work.bytes);
         let guessed = work.instructions.iter().any(|l| l.guessed);
         let about = if guessed { "~" } else { "" };
+        let paths = match &call.output {
+            Some(dir) => data::write(dir, &engine::execute(&exe, &entry, &args, &limits, &front.sources)?)?,
+            None => Vec::new(),
+        };
         let (min, max) = (times[0], times[times.len() - 1]);
         if call.json {
             output::print_json(&json!({
                 "entry": name, "runs": times.len(), "median_us": median, "min_us": min, "max_us": max,
                 "flops": flops, "bytes": bytes, "guessed": guessed, "roofline": work.roofline_us / median, "machine": work.machine,
+                "files": paths,
             }));
         } else {
             output::print(&format!(
@@ -415,6 +420,7 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
                 work.roofline_us,
                 if guessed { " (~: rounds of a loop depend on data and are guessed)" } else { "" },
             ));
+            paths.iter().for_each(|p| output::print(&format!("{}\n", p.display())));
         }
         Ok(ExitCode::SUCCESS)
     };
@@ -448,7 +454,8 @@ fn opt(
         names::dims(&front.module, &entries, &options.at)?;
         names::pipeline(&front.module, &options)?;
         names::implementations(&front.module, &options)?;
-        let (plan, mut report) = pipeline::plan(&front.module, &options);
+        let called = if entry.is_some() { entries.as_slice() } else { &[] };
+        let (plan, mut report) = pipeline::plan_of(&front.module, called, &options);
         pipeline::sound(&report)?;
         let names: Vec<&str> = entries.iter().map(|id| front.module.func(*id).name.as_str()).collect();
         report.functions.retain(|f| names.contains(&f.name.as_str()));

@@ -95,7 +95,8 @@ fn a_profile_counts_what_the_loops_do() {
     assert!(product["roofline"].as_f64().is_some_and(|r| r > 0.0), "{product}");
     let total = |i: &Value| i["total_us"].as_f64().unwrap_or(0.0);
     assert!(all.is_sorted_by(|a, b| total(a) >= total(b)), "the longest comes first");
-    let args: Vec<&str> = ["bench", "f.tn"].into_iter().chain(input).collect();
+    let args: Vec<&str> = ["bench", "f.tn", "-o", "out"].into_iter().chain(input).collect();
     let b = answer(&on(PRODUCT, &args));
     assert_eq!((&b["flops"], &b["bytes"]), (&a["flops"], &a["bytes"]), "bench counts as the profiler does");
+    assert_eq!(b["files"].as_array().map(Vec::len), Some(1), "bench writes what it computed: {b}");
 }

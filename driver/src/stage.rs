@@ -50,7 +50,8 @@ pub fn show(
         return Ok(vm::asm::listing(&pipeline::package(compilation, &options.target)));
     }
     crate::names::pipeline(&front.module, options)?;
-    let (plan, report) = pipeline::plan(&front.module, options);
+    let called = if entry.is_some() { entries.as_slice() } else { &[] };
+    let (plan, report) = pipeline::plan_of(&front.module, called, options);
     pipeline::sound(&report)?;
     if stage == Stage::Plan {
         return Ok(module_text(&plan, &entries));
