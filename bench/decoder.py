@@ -1,11 +1,11 @@
 """A decoder of the shape of Qwen2.5-0.5B, written in Tenon: a step of decoding behind 256 tokens, and the prefill of 256.
 
-    scripts/bench decoder                        bf16 and q8_0, on 1 thread and then on 2
+    scripts/bench decoder                        bf16, q8_0 and q8_0 by bytes, on 1 thread and then on 2
     THREADS=2 WEIGHTS=bf16 scripts/bench decoder
 
 24 layers of 896 with 14 heads, 2 of keys, a gated unit of 4864, an embedding of 151936 words that is also the last product;
 weights are random, and laid out when they are loaded. Keys and values lie in a paged pool of bf16, which each
-step is given and gives back. With weights in bf16 products are of bf16, with q8_0 of f32.
+step is given and gives back. With weights in bf16 products are of bf16, with q8_0 of f32; where a tolerance is declared for those, of bytes.
 
 What is printed: the time; the sum of the contractions' rooflines, each the larger of its bytes over the rate at which memory is
 read and its operations over the peak of its numbers, both measured in the same rounds; and, of `tenon profile`, how much of
@@ -27,8 +27,12 @@ import numpy as np
 
 LAYERS, HIDDEN, HEADS, KV, HEAD, FFN, WORDS = 24, 896, 14, 2, 64, 4864, 151936
 CACHE, PAGES = 256, 320
-# What products are of.
-KINDS = {"bf16": "bf16", "q8_0": "f32"}
+# The rows: what weights are in, what products are of as the text says it, of what numbers the peak is, and what is tolerated.
+KINDS = {
+    "bf16": ("bf16", "bf16", "bf16", None),
+    "q8_0": ("q8_0", "f32", "f32", None),
+    "bytes": ("q8_0", "f32", "int8", 0.02),
+}
 
 TEXT = """
 record Layer {
@@ -96,9 +100,12 @@ where total % 24 == 0, t >= 1
 """
 
 
-def program(weights):
+def program(row):
+    weights, products, _, tolerated = KINDS[row]
     text = re.sub(r"\bW(?=\[)", weights, TEXT)
-    return re.sub(r"\bA(?=[\[(])", KINDS[weights], text)
+    if tolerated:
+        text = re.sub(r"^(?=fn )", f"#[tolerance({tolerated})]\n", text, flags=re.M)
+    return re.sub(r"\bA(?=[\[(])", products, text)
 
 
 def matrices():
@@ -107,8 +114,9 @@ def matrices():
             "gate": (FFN, HIDDEN), "up": (FFN, HIDDEN), "down": (HIDDEN, FFN)}
 
 
-def model(weights):
+def model(row):
     """Random parameters by name, one at a time."""
+    weights = KINDS[row][0]
     from harness import BF16
 
     rng = np.random.default_rng(1)
@@ -168,7 +176,7 @@ class Decoder:
 
 def roofline(weights, t, rates):
     """The least seconds of each contraction, added up; and how many bytes and operations they are."""
-    kind = KINDS[weights]
+    kind = KINDS[weights][2]
     element = 2.0 if weights == "bf16" else 34 / 32
     peak, read = rates[f"peak {kind}"], rates["read"]
     parts = [(LAYERS, o * i * element, 2 * t * o * i) for o, i in matrices().values()]
@@ -217,7 +225,7 @@ def measure(weights, limits):
     got, want = made.call(token, read=True), made.call(whole, read=True)
     off = float(np.abs(got - want).max() / np.abs(want).max())
     calls = {"decode": lambda: made.call(step), "prefill": lambda: made.call(whole)}
-    kind = KINDS[weights]
+    kind = KINDS[weights][2]
     probes = {"read": lambda: limits.memory("read"), f"peak {kind}": lambda: limits.peak(kind)}
     times = interleaved(calls, rounds=9, seconds=0.02, probes=probes, longest=60.0)
     for name, t, first in [("decode", 1, CACHE), ("prefill", CACHE, 0)]:
@@ -263,8 +271,8 @@ def child():
 
     limits = Limits(int(os.environ["THREADS"]))
     print(f"\n{limits.threads} thread(s); now: read {limits.memory('read') / 1e9:.1f} GB/s, "
-          + ", ".join(f"{k} {limits.peak(k) / 1e9:.0f} GFLOP/s" for k in ["f32", "bf16"]), flush=True)
-    for weights in os.environ.get("WEIGHTS", "bf16,q8_0").split(","):
+          + ", ".join(f"{k} {limits.peak(k) / 1e9:.0f} GFLOP/s" for k in ["f32", "bf16", "int8"]), flush=True)
+    for weights in os.environ.get("WEIGHTS", ",".join(KINDS)).split(","):
         measure(weights, limits)
     cold()
 
