@@ -17,7 +17,7 @@ use tensor::DType;
 use super::arrange::{Arrange, Loop, ROWS, for_, lanes, put_reduction};
 use super::computed::scaled_inside;
 use super::panels::{Lane, WRITTEN_OUT, cast, op, sum};
-use super::pieces::{Pieces, outermost};
+use super::pieces::{Pieces, finished, outermost};
 use super::{Along, Few, Link, Nest, Order, Planner, Wide, is_heavy, sums};
 use crate::prepare::assigned;
 
@@ -342,7 +342,8 @@ impl Arrange<'_> {
             run: if keeps { Run::Plain } else { Run::Ahead(1) },
             body: inside,
         };
-        vec![Stmt::Alloc(to), tile(&[4, 1], store(None, zero)), pieces, tile(&[4, 1], last)]
+        let zero = tile(&[4, 1], store(None, zero));
+        vec![Stmt::Alloc(to), zero, pieces, tile(&finished(&last), last)]
     }
 
     /// The one reduction of a body, and its term.

@@ -124,8 +124,19 @@ impl Arrange<'_> {
             body: inside,
         };
         put_reduction(&mut last, &kept);
-        vec![Stmt::Alloc(to), zero, pieces, tile(vec![4, 1], last)]
+        let sizes = finished(&last);
+        vec![Stmt::Alloc(to), zero, pieces, tile(sizes, last)]
     }
+}
+
+/// The sizes of the tiles of rows in which statements go over sums: where they call a function of many instructions, its steps
+/// for four rows would not stay in registers.
+pub(super) fn finished(body: &[Stmt]) -> Vec<u32> {
+    let heavy = body.iter().any(|s| match s {
+        Stmt::Store { value, .. } | Stmt::Set(_, value) => super::cost::holds_heavy(value),
+        Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Alloc(_) => false,
+    });
+    vec![if heavy { 2 } else { 4 }, 1]
 }
 
 /// The reductions of an expression that stand in no other.
