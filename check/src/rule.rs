@@ -373,6 +373,7 @@ impl<'a> Checker<'a> {
         }
         self.module.rules.push(Rule {
             name,
+            written: def.sig.name.name,
             lhs,
             rhs,
             both_ways: def.both_ways,

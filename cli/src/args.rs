@@ -319,7 +319,7 @@ pub(crate) struct Compile {
     #[arg(long)]
     pub(crate) invariant: bool,
     /// Let rules fire whose results are off by no more than this part, in functions without a `#[tolerance(..)]`
-    #[arg(long, value_name = "T", value_parser = tolerance)]
+    #[arg(long, value_name = "T", value_parser = tolerance, conflicts_with = "no_rewrites")]
     pub(crate) tolerance: Option<f64>,
     /// A machine model to choose the plan for
     #[arg(long, value_name = "FILE")]

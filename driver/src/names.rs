@@ -23,7 +23,7 @@ pub fn implementations(module: &Module, options: &Options) -> Result<(), Failure
     let mut known: BTreeSet<String> = ["kernel", "fused", "library", "view"].map(str::to_owned).into();
     known.extend(module.prims.iter().map(|p| p.name.clone()));
     known.extend(module.externs.iter().map(|e| e.name.to_string()));
-    known.extend(module.rules.iter().map(|r| r.name.to_string()));
+    known.extend(module.rules.iter().flat_map(|r| [r.name, r.written]).map(|n| n.to_string()));
     let missing =
         |known: &BTreeSet<String>| asked().iter().any(|(_, n)| n.iter().any(|n| !known.contains(n)));
     if missing(&known) {

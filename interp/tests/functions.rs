@@ -321,6 +321,7 @@ fn a_library_function_runs_as_its_meaning() {
     m.rules = vec![Rule {
         family: Sym::new("own"),
         name: Sym::new("use_blas"),
+        written: Sym::new("use_blas"),
         rhs: lhs.clone(),
         lhs,
         both_ways: false,

@@ -195,6 +195,8 @@ impl CType {
 pub struct Rule {
     /// Its name.
     pub name: Sym,
+    /// The name in the source, which all instances of a generic rule have.
+    pub written: Sym,
     /// The pattern. Its body uses only calls, constants and dims.
     pub lhs: Func,
     /// What equals it; same dims, same parameters.

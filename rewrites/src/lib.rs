@@ -206,10 +206,21 @@ impl Options {
             budget: Budget::default(),
         }
     }
+
+    /// The same, where the name that a rule is written with stands for each of its instances.
+    fn of_instances(&self, module: &Module) -> Options {
+        let named = |names: &[String]| {
+            let is = |r: &&ir::Rule| names.iter().any(|n| *n == r.written.name());
+            let instances = module.rules.iter().filter(is).map(|r| r.name.to_string());
+            names.iter().cloned().chain(instances).collect()
+        };
+        Options { force: named(&self.force), forbid: named(&self.forbid), ..self.clone() }
+    }
 }
 
 /// Rewrites every function that is not a plan already, as its pipeline says.
 pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
+    let options = &options.of_instances(module);
     let lossy = module.rules.iter().filter_map(|r| Some((r.name.to_string(), r.tolerance?)));
     let tolerances = lossy.collect();
     let mut report = Report { machine: options.machine.name.clone(), tolerances, ..Report::default() };

@@ -223,7 +223,8 @@ impl Search<'_> {
         got: &[Tensor],
     ) -> Option<Wrong> {
         let tolerance = tolerated::tolerance(&front.module, id, self.options);
-        differing(&front.module, tolerance, args, want, got, &|m, args| self.results(front, m, id, args))
+        let tolerated = tolerance.map(|t| (id, t));
+        differing(&front.module, tolerated, args, want, got, &|m, args| self.results(front, m, id, args))
     }
 }
 
@@ -234,7 +235,7 @@ pub(super) type Run<'a> = dyn Fn(&Module, &[Tensor]) -> Option<Vec<Tensor>> + 'a
 /// tolerated, may be the reason.
 pub(super) fn differing(
     module: &Module,
-    tolerance: Option<f64>,
+    tolerated: Option<(FuncId, f64)>,
     args: &[Tensor],
     want: &[Tensor],
     got: &[Tensor],
@@ -254,7 +255,7 @@ pub(super) fn differing(
         Some(moved) => wrong(moved)?,
         None => found,
     };
-    let Some(mut moved) = tolerance.and_then(|t| tolerated::moved(module, t, args, want, run)) else {
+    let Some(mut moved) = tolerated.and_then(|t| tolerated::moved(module, t, args, want, run)) else {
         return Some(found);
     };
     for (sum, other) in moved.iter_mut().zip(literals.iter().flatten()) {

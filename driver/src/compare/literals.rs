@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use ir::Module;
 use ir::graph::{Block, Node, Op, Val, ValId};
 use ir::loops::Prim;
+use ir::{FuncId, Module};
 use tensor::generate::Rng;
 use tensor::{DType, Tensor};
 
@@ -47,6 +47,26 @@ pub(super) fn moved(
         run(&moved)
     };
     Some(movement(want, &trial))
+}
+
+/// A program where each reader of what its arguments lead to takes that as they are or as they are moved: the function takes moved
+/// ones behind the others, for each that is a float.
+pub(super) fn of_arguments(double: &Module, id: FuncId, rng: &mut Rng) -> Module {
+    let mut moved = double.clone();
+    let f = &mut moved.funcs[id.0 as usize];
+    let mut twins = BTreeMap::new();
+    for (i, v) in f.body.params.clone().into_iter().enumerate() {
+        if f.vals[v.0 as usize].ty.dtype.is_float() {
+            let other = ValId(f.vals.len() as u32);
+            f.vals.push(f.vals[v.0 as usize].clone());
+            f.body.params.push(other);
+            f.params.push(f.params[i].clone());
+            twins.insert(v, other);
+        }
+    }
+    let types = &mut std::iter::repeat(None);
+    Trial { prims: &double.prims, rng, types, vals: &mut f.vals, twins }.block(&mut f.body);
+    moved
 }
 
 /// A function with its literals moved, and beside each value that they lead to another, its twin.

@@ -48,7 +48,8 @@ impl<'f> Planned<'f> {
                 args.iter().map(wide::tensor).collect::<Option<_>>().ok_or("no memory")?;
             let [want, got] = [self.interpret(&program, &args)?, self.interpret(&plan, &args)?];
             let run = |m: &Module, args: &[Tensor]| self.interpret(m, args).ok();
-            if let Some(wrong) = differing(&self.front.module, tolerance, &args, &want, &got, &run) {
+            let tolerated = tolerance.map(|t| (self.entry, t));
+            if let Some(wrong) = differing(&self.front.module, tolerated, &args, &want, &got, &run) {
                 return Err(format!(
                     "the plan means something else: result {}, {}",
                     wrong.at, wrong.difference

@@ -2,8 +2,9 @@
 //!
 //! In: a program in which lossy rules may fire, and its data, in double. A plan is then run with its casts rounding, as what they lose is
 //! what it is asked about. Its results may be off by as much as they move when each argument does by the tolerance: that carries the
-//! sizes of what is added up through the rest of the program, as the bound of a kernel does ([`super::bound`]). What the casts of the
-//! program itself round may fall the other way in the plan, and is allowed besides.
+//! sizes of what is added up through the rest of the program, as the bound of a kernel does ([`super::bound`]). A kernel may compute again,
+//! and exactly, what another has rounded, so each reader takes an argument as it is or as it is moved ([`super::literals`]). What the
+//! casts of the program itself round may fall the other way in the plan, and is allowed besides.
 
 use ir::graph::Op;
 use ir::{FuncId, Module};
@@ -12,6 +13,7 @@ use tensor::generate::Rng;
 
 use super::bound::{movement, nudge};
 use super::first::Run;
+use super::literals;
 use super::wide::{self, Casts};
 use crate::pipeline::Options;
 
@@ -44,20 +46,29 @@ pub(super) fn casts(tolerance: Option<f64>) -> Casts {
 /// How far each element of each result may be off; `run` runs a program in double on some data.
 pub(super) fn moved(
     module: &Module,
-    tolerance: f64,
+    (id, tolerance): (FuncId, f64),
     args: &[Tensor],
     want: &[Tensor],
     run: &Run<'_>,
 ) -> Option<Vec<Vec<f64>>> {
     let double = wide::module(module, Casts::Keep)?;
-    let trial = |seed| {
-        let mut rng = Rng::new(seed);
-        let mut args = args.to_vec();
+    let others = |rng: &mut Rng| {
+        let mut others = args.to_vec();
         // It moves each by two units.
-        args.iter_mut().filter(|t| t.dtype().is_float()).for_each(|t| nudge(t, tolerance / 2.0, &mut rng));
-        run(&double, &args)
+        others.iter_mut().filter(|t| t.dtype().is_float()).for_each(|t| nudge(t, tolerance / 2.0, rng));
+        others
     };
-    let mut moved = movement(want, &trial);
+    let whole = |seed| run(&double, &others(&mut Rng::new(seed)));
+    let apart = |seed| {
+        let mut rng = Rng::new(seed);
+        let others = others(&mut rng).into_iter().filter(|t| t.dtype().is_float());
+        let both: Vec<Tensor> = args.iter().cloned().chain(others).collect();
+        run(&literals::of_arguments(&double, id, &mut rng), &both)
+    };
+    let mut moved = movement(want, &whole);
+    for (moved, more) in moved.iter_mut().zip(movement(want, &apart)) {
+        moved.iter_mut().zip(more).for_each(|(m, more)| *m = m.max(more));
+    }
     let rounded = run(&wide::module(module, Casts::Round)?, args)?;
     for ((moved, a), b) in
         moved.iter_mut().zip(want).zip(&rounded).filter(|((_, a), b)| a.shape() == b.shape())

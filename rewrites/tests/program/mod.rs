@@ -238,6 +238,7 @@ impl Program {
         let (lhs, rhs) = (side(&lhs), side(&rhs));
         self.module.rules.push(Rule {
             name: Sym::new(name),
+            written: Sym::new(name),
             constant: vec![false; lhs.params.len()],
             family: Sym::new(OWN),
             more: false,
