@@ -57,18 +57,7 @@ impl<'c> Ll<'c> {
 
     /// From a register that holds what memory of `d` can.
     pub(crate) fn encode_held(&self, d: DType, v: V<'c>) -> V<'c> {
-        match d {
-            DType::Bf16 => self.upper_half(self.bits(v, Ty::I32)),
-            DType::F16
-            | DType::F64
-            | DType::F32
-            | DType::I64
-            | DType::I32
-            | DType::I16
-            | DType::I8
-            | DType::U8
-            | DType::Bool => self.encode(d, v),
-        }
+        if d == DType::Bf16 { self.upper_half(self.bits(v, Ty::I32)) } else { self.encode(d, v) }
     }
 
     /// Rounds a register of `d` to what memory of `d` can hold.

@@ -17,7 +17,7 @@ use crate::ll::{Ty, V};
 use crate::schedule::{Along, Pass, Stride, passes};
 
 /// A later round of a loop.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Later<'c> {
     /// What it is for the loop's variable and for what the body sets.
     values: Vec<(VarId, V<'c>)>,
@@ -61,8 +61,12 @@ const TURNS: i64 = 4;
 impl<'c> Later<'c> {
     /// A round of a reduction.
     pub(super) fn round(var: VarId, number: V<'c>) -> Later<'c> {
-        let (values, changing) = (vec![(var, number)], BTreeSet::from([var]));
-        Later { values, rows: Vec::new(), panels: Vec::new(), passes: Vec::new(), changing }
+        Later { values: vec![(var, number)], changing: BTreeSet::from([var]), ..Later::default() }
+    }
+
+    /// A tile of rows that begins so much further.
+    fn tile(var: VarId, further: V<'c>) -> Later<'c> {
+        Later { rows: vec![(var, further)], changing: BTreeSet::from([var]), ..Later::default() }
     }
 }
 
@@ -80,8 +84,7 @@ impl<'c> Emit<'_, 'c> {
         let passes = passes(self.prim, var, body);
         let rounds = self.that_fit(rounds, &passes)?;
         let number = self.ll.add(now, rounds);
-        let values = vec![(var, number)];
-        let mut later = Later { values, rows: Vec::new(), panels: Vec::new(), passes, changing };
+        let mut later = Later { values: vec![(var, number)], passes, changing, ..Later::default() };
         for s in body {
             if let Stmt::Set(v, value) = s
                 && along.varying().contains(v)
@@ -327,9 +330,7 @@ impl<'c> Emit<'_, 'c> {
         if self.ahead.is_some() || values.iter().any(|v| holds_reduction(v)) {
             return Ok(());
         }
-        let rows = vec![(var, self.ll.i64(size.into()))];
-        let changing = BTreeSet::from([var]);
-        let later = Later { values: Vec::new(), rows, panels: Vec::new(), passes: Vec::new(), changing };
+        let later = Later::tile(var, self.ll.i64(size.into()));
         let (mut loads, mut seen) = (Vec::new(), Vec::new());
         for value in values {
             value.walk(&mut |e| {

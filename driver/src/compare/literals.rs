@@ -4,7 +4,8 @@
 //! library computes with more digits. A rule may exchange the one for the other, and what follows may amplify the
 //! difference without end, as a sine of something large does. What may be the literals' doing is told by the program itself, run with its
 //! literals moved. It may exchange the one for the other where a value is read and not where it is read again, so that what would
-//! cancel does not: so each reader takes what a literal leads to as it is or as it is moved, in each place where it reads it.
+//! cancel does not: so each reader takes what a literal leads to as it is or as it is moved, in each place where it reads it. Arguments have
+//! such twins as well where something is tolerated ([`of_arguments`]).
 
 use std::collections::BTreeMap;
 
