@@ -18,7 +18,8 @@ OPERATORS = ["softmax(x)", "gelu(x)", "silu(x) * x", "sum(x, axis=0)", "sum(x, a
 def texts():
     from . import primitives, products, shapes, short
 
-    found = [products.PRODUCT, products.TRANSPOSED, short.BF16_PRODUCT, short.INT8, short.Q8_0, short.Q4_0, shapes.SOFTMAX]
+    blocks = [short.blocks_text(kind, 256, 256) for kind in ["q8_0", "q4_0"]]
+    found = [products.PRODUCT, products.TRANSPOSED, short.BF16_PRODUCT, short.INT8, *blocks, shapes.SOFTMAX]
     found += [v for k, v in sorted(vars(primitives).items()) if k.isupper() and isinstance(v, str)]
     results = {"sum(x, axis=0)": "f32[n]", "sum(x, axis=1)": "f32[m]", "max(x, axis=1)": "f32[m]", "x.T + 0.0": "f32[n, m]",
                "x @ x.T": "f32[m, m]", "concat(x, x)": "f32[2 * m, n]", "argmax(x, axis=1)": "i64[m]"}

@@ -79,6 +79,12 @@ def quantized(x):
     return (scale.astype(np.float16).astype(np.float64) * q).reshape(x.shape), float(scale.max())
 
 
+def blocks_text(kind, k, n, integers=True):
+    """The program of a product by weights in blocks."""
+    body = f"matmul_{kind}(quantize_q8_0(a), w.w)" if integers else "a @ w.w.T"
+    return WEIGHTS.format(kind=kind, of="f32", rows=n, columns=k, k=k, n=n, body=body)
+
+
 def blocks(q4, m, k, n, cold, integers=True):
     """f32 activations by weights in blocks."""
     x = randn(m, k)
@@ -108,9 +114,7 @@ def blocks(q4, m, k, n, cold, integers=True):
         "torch-bf16": lambda: peers.torch_calls(torch),
     }
     kind = "q4_0" if q4 else "q8_0"
-    body = f"matmul_{kind}(quantize_q8_0(a), w.w)" if integers else "a @ w.w.T"
-    text = WEIGHTS.format(kind=kind, of="f32", rows=n, columns=k, k=k, n=n, body=body)
-    return Row(text, [[x, *each] for each in sets], want, allowed, made, {"int8" if integers else "f32": 2 * m * k * n},
+    return Row(blocks_text(kind, k, n, integers), [[x, *each] for each in sets], want, allowed, made, {"int8" if integers else "f32": 2 * m * k * n},
                size if cold else 0, weights=("w.w.scale", "w.w.q"),
                tolerances={"ggml": loose, "openvino": loose, "torch-bf16": loose + np.abs(want) / 128})
 
