@@ -406,7 +406,6 @@ impl<'c> Ll<'c> {
         self.b.build_insert_element(v.into_vector_value(), x, lane, "").expect(OK).into()
     }
 
-    /// Lane `i + by` in lane `i`; what comes from beyond the end is meaningless.
     /// Square: what was lane `l` of vector `r` is lane `r` of vector `l`. Blocks of half the size change places, and then
     /// the blocks within them.
     pub(crate) fn transpose(&self, mut list: Vec<V<'c>>) -> Vec<V<'c>> {

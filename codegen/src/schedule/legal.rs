@@ -89,12 +89,14 @@ impl Planner<'_> {
         let along = Along::new(self.prim, row, body);
         let (mut turned, mut plain) = (false, true);
         body.iter().for_each(|s| {
+            // A word is turned as an element is.
+            let (size, s) = side_by_side(self.prim, s).map_or((1, s), |(_, size, store)| (size, store));
             plain &= matches!(s, Stmt::Store { combine: None, .. });
             for e in s.scalars() {
                 e.walk(&mut |e| match &e.kind {
                     ScalarKind::Load { buf, index, .. } => {
                         turned |= lanes.stride(*buf, index) == Stride::Other
-                            && along.stride(*buf, index) == Stride::Unit;
+                            && along.distance(*buf, index) == Some(size);
                     }
                     ScalarKind::Reduce { .. } | ScalarKind::Choose(_) => plain = false,
                     ScalarKind::Const(_)

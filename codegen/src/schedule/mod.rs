@@ -32,6 +32,7 @@ mod panels;
 mod pieces;
 mod spread;
 mod stream;
+mod words;
 
 use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -163,6 +164,7 @@ enum Order {
 /// Decides, and carries out.
 pub(crate) fn schedule(prim: &Prim, target: &Target) -> Prim {
     let order = if prim.invariant { Order::Fixed } else { Order::Free };
+    let prim = &words::written_out(prim);
     let planner = Planner { prim, target, order, asked: false };
     // What must hold a value first is given it block by block, by rows of its own.
     let first: BTreeSet<BufId> = first_values(prim).into_iter().map(|(buf, _)| buf).collect();
