@@ -52,10 +52,12 @@ impl Planner<'_> {
         let along = Along::new(self.prim, lane.0, body);
         let lanes = self.lanes(body, &along)?;
         let is_row = |l: &&Link<'_>| {
-            let tiled = l.0 != lane.0 && self.extent(l.1, l.2).is_some();
-            tiled && self.shares_panels(body, l.0, &along)
+            let known = self.prim.as_dim(l.1).is_some() && self.prim.as_dim(l.2).is_some();
+            l.0 != lane.0 && known && self.shares_panels(body, l.0, &along)
         };
-        let row = chain.iter().rev().find(is_row)?;
+        let of_dims = |l: &&Link<'_>| self.extent(l.1, l.2).is_some();
+        let row = chain.iter().rev().find(|l| of_dims(l) && is_row(l));
+        let row = row.or_else(|| chain.iter().rev().find(is_row))?;
         // What is much work for each row leaves memory time enough.
         let own = Along::new(self.prim, row.0, body);
         if body.iter().flat_map(Stmt::scalars).any(|e| heavy_terms(e, &own)) {
@@ -81,8 +83,12 @@ impl Planner<'_> {
         };
         let inner = sums(body).saturating_sub(1).max(1);
         let least = (ASKED / inner as i64).max(2);
+        let Some(of) = self.extent(row.1, row.2) else {
+            // Rows of which loops around decide are those of a block, and what they read is near.
+            return Some(Nest { ordered: Some(false), ..nest(tile_sizes(most)) });
+        };
         let few = Nest { ordered: Some(false), ..nest(tile_sizes(most.min(4))) };
-        let few = Few { of: self.extent(row.1, row.2)?, least, nest: Box::new(few) };
+        let few = Few { of, least, nest: Box::new(few) };
         Some(Nest { few: Some(few), ..nest(tile_sizes(most)) })
     }
 
