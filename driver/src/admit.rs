@@ -159,6 +159,8 @@ fn untried(rule: &Rule) -> Vec<Condition> {
 
 /// Steps of the interpreter on one side of a case.
 const STEPS: u64 = 20_000_000;
+/// Steps on both sides of all cases: beyond those, no larger ones are tried.
+const ALL_STEPS: u64 = 200_000_000;
 /// Elements that each kind of values is tried with, where a case has few.
 const ELEMENTS: i64 = 48;
 
@@ -273,6 +275,9 @@ impl Trial<'_> {
             let all = (0..rounds(rule, &dims)).flat_map(|round| kinds.iter().map(move |kind| (round, *kind)));
             all.map(|(round, kind)| (dims.clone(), round, kind)).collect::<Vec<_>>()
         }) {
+            if interp.steps() > ALL_STEPS {
+                break;
+            }
             let Some(args) = values::arguments(&rule.lhs, &dims, kind, round, &numbers) else { continue };
             let wide: Option<Vec<Tensor>> = args.iter().map(|a| wide::tensor(&a.1)).collect();
             let Some(wide) = wide else { continue };

@@ -24,8 +24,9 @@ pub(crate) fn enter(interp: &Interp<'_>, func: &Func, args: Vec<Tensor>) -> Resu
     let mut run = Run { interp, budget: Budget::new(&interp.limits), calls: 0, depth: 0 };
     let args: Values = args.into_iter().map(|t| Value::from(Held::outside(t))).collect();
     let dims = entry_dims(func, &args)?;
-    let results = run.call(func, args, dims)?;
-    Ok(results.into_iter().map(|v| Held::give(v.into_tensor())).collect())
+    let results = run.call(func, args, dims);
+    interp.took(run.budget.taken());
+    Ok(results?.into_iter().map(|v| Held::give(v.into_tensor())).collect())
 }
 
 /// Checks the arguments of an entry and finds its dims.

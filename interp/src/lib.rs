@@ -48,7 +48,7 @@ mod scope;
 mod value;
 
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ir::loops::Prim;
@@ -141,6 +141,11 @@ impl Budget {
         true
     }
 
+    /// Steps taken so far.
+    fn taken(&self) -> u64 {
+        self.limit - self.later - self.left
+    }
+
     fn is_cancelled(&self) -> bool {
         self.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed))
     }
@@ -156,6 +161,8 @@ pub struct Interp<'m> {
     module: &'m Module,
     limits: Limits,
     prims: Vec<OnceLock<Result<compile::Code, Error>>>,
+    /// Steps of all runs so far.
+    steps: AtomicU64,
 }
 
 impl<'m> Interp<'m> {
@@ -167,7 +174,7 @@ impl<'m> Interp<'m> {
     /// An interpreter that goes no further than the limits.
     pub fn with_limits(module: &'m Module, limits: Limits) -> Interp<'m> {
         let prims = module.prims.iter().map(|_| OnceLock::new()).collect();
-        Interp { module, limits, prims }
+        Interp { module, limits, prims, steps: AtomicU64::new(0) }
     }
 
     /// Calls a function from outside: the arguments are checked, and determine its dims.
@@ -178,6 +185,15 @@ impl<'m> Interp<'m> {
     /// Calls a function that is not in the module itself: a side of one of its rules.
     pub fn run_func(&self, func: &ir::graph::Func, args: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
         graph::enter(self, func, args)
+    }
+
+    /// Steps that all runs so far took.
+    pub fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    fn took(&self, steps: u64) {
+        self.steps.fetch_add(steps, Ordering::Relaxed);
     }
 
     fn code(&self, id: PrimId) -> Result<&compile::Code, Error> {
