@@ -187,6 +187,16 @@ struct Group {
     anchors: usize,
 }
 
+/// What it costs to absorb a producer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Price {
+    Free,
+    /// Work is done again for each read of an element.
+    Again,
+    /// Anything else that costs something.
+    Dear,
+}
+
 struct Grow<'a> {
     source: &'a Source<'a>,
     b: &'a BlockGraph,
@@ -208,9 +218,9 @@ pub(crate) fn fuse(source: &Source<'_>, fused: &mut Fused, groups_per_class: usi
         }
     }
     for root in b.roots() {
-        // Whoever needs the value itself is one more consumer, other than any class.
-        consumers.entry(root).or_default().insert(Id::from(usize::MAX >> 40));
+        consumers.entry(root).or_default().insert(outside());
     }
+    consumers = together(b, &consumers);
     for class in b.class_ids() {
         let mut grow = Grow {
             source,
@@ -232,6 +242,46 @@ pub(crate) fn fuse(source: &Source<'_>, fused: &mut Fused, groups_per_class: usi
         }
     }
     b.graph.rebuild();
+}
+
+/// Whoever needs a root itself: one more consumer, other than any class.
+fn outside() -> Id {
+    Id::from(usize::MAX >> 40)
+}
+
+/// Steps from a consumer to another that are followed.
+const STEPS: usize = 3;
+
+/// The consumers of each class, of which no two are ways to compute the same: a consumer that leads to another of them alone, in a
+/// node that does not read the value itself, is left out, since no plan has both.
+fn together(b: &BlockGraph, all: &FxHashMap<Id, FxHashSet<Id>>) -> FxHashMap<Id, FxHashSet<Id>> {
+    let both = |at: Id, value: Id, step: Id| {
+        b.graph[at].nodes.iter().any(|node| {
+            let Ir::Op(_, kids) = node else { return false };
+            let reads = |x: Id| kids.iter().any(|&k| b.graph.find(k) == x);
+            reads(value) && reads(step)
+        })
+    };
+    let other_way = |value: Id, consumer: Id, of: &FxHashSet<Id>| {
+        let mut step = consumer;
+        for _ in 0..STEPS {
+            let Some(&next) = all.get(&step).filter(|c| c.len() == 1).and_then(|c| c.iter().next()) else {
+                return false;
+            };
+            if next == outside() {
+                return false;
+            }
+            if of.contains(&next) {
+                return next != consumer && !both(next, value, step);
+            }
+            step = next;
+        }
+        false
+    };
+    let apart = |(&value, of): (&Id, &FxHashSet<Id>)| {
+        (value, of.iter().copied().filter(|&c| !other_way(value, c, of)).collect())
+    };
+    all.iter().map(apart).collect()
 }
 
 /// Adds one group as an implementation of its root's class.
@@ -337,7 +387,7 @@ impl Grow<'_> {
             if self.kept.contains(&input) || group.members.iter().any(|m| m.0 == input) {
                 return None;
             }
-            let ways: Vec<(Group, bool)> = self.b.graph[input]
+            let ways: Vec<(Group, Price)> = self.b.graph[input]
                 .nodes
                 .iter()
                 .filter_map(|node| self.absorb(&group, i, input, node))
@@ -352,17 +402,19 @@ impl Grow<'_> {
             }
             return usize::from(fused);
         };
-        let free = ways.len() == 1 && ways[0].1;
+        let free = ways.len() == 1 && ways[0].1 == Price::Free;
         // What weights alone make is at hand most often, as a whole or as a part of such.
         let loaded = match self.b.graph[input].data.stage {
             Stage::Compile | Stage::Step => false,
             Stage::Load => true,
             Stage::Part => self.b.graph[input].nodes.iter().any(|n| self.is_view(n)),
         };
+        // Where one of the two is all that is left to try, it is not the one that computes elements again.
+        let again = ways.iter().all(|w| w.1 == Price::Again);
         let without = (!free).then_some(group);
         let mut all: Vec<(Group, bool)> = ways.into_iter().map(|(g, _)| (g, false)).collect();
         all.extend(without.map(|g| (g, true)));
-        if loaded {
+        if loaded || again {
             all.rotate_right(1);
         }
         let (mut used, ways) = (0, all.len());
@@ -382,8 +434,8 @@ impl Grow<'_> {
         matches!(key, OpKey::Prim(id, _) if self.source.profile(*id).class == Class::View)
     }
 
-    /// The group with the producer of an input absorbed, and whether that costs nothing.
-    fn absorb(&self, group: &Group, i: usize, input: Id, node: &Ir) -> Option<(Group, bool)> {
+    /// The group with the producer of an input absorbed, and what that costs.
+    fn absorb(&self, group: &Group, i: usize, input: Id, node: &Ir) -> Option<(Group, Price)> {
         let (id, producer, kids) = self.placed(node)?;
         let p = self.source.profile(id);
         let root = group.members.last()?.0;
@@ -413,6 +465,7 @@ impl Grow<'_> {
         let rest = |kept: &[Id]| -> Vec<Id> {
             kept.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, &k)| k).collect()
         };
+        let again = source_map.is_some() && repeated && p.flops != Expr::int(0);
         let (prim, inputs) = if let Some(map) = source_map {
             (inline::inline(&group.prim, at, &producer, &map), [rest(&group.inputs), kids].concat())
         } else if let Some(map) = consumer.filter(|m| pointwise_at(&group.prim, m, at))
@@ -427,7 +480,12 @@ impl Grow<'_> {
         let anchors = group.anchors + usize::from(p.reduces);
         let grown = self.tidy(Group { prim, inputs, members, anchors });
         let fits = grown.inputs.len() <= INPUTS && inline::nodes(&grown.prim) <= inline::MAX_NODES;
-        fits.then_some((grown, !dear && single && !repeated && loads == 1))
+        let price = match !dear && single && !repeated && loads == 1 {
+            true => Price::Free,
+            false if again => Price::Again,
+            false => Price::Dear,
+        };
+        fits.then_some((grown, price))
     }
 
     /// One parameter for each input.

@@ -1,10 +1,10 @@
 //! The closed-form model of a machine: a text file in, microseconds out.
 //!
-//! time = entry + max(flops / (peak · share), bytes / bandwidth(working set)), on as many cores as the work pays for. The
-//! share of peak depends on who does the work: generated code by the class of its loops, products of matrices, generated
-//! or a library's, by m, n and k. Of a reduction, what combines runs at the share of reductions and what is done to each
-//! element at that of element-wise loops, as in a kernel of its own, so that an operator costs no more than the parts that
-//! it is recognised in.
+//! time = entry + max(flops / (peak · share), bytes / bandwidth(working set)), on as many cores as the work pays for, and
+//! a hundredth of the lesser of the two. The share of peak depends on who does the work: generated code by the class of its
+//! loops, products of matrices, generated or a library's, by m, n and k. Of a reduction, what combines runs at the share of
+//! reductions and what is done to each element at that of element-wise loops, as in a kernel of its own, so that an operator
+//! costs no more than the parts that it is recognised in.
 //! Everything is a smooth or monotone function of the dims, so that crossover points are well defined.
 //!
 //! `tenon calibrate` measures each figure of such a file; what a speed of one core and of all together says nothing about,
@@ -137,6 +137,10 @@ pub(crate) struct Load {
     /// How many pieces can run at once.
     pub(crate) parallel: f64,
 }
+
+/// The part that is not hidden of what goes on beside what binds: of two that wait for memory alike, the one with less to compute is
+/// quicker.
+const BESIDE: f64 = 0.01;
 
 const REFERENCE: &str = include_str!("../../machines/reference.toml");
 
@@ -352,7 +356,8 @@ impl Machine {
         let peak = self.peak(dtype);
         let spent = |cores: f64| {
             let compute = scaled / (self.on(peak, cores) * 1e3);
-            compute.max(self.moved_us(load.read, load.write, cores)) + self.ordered_us(worker, cores)
+            let moved = self.moved_us(load.read, load.write, cores);
+            compute.max(moved) + BESIDE * compute.min(moved) + self.ordered_us(worker, cores)
         };
         let all = f64::from(self.cores);
         let cores = (spent(1.0) / self.grain_us).clamp(1.0, all).min(load.parallel.max(1.0));
