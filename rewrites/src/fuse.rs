@@ -252,36 +252,45 @@ fn outside() -> Id {
 /// Steps from a consumer to another that are followed.
 const STEPS: usize = 3;
 
-/// The consumers of each class, of which no two are ways to compute the same: a consumer that leads to another of them alone, in a
-/// node that does not read the value itself, is left out, since no plan has both.
+/// The consumers of each class, of which no two are ways to compute the same: one that leads to another of them alone, in a node
+/// that reads neither the value itself nor what leads there in another way, is left out, since no plan has both.
 fn together(b: &BlockGraph, all: &FxHashMap<Id, FxHashSet<Id>>) -> FxHashMap<Id, FxHashSet<Id>> {
-    let both = |at: Id, value: Id, step: Id| {
+    let both = |at: Id, one: Id, other: Id| {
         b.graph[at].nodes.iter().any(|node| {
             let Ir::Op(_, kids) = node else { return false };
             let reads = |x: Id| kids.iter().any(|&k| b.graph.find(k) == x);
-            reads(value) && reads(step)
+            reads(one) && reads(other)
         })
     };
-    let other_way = |value: Id, consumer: Id, of: &FxHashSet<Id>| {
+    // The last step of one consumer to another, and that.
+    let way = |consumer: Id, of: &FxHashSet<Id>| {
         let mut step = consumer;
         for _ in 0..STEPS {
-            let Some(&next) = all.get(&step).filter(|c| c.len() == 1).and_then(|c| c.iter().next()) else {
-                return false;
-            };
-            if next == outside() {
-                return false;
+            let next = *all.get(&step).filter(|c| c.len() == 1)?.iter().next()?;
+            if next == outside() || next == consumer {
+                return None;
             }
             if of.contains(&next) {
-                return next != consumer && !both(next, value, step);
+                return Some((step, next));
             }
             step = next;
         }
-        false
+        None
     };
-    let apart = |(&value, of): (&Id, &FxHashSet<Id>)| {
-        (value, of.iter().copied().filter(|&c| !other_way(value, c, of)).collect())
+    let apart = |value: Id, of: &FxHashSet<Id>| {
+        let mut ways: Vec<(Id, Id)> = Vec::new();
+        let mut left: Vec<Id> = of.iter().copied().collect();
+        left.sort_unstable();
+        left.retain(|&c| {
+            let Some((step, next)) = way(c, of) else { return true };
+            let beside = ways.iter().any(|w| w.1 == next && (w.0 == step || both(next, w.0, step)));
+            let kept = beside || both(next, value, step);
+            ways.push((step, next));
+            kept
+        });
+        left.into_iter().collect()
     };
-    all.iter().map(apart).collect()
+    all.iter().map(|(&value, of)| (value, apart(value, of))).collect()
 }
 
 /// Adds one group as an implementation of its root's class.
