@@ -406,24 +406,24 @@ impl Tree<'_> {
         found.map(|f| f.0)
     }
 
-    /// The last value of `dim` in `lo..hi` at which plan `a` still is no dearer than `b`, over the points of an edge. They are compared
-    /// where both may run, if that is near: a plan for even numbers is worth what it is at those.
+    /// The last value of `dim` in `lo..hi` at which plan `a` still is no dearer than `b`, over the points of an edge.
     fn cross(&self, dim: Sym, lo: i64, hi: i64, a: usize, b: usize, edge: &[usize]) -> i64 {
-        const NEAR: i64 = 64;
-        let sum = |p: usize, t: i64| {
-            let at = |&s: &usize| {
-                let mut point = self.points[s].clone();
-                point.iter_mut().filter(|(d, _)| *d == dim).for_each(|x| x.1 = t);
-                (self.at)(p, &point).ln()
+        let better = |t: i64| {
+            let sum = |p: usize| {
+                edge.iter()
+                    .map(|&s| {
+                        let mut point = self.points[s].clone();
+                        point.iter_mut().filter(|(d, _)| *d == dim).for_each(|x| x.1 = t);
+                        (self.at)(p, &point).ln()
+                    })
+                    .sum::<f64>()
             };
-            edge.iter().map(at).sum::<f64>()
+            sum(a) <= sum(b)
         };
         let (mut lo, mut hi) = (lo, hi);
         while hi - lo > 1 {
             let middle = lo + (hi - lo) / 2;
-            let both = |t: &i64| sum(a, *t).is_finite() && sum(b, *t).is_finite();
-            let t = (middle..hi.min(middle.saturating_add(NEAR))).find(both).unwrap_or(middle);
-            if sum(a, t) <= sum(b, t) { lo = t } else { hi = middle }
+            if better(middle) { lo = middle } else { hi = middle }
         }
         lo
     }
