@@ -114,7 +114,8 @@ def blocks(q4, m, k, n, cold, integers=True):
         "torch-bf16": lambda: peers.torch_calls(torch),
     }
     kind = "q4_0" if q4 else "q8_0"
-    return Row(blocks_text(kind, k, n, integers), [[x, *each] for each in sets], want, allowed, made, {"int8" if integers else "f32": 2 * m * k * n},
+    text = blocks_text(kind, k, n, integers)
+    return Row(text, [[x, *each] for each in sets], want, allowed, made, {"int8" if integers else "f32": 2 * m * k * n},
                size if cold else 0, weights=("w.w.scale", "w.w.q"),
                tolerances={"ggml": loose, "openvino": loose, "torch-bf16": loose + np.abs(want) / 128})
 

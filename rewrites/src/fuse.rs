@@ -220,7 +220,7 @@ pub(crate) fn fuse(source: &Source<'_>, fused: &mut Fused, groups_per_class: usi
     for root in b.roots() {
         consumers.entry(root).or_default().insert(outside());
     }
-    consumers = together(b, &consumers);
+    consumers = at_once(b, &consumers);
     for class in b.class_ids() {
         let mut grow = Grow {
             source,
@@ -252,9 +252,9 @@ fn outside() -> Id {
 /// Steps from a consumer to another that are followed.
 const STEPS: usize = 3;
 
-/// The consumers of each class, of which no two are ways to compute the same: one that leads to another of them alone, in a node
+/// The consumers of each class that one plan may have at once: one that leads to another of them alone, in a node
 /// that reads neither the value itself nor what leads there in another way, is left out, since no plan has both.
-fn together(b: &BlockGraph, all: &FxHashMap<Id, FxHashSet<Id>>) -> FxHashMap<Id, FxHashSet<Id>> {
+fn at_once(b: &BlockGraph, all: &FxHashMap<Id, FxHashSet<Id>>) -> FxHashMap<Id, FxHashSet<Id>> {
     let both = |at: Id, one: Id, other: Id| {
         b.graph[at].nodes.iter().any(|node| {
             let Ir::Op(_, kids) = node else { return false };
@@ -489,10 +489,13 @@ impl Grow<'_> {
         let anchors = group.anchors + usize::from(p.reduces);
         let grown = self.tidy(Group { prim, inputs, members, anchors });
         let fits = grown.inputs.len() <= INPUTS && inline::nodes(&grown.prim) <= inline::MAX_NODES;
-        let price = match !dear && single && !repeated && loads == 1 {
-            true => Price::Free,
-            false if again => Price::Again,
-            false => Price::Dear,
+        let free = !dear && single && !repeated && loads == 1;
+        let price = if again {
+            Price::Again
+        } else if free {
+            Price::Free
+        } else {
+            Price::Dear
         };
         fits.then_some((grown, price))
     }

@@ -404,6 +404,16 @@ mod tests {
     }
 
     #[test]
+    fn of_two_that_wait_for_memory_the_one_with_less_work_is_quicker() {
+        let machine = Machine::reference();
+        let time = |flops: f64| {
+            let load = Load { flops, slow: 0.0, folds: 0.0, read: 1e9, write: 0.0, parallel: 64.0 };
+            machine.time_us(Worker::Generated(Class::Elementwise, None), load)
+        };
+        assert!(time(1e8) < time(2e8) && time(2e8) < 1.01 * time(0.0), "{} {}", time(1e8), time(2e8));
+    }
+
+    #[test]
     fn more_work_never_takes_less_time() {
         let machine = Machine::reference();
         let load = |n: f64| Load { flops: n, slow: 0.0, folds: 0.0, read: n, write: n, parallel: n };

@@ -37,9 +37,12 @@ fn inside(prim: &Prim, stmts: &mut [Stmt], around: &[VarId]) {
 
 /// A loop that writes words, written out.
 fn word(prim: &Prim, s: &Stmt, around: &[VarId]) -> Option<Stmt> {
+    let Stmt::For { mark: Mark::Independent, run: Run::Plain, body, .. } = s else { return None };
+    let [Stmt::Store { .. }] = &body[..] else { return None };
     let mut out = s.clone();
-    let Stmt::For { mark: Mark::Independent, run: run @ Run::Plain, .. } = &mut out else { return None };
-    *run = Run::Unrolled;
+    if let Stmt::For { run, .. } = &mut out {
+        *run = Run::Unrolled;
+    }
     let (part, size, store) = side_by_side(prim, &out)?;
     let Stmt::Store { buf, index, value, .. } = store else { return None };
     let along = |var| Along::new(prim, var, &[]);
