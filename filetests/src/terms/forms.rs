@@ -19,8 +19,6 @@ const OPERATORS: &str = include_str!("operators.tn");
 /// An expression and what it is over.
 #[derive(Debug, Clone)]
 pub(super) struct Form {
-    /// The definition it stands in.
-    name: String,
     /// The generics that are element types, with the types that each may be.
     pub(super) types: Vec<(String, Vec<DType>)>,
     pub(super) params: Vec<Param>,
@@ -66,14 +64,14 @@ pub struct Forms {
     pub(super) operators: Vec<Form>,
     /// The families of rules of one value.
     pub(super) families: Vec<String>,
+    /// The names of the library's rules, those too whose patterns take what no form says.
+    rules: Vec<String>,
 }
 
 impl Forms {
     /// The names of the library's rules, in order.
     pub fn rules(&self) -> impl Iterator<Item = &str> {
-        let mut names: Vec<&str> = self.patterns.iter().map(|f| f.name.as_str()).collect();
-        names.dedup();
-        names.into_iter()
+        self.rules.iter().map(String::as_str)
     }
 
     /// Reads the library's rules.
@@ -82,24 +80,31 @@ impl Forms {
         let mut paths = Vec::new();
         crate::collect(&root, &mut paths).map_err(|e| format!("{}: {e}", root.display()))?;
         paths.sort();
-        let (mut patterns, mut families) = (Vec::new(), vec!["own".to_owned()]);
+        let (mut patterns, mut families, mut rules) = (Vec::new(), vec!["own".to_owned()], Vec::new());
         for path in paths {
             let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            let forms = of_text(&text)?;
+            let file = parsed(&text)?;
+            let forms = of_file(&file, &text);
             if forms.iter().any(|f| f.values == 1) {
                 families.extend(path.file_stem().map(|s| s.to_string_lossy().into_owned()));
             }
             patterns.extend(forms);
+            rules.extend(file.items.iter().filter_map(|item| match &item.kind {
+                ItemKind::Rule(def) => Some(def.sig.name.name.to_string()),
+                _ => None,
+            }));
         }
-        Ok(Forms { patterns, operators: of_text(OPERATORS)?, families })
+        let operators = of_file(&parsed(OPERATORS)?, OPERATORS);
+        Ok(Forms { patterns, operators, families, rules })
     }
 }
 
-fn of_text(text: &str) -> Result<Vec<Form>, String> {
+fn parsed(text: &str) -> Result<ast::File, String> {
     let (file, faults) = parser::parse(SourceId(0), text);
-    if let Some(f) = faults.first() {
-        return Err(f.message.clone());
-    }
+    faults.first().map_or(Ok(file), |f| Err(f.message.clone()))
+}
+
+fn of_file(file: &ast::File, text: &str) -> Vec<Form> {
     let mut forms = Vec::new();
     for item in &file.items {
         if let ItemKind::Rule(def) = &item.kind {
@@ -111,7 +116,7 @@ fn of_text(text: &str) -> Result<Vec<Form>, String> {
             forms.extend(form(&def.sig, value, text));
         }
     }
-    Ok(forms)
+    forms
 }
 
 fn form(sig: &Signature, side: &Expr, text: &str) -> Option<Form> {
@@ -128,8 +133,7 @@ fn form(sig: &Signature, side: &Expr, text: &str) -> Option<Form> {
     let untold = named(GenericKind::Dim).map(name).filter(|n| !told(n)).collect();
     let values = if let ExprKind::Tuple(parts) = &side.kind { parts.len() } else { 1 };
     let text = &text[side.span.lo as usize..side.span.hi as usize];
-    let name = sig.name.name.to_string();
-    Some(Form { name, types, params, untold, values, text: words(text) })
+    Some(Form { types, params, untold, values, text: words(text) })
 }
 
 fn param(p: &ast::Param) -> Option<Param> {
