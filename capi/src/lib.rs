@@ -18,7 +18,7 @@ pub use limits::{Flag, Limits, tenon_flag_free, tenon_flag_lower, tenon_flag_new
 /// A tensor, with its element type as C reads it.
 pub struct Handle {
     tensor: Tensor,
-    dtype: CString,
+    dtype: &'static CStr,
 }
 
 /// Why a call did not do what it was asked.
@@ -116,7 +116,18 @@ fn take<T>(at: *mut T) {
 }
 
 fn handle(tensor: Tensor) -> Handle {
-    let dtype = CString::new(tensor.dtype().name()).unwrap_or_default();
+    let dtype = match tensor.dtype() {
+        DType::F64 => c"f64",
+        DType::F32 => c"f32",
+        DType::F16 => c"f16",
+        DType::Bf16 => c"bf16",
+        DType::I64 => c"i64",
+        DType::I32 => c"i32",
+        DType::I16 => c"i16",
+        DType::I8 => c"i8",
+        DType::U8 => c"u8",
+        DType::Bool => c"bool",
+    };
     Handle { tensor, dtype }
 }
 

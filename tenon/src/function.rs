@@ -148,6 +148,9 @@ impl Function {
             let text = format!("{} takes {open} arguments{asked}; got {}", self.name, args.len());
             return Err(Error::message("E0601", text));
         }
+        if open == self.bound.len() {
+            return self.run(args, limits);
+        }
         let mut given = args.into_iter();
         let all = self.bound.iter().filter_map(|b| b.as_deref().map(Arg::Lent).or_else(|| given.next()));
         self.run(all.collect(), limits)

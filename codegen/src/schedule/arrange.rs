@@ -15,7 +15,7 @@ use tensor::DType;
 
 use super::cost::holds_heavy;
 use super::panels::Lane;
-use super::{Along, Decisions, Nest, Order, STREAMED, Wide};
+use super::{Along, Decisions, Few, Nest, Order, STREAMED, Wide};
 use crate::Target;
 
 /// Rows of a block whose lanes are a panel: as many as make the copy cheap, few enough to leave blocks for threads.
@@ -133,13 +133,25 @@ impl Arrange<'_> {
     }
 
     fn choose(&mut self, nest: &Nest, loops: Vec<Loop>, body: Vec<Stmt>, whole: bool) -> Vec<Stmt> {
-        let Some(few) = &nest.few else { return self.form(nest, loops, body, whole) };
+        self.choose_of(&nest.few, nest, loops, body, whole)
+    }
+
+    /// Of a nest what is done where none of the cases before applies.
+    fn choose_of(
+        &mut self,
+        few: &[Few],
+        nest: &Nest,
+        loops: Vec<Loop>,
+        body: Vec<Stmt>,
+        whole: bool,
+    ) -> Vec<Stmt> {
+        let Some((few, others)) = few.split_first() else { return self.form(nest, loops, body, whole) };
         if let Some(n) = few.of.as_int() {
             let is_few = n < few.least;
             return if is_few {
                 self.choose(&few.nest, loops, body, whole)
             } else {
-                self.form(nest, loops, body, whole)
+                self.choose_of(others, nest, loops, body, whole)
             };
         }
         let is_few = Scalar {
@@ -147,7 +159,7 @@ impl Arrange<'_> {
             dtype: DType::Bool,
         };
         let less = self.choose(&few.nest, loops.clone(), body.clone(), whole);
-        let many = self.form(nest, loops, body, whole);
+        let many = self.choose_of(others, nest, loops, body, whole);
         vec![Stmt::If(is_few, less, many)]
     }
 

@@ -66,8 +66,8 @@ struct Nest {
     rows: Option<(VarId, Vec<u32>)>,
     /// What is copied to panels before the rows go by; empty: nothing.
     panels: Vec<Panel>,
-    /// What is done with few rows.
-    few: Option<Few>,
+    /// What is done where there is little of something: the first of these that applies.
+    few: Vec<Few>,
     /// Whether the rounds of the last loop go one by one, as memory has what each reads of its own.
     walked: bool,
     /// Whether sums are kept in memory while a few rounds of the reduction at once go by.
@@ -76,7 +76,7 @@ struct Nest {
     ordered: Option<bool>,
 }
 
-/// What is done where there is little of something: too few rows for panels to be worth while.
+/// What is done where there is little of something: too few rows for panels to be worth while, or too little to copy.
 #[derive(Clone, Debug)]
 struct Few {
     /// Of what, over the dims of the primitive.
@@ -334,7 +334,7 @@ impl Planner<'_> {
             lanes: None,
             rows: None,
             panels: Vec::new(),
-            few: None,
+            few: Vec::new(),
             walked: false,
             streamed: false,
             ordered: None,
@@ -393,7 +393,7 @@ impl Planner<'_> {
                     let rows = if self.large() { vec![4, 2, 1] } else { vec![2, 1] };
                     let of = chain.iter().find(|l| l.0 == o).and_then(|l| self.near(l, body));
                     let nest_of = |of| Few { of, least: NEAR, nest: Box::new(walked(Some((o, rows)))) };
-                    nest.few = of.map(nest_of);
+                    nest.few.extend(of.map(nest_of));
                 }
                 Some(_) | None => {}
             }
@@ -420,9 +420,10 @@ impl Planner<'_> {
                 None => FEW,
             };
             let rows = packed.rows.as_ref().and_then(|r| chain.iter().find(|l| l.0 == r.0));
-            let few =
-                rows.and_then(|r| self.extent(r.1, r.2)).map(|of| Few { of, least, nest: Box::new(few) });
-            nest = Nest { few, ..packed };
+            let rows = rows.and_then(|r| self.extent(r.1, r.2));
+            let near = rows.as_ref().and_then(|r| self.as_it_lies(&chain, &packed, body, r));
+            let few = rows.map(|of| Few { of, least, nest: Box::new(few) });
+            nest = Nest { few: near.into_iter().chain(few).collect(), ..packed };
         }
         plan.nests.insert(vars[0], nest);
         (best * trips, plan)

@@ -91,11 +91,11 @@ fn along(prim: &Prim, decisions: &Decisions) -> Option<Sym> {
     // What is added up inside of loops that have lanes themselves has none.
     let mut inside = BTreeSet::new();
     for (outermost, nest) in &decisions.nests {
-        let (mut next, mut always) = (Some(nest), true);
-        while let Some(Nest { lanes, few, .. }) = next {
+        let (mut next, mut always) = (vec![nest], true);
+        while let Some(Nest { lanes, few, .. }) = next.pop() {
             vars.extend(lanes.map(|l| l.0));
             always &= lanes.is_some();
-            next = few.as_ref().map(|f| &*f.nest);
+            next.extend(few.iter().map(|f| &*f.nest));
         }
         if always {
             inside.append(&mut reductions(prim, *outermost));

@@ -76,7 +76,7 @@ impl Planner<'_> {
             lanes: Some((lane.0, Wide { lanes, vectors })),
             rows: Some((row.0, sizes)),
             panels: Vec::new(),
-            few: None,
+            few: Vec::new(),
             walked: false,
             streamed: false,
             ordered: Some(true),
@@ -89,7 +89,7 @@ impl Planner<'_> {
         };
         let few = Nest { ordered: Some(false), ..nest(tile_sizes(most.min(4))) };
         let few = Few { of, least, nest: Box::new(few) };
-        Some(Nest { few: Some(few), ..nest(tile_sizes(most)) })
+        Some(Nest { few: vec![few], ..nest(tile_sizes(most)) })
     }
 
     /// Whether what moves with a loop of so many rounds, in reductions, lies in panels of that width, and some does.

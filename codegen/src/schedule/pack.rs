@@ -10,8 +10,15 @@ use shape::Expr as Dim;
 use std::collections::BTreeSet;
 use tensor::DType;
 
-use super::{Along, Link, Nest, Order, Panel, Planner, Stride, dots, parts};
+use super::{Along, Few, Link, Nest, Order, Panel, Planner, Stride, dots, parts};
 use crate::prepare::assigned;
+
+/// So many bytes are read again and again where they lie, in whatever order,
+const BYTES_NEAR: i64 = 32 << 10;
+/// and so many more for each row that goes by them,
+const BYTES_A_ROW: i64 = 2 << 10;
+/// of so many rows: what they make of it is half of a cache of the second level.
+const ROWS_NEAR: i64 = 240;
 
 impl Planner<'_> {
     /// The best nest with panels, if it is about as good as `best` by the model, which does not know of caches.
@@ -34,7 +41,7 @@ impl Planner<'_> {
                         lanes: Some((var, super::Wide { lanes, vectors })),
                         rows: Some((row, sizes)),
                         panels,
-                        few: None,
+                        few: Vec::new(),
                         walked: false,
                         streamed: false,
                         ordered: None,
@@ -108,6 +115,34 @@ impl Planner<'_> {
             }
         }
         work / f64::from(lanes)
+    }
+
+    /// Panels of what lies in the order of lanes as it is: where all of it stays near, copying gains nothing. `rows`: how many go
+    /// by; what comes from far is read in long runs where there are few.
+    pub(super) fn as_it_lies(
+        &self,
+        chain: &[Link<'_>],
+        packed: &Nest,
+        body: &[Stmt],
+        rows: &Dim,
+    ) -> Option<Few> {
+        let (var, _) = packed.lanes?;
+        let along = Along::new(self.prim, var, body);
+        let lanes = chain.iter().find(|l| l.0 == var).and_then(|l| self.extent(l.1, l.2))?;
+        let all = parts(body);
+        let bytes = |panel: &Panel| match &all[panel.part].kind {
+            ScalarKind::Load { buf, index, .. }
+                if panel.dots.is_none() && along.stride(*buf, index) == Stride::Unit =>
+            {
+                let size = self.prim.buf(*buf).dtype.size() as i64;
+                Some(panel.over.iter().fold(&lanes * size, |bytes, o| bytes * o.1.clone()))
+            }
+            _ => None,
+        };
+        let bytes = packed.panels.iter().map(bytes).try_fold(Dim::int(0), |all, b| Some(all + b?))?;
+        let of = bytes - Dim::min(rows, &Dim::int(ROWS_NEAR)) * BYTES_A_ROW;
+        let nest = Nest { panels: Vec::new(), ..packed.clone() };
+        Some(Few { of, least: BYTES_NEAR, nest: Box::new(nest) })
     }
 
     /// Whether with few rows the sums are better kept in memory: what they add up then lies in rows of lanes, and is

@@ -30,8 +30,16 @@ impl EntryParam {
     }
 }
 
+/// Vectors that runs reuse.
+#[derive(Debug, Default)]
+pub(crate) struct Solving {
+    /// The extents of all arguments, then the dims.
+    known: Vec<i64>,
+    steps: Vec<i64>,
+}
+
 /// The dims of an entry from the arguments' types, all of which are checked.
-fn solve(entry: &Entry, args: &[Arg<'_>]) -> Result<Vec<i64>, Error> {
+fn solve<'a>(entry: &Entry, args: &[Arg<'_>], of: &'a mut Solving) -> Result<&'a [i64], Error> {
     if args.len() != entry.params.len() {
         return Err(bad(format!(
             "{}: takes {} arguments, got {}",
@@ -40,8 +48,8 @@ fn solve(entry: &Entry, args: &[Arg<'_>]) -> Result<Vec<i64>, Error> {
             args.len()
         )));
     }
-    // Known numbers: the extents of all arguments, then the dims.
-    let mut known = Vec::new();
+    let Solving { known, steps } = of;
+    known.clear();
     for (param, arg) in entry.params.iter().zip(args) {
         if arg.tensor().dtype() != param.dtype || arg.tensor().shape().len() != param.shape.len() {
             let (got, want) = (type_of(arg.tensor().dtype(), arg.tensor().shape()), param.type_text());
@@ -50,17 +58,16 @@ fn solve(entry: &Entry, args: &[Arg<'_>]) -> Result<Vec<i64>, Error> {
         known.extend_from_slice(arg.tensor().shape());
     }
     let extents = known.len();
-    let mut steps = Vec::new();
     for dim in &entry.dims {
-        let value = kernel::eval(&dim.steps, &known, &mut steps).map_err(|_| {
+        let value = kernel::eval(&dim.steps, known, steps).map_err(|_| {
             bad(format!("{}: dim {} cannot be computed from the arguments", entry.name, dim.name))
         })?;
         known.push(value);
     }
-    let dims = known.split_off(extents);
+    let dims = &known[extents..];
     for (param, arg) in entry.params.iter().zip(args) {
         for (axis, (want, &got)) in param.shape.iter().zip(arg.tensor().shape()).enumerate() {
-            let value = kernel::eval(&want.steps, &dims, &mut steps).map_err(|_| {
+            let value = kernel::eval(&want.steps, dims, steps).map_err(|_| {
                 bad(format!("argument {}: axis {axis}: {} cannot be computed", param.name, want.text))
             })?;
             if value != got {
@@ -72,7 +79,7 @@ fn solve(entry: &Entry, args: &[Arg<'_>]) -> Result<Vec<i64>, Error> {
                             .split(|c: char| !c.is_alphanumeric() && !"_.".contains(c))
                             .any(|word| word == name)
                     };
-                    let dims = entry.dims.iter().zip(&dims).filter(|(d, _)| named(&d.name));
+                    let dims = entry.dims.iter().zip(dims).filter(|(d, _)| named(&d.name));
                     let with: Vec<String> = dims.map(|(d, v)| format!("{} = {v}", d.name)).collect();
                     match with.as_slice() {
                         [] => format!("{} = {value}", want.text),
@@ -88,7 +95,7 @@ fn solve(entry: &Entry, args: &[Arg<'_>]) -> Result<Vec<i64>, Error> {
         }
     }
     // After the axes were compared, so that a wrong extent is blamed rather than the dim made from it.
-    if let Some((dim, value)) = entry.dims.iter().zip(&dims).find(|(_, v)| **v < 0) {
+    if let Some((dim, value)) = entry.dims.iter().zip(dims).find(|(_, v)| **v < 0) {
         return Err(bad(format!("{}: dim {} would be {value}", entry.name, dim.name)));
     }
     Ok(dims)
@@ -103,15 +110,14 @@ pub(crate) fn enter(
     args: Vec<Arg<'_>>,
 ) -> Result<(), Error> {
     let entry = &exe.program.entries[index];
-    let dims = solve(entry, &args)?;
+    let State { stacks, memory, solving, .. } = state;
+    let dims = solve(entry, &args, solving)?;
     let number = entry.function as usize;
     let function = &exe.program.functions[number];
-    state
-        .stacks
+    stacks
         .push(number, function, List { start: 0, len: 0 })
         .map_err(|trap| trap.at(&exe.program, number, 0))?;
-    let State { stacks, memory, .. } = state;
-    stacks.ints[..dims.len()].copy_from_slice(&dims);
+    stacks.ints[..dims.len()].copy_from_slice(dims);
     let (mut int, mut float, mut tensor) = (dims.len(), 0, 0);
     for (arg, param) in args.into_iter().zip(&entry.params) {
         let (dtype, shape) = (arg.tensor().dtype(), arg.tensor().shape());

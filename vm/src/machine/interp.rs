@@ -247,7 +247,7 @@ fn execute<O: Observe>(
     let program = &exe.program;
     let function = &program.functions[frame.function];
     let code = function.code.as_slice();
-    let State { stacks, memory, meter, scratch, placements } = state;
+    let State { stacks, memory, meter, scratch, placements, .. } = state;
     let ints = &mut stacks.ints[frame.ints..];
     let floats = &mut stacks.floats[frame.floats..];
     let tensors = &mut stacks.tensors[frame.tensors..];

@@ -121,6 +121,44 @@ pub(crate) struct Scratch {
     steps: Vec<i64>,
     /// The working memory of a call that needs no more, on one thread.
     line: Line,
+    /// Of each kernel what its last call came to.
+    last: Vec<Option<Known>>,
+}
+
+/// What a kernel's ints lead to: most calls have those of the call before.
+#[derive(Debug, Default)]
+struct Known {
+    ints: Vec<i64>,
+    grid: i64,
+    /// Bytes of working memory of a worker.
+    scratch: i64,
+}
+
+impl Prepared {
+    /// What its ints lead to; they must keep the code's conditions.
+    fn known<'a>(
+        &self,
+        kernel: &Kernel,
+        ints: &[i64],
+        last: &'a mut Option<Known>,
+        steps: &mut Vec<i64>,
+    ) -> Result<&'a Known, Trap> {
+        if last.as_ref().is_none_or(|l| l.ints != ints) {
+            for c in &self.code.requires {
+                let (left, right) = (eval(&c.left, ints, steps)?, eval(&c.right, ints, steps)?);
+                if !c.test.eval(left, right) {
+                    return Err(unmet(kernel, c.test, left, right));
+                }
+            }
+            let mut known = last.take().unwrap_or_default();
+            known.grid = extent(&self.grid, ints, steps)?;
+            known.scratch = extent(&self.scratch, ints, steps)?;
+            known.ints.clear();
+            known.ints.extend_from_slice(ints);
+            *last = Some(known);
+        }
+        Ok(last.as_ref().expect("it was just set"))
+    }
 }
 
 /// Where kernels find their working memory begins a line.
@@ -162,6 +200,13 @@ impl<'a> Args<'a> {
 
 /// Evaluates steps over integers.
 pub(crate) fn eval(steps: &[Step], ints: &[i64], values: &mut Vec<i64>) -> Result<i64, Trap> {
+    match *steps {
+        [Step::Int(i)] if (i as usize) < ints.len() => Ok(ints[i as usize]),
+        _ => eval_all(steps, ints, values),
+    }
+}
+
+fn eval_all(steps: &[Step], ints: &[i64], values: &mut Vec<i64>) -> Result<i64, Trap> {
     values.clear();
     for step in steps {
         let value = match *step {
@@ -207,7 +252,7 @@ pub(crate) fn call(
 ) -> Result<(), Trap> {
     let kernel = &exe.program.kernels[index];
     let prepared = &exe.kernels[index];
-    let Scratch { ints, bufs, steps, line } = scratch;
+    let Scratch { ints, bufs, steps, line, last } = scratch;
     ints.clear();
     bufs.clear();
 
@@ -229,12 +274,10 @@ pub(crate) fn call(
         }
         bufs.push(memory.address(value.slot).0.wrapping_add(value.offset));
     }
-    for c in &prepared.code.requires {
-        let (left, right) = (eval(&c.left, ints, steps)?, eval(&c.right, ints, steps)?);
-        if !c.test.eval(left, right) {
-            return Err(unmet(kernel, c.test, left, right));
-        }
+    if last.len() <= index {
+        last.resize_with(exe.kernels.len(), || None);
     }
+    let &Known { grid, scratch, .. } = prepared.known(kernel, ints, &mut last[index], steps)?;
     bufs.extend(meter.flags().map(|f| f.as_ptr().cast::<u8>()));
 
     let entry = match &prepared.code.code {
@@ -247,7 +290,6 @@ pub(crate) fn call(
             });
         }
     };
-    let grid = extent(&prepared.grid, ints, steps)?;
     if grid <= 0 || is_idle(kernel, tensors, args) {
         return Ok(());
     }
@@ -257,7 +299,7 @@ pub(crate) fn call(
         _ => exe.threads.plan(grid, Duration::from_nanos(cost.saturating_mul(grid as u64) / 1000)),
     };
     // Each worker's part starts on a line of its own.
-    let bytes = usize::try_from(extent(&prepared.scratch, ints, steps)?).unwrap_or(0);
+    let bytes = usize::try_from(scratch).unwrap_or(0);
     let bytes = bytes.checked_next_multiple_of(LINE).ok_or_else(|| memory.exhausted(bytes))?;
     // As many workers as there is memory for: one is enough.
     workers = memory.left().checked_div(bytes).map_or(workers, |room| workers.min(room).max(1));

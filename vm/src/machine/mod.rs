@@ -127,6 +127,7 @@ struct State {
     memory: Memory,
     meter: Meter,
     scratch: kernel::Scratch,
+    solving: bind::Solving,
     placements: Placements,
 }
 
