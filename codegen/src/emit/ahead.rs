@@ -534,10 +534,11 @@ impl<'c> Emit<'_, 'c> {
         self.fetch_row(buf, index, row)
     }
 
-    /// Asks for an element in a row of the tile, in each line of its vectors where lanes are neighbours.
+    /// Asks for an element in a row of the tile, in each line of its vectors; lanes may be words of several elements.
     fn fetch_row(&mut self, buf: BufId, index: &[Scalar], row: u32) -> Result<(), Error> {
         let vectors = if self.stride(buf, index) == Stride::Invariant { 1 } else { self.tile.vectors };
-        let bytes = i64::from(self.tile.width()) * self.prim.buf(buf).dtype.size() as i64;
+        let apart = self.distance(buf, index).map_or(1, |d| d.abs().max(1));
+        let bytes = i64::from(self.tile.width()) * apart * self.prim.buf(buf).dtype.size() as i64;
         for u in (0..vectors).filter(|u| (i64::from(*u) * bytes) % LINE < bytes) {
             let p = self.at_point(row, u, |e| e.address(buf, index))?;
             self.ll.fetch(p);
