@@ -2,7 +2,7 @@
 //!
 //! `C·k·(u·(|result| + what it adds constants to) + s)`: u is the unit roundoff of the coarsest type the kernel stores, k the
 //! number of terms of its longest reduction, and s how far the result moves when each argument moves by its own u, which the oracle tells by running
-//! the kernel on arguments so moved. The last term stands for sum|a||b| and for functions in the kernel that amplify. It is asked for only where
+//! the kernel on arguments so moved: further where the kernel rounds them to a narrower type, by as much less in the end. The last term stands for sum|a||b| and for functions in the kernel that amplify. It is asked for only where
 //! the others do not suffice.
 
 use ir::loops::{Prim, Scalar, ScalarKind, Stmt};
@@ -27,6 +27,8 @@ pub(super) struct Kernel {
     terms: f64,
     /// The unit roundoff of the coarsest of its types.
     unit: f64,
+    /// The unit roundoff of the coarsest type that it rounds to on the way: what moves by less comes to nothing.
+    rounds_to: f64,
     /// The largest constant that it adds.
     added: f64,
 }
@@ -45,15 +47,22 @@ pub(crate) fn unit(dtype: DType) -> f64 {
 impl Kernel {
     pub(super) fn of_prim(prim: &Prim, dims: &[i64]) -> Kernel {
         let loops = Loops { prim, dims };
-        let mut added = 0.0;
+        let (mut added, mut rounds_to) = (0.0, 0.0f64);
+        let mut look = |e: &Scalar| {
+            constant(e, &mut added);
+            if matches!(e.kind, ScalarKind::Cast(_)) {
+                rounds_to = rounds_to.max(unit(e.dtype));
+            }
+        };
         for s in &prim.body {
-            s.walk(&mut |s| s.scalars().into_iter().for_each(|e| e.walk(&mut |e| constant(e, &mut added))));
+            s.walk(&mut |s| s.scalars().into_iter().for_each(|e| e.walk(&mut look)));
         }
         let types = prim.bufs.iter().map(|b| b.dtype).chain(prim.vars.iter().map(|v| v.dtype));
         Kernel {
             name: prim.name.clone(),
             terms: loops.block(&prim.body),
             unit: types.map(unit).fold(0.0, f64::max),
+            rounds_to,
             added,
         }
     }
@@ -61,7 +70,7 @@ impl Kernel {
     pub(super) fn of_extern(e: &Extern, dims: &[i64]) -> Kernel {
         let terms = dims.iter().copied().max().unwrap_or(1).max(1) as f64;
         let unit = e.bufs.iter().map(|b| unit(b.dtype)).fold(0.0, f64::max);
-        Kernel { name: e.name.to_string(), terms, unit, added: 0.0 }
+        Kernel { name: e.name.to_string(), terms, unit, rounds_to: 0.0, added: 0.0 }
     }
 
     /// What is allowed where the oracle has `x`, and moved arguments move it by `spread`.
@@ -78,15 +87,20 @@ pub(super) fn spread(
     want: &[Tensor],
     run: &dyn Fn(Vec<Tensor>) -> Option<Vec<Tensor>>,
 ) -> Option<Vec<Vec<f64>>> {
+    let by = kernel.unit.max(kernel.rounds_to);
     let trial = |seed| {
         let mut rng = Rng::new(seed);
         let mut args = args.to_vec();
         for t in args.iter_mut().filter(|t| t.dtype().is_float()) {
-            nudge(t, unit(t.dtype()).max(kernel.unit), &mut rng);
+            nudge(t, by, &mut rng);
         }
         run(args)
     };
-    Some(movement(want, &trial))
+    let mut moved = movement(want, &trial);
+    if kernel.unit < by {
+        moved.iter_mut().flatten().for_each(|m| *m *= kernel.unit / by);
+    }
+    Some(moved)
 }
 
 /// Moves each element up or down by two units, so that it moves in a type of that unit.
@@ -199,7 +213,8 @@ mod tests {
 
     #[test]
     fn a_sum_may_stray_by_its_terms_and_no_further() {
-        let kernel = |terms| Kernel { name: "sum".into(), terms, unit: unit(DType::F32), added: 0.0 };
+        let kernel =
+            |terms| Kernel { name: "sum".into(), terms, unit: unit(DType::F32), rounds_to: 0.0, added: 0.0 };
         let [one, many] = [kernel(1.0), kernel(1000.0)].map(|k| k.allowed(DType::F32, 1.0, 0.0));
         assert!(one > 9e-7 && one < 1e-6, "{one}");
         assert!((many / one - 1000.0).abs() < 1e-6);
@@ -208,7 +223,8 @@ mod tests {
 
     #[test]
     fn what_amplifies_moves_with_its_arguments() {
-        let kernel = Kernel { name: "far".into(), terms: 1.0, unit: unit(DType::F32), added: 0.0 };
+        let kernel =
+            Kernel { name: "far".into(), terms: 1.0, unit: unit(DType::F32), rounds_to: 0.0, added: 0.0 };
         let x = Tensor::from_f32(&[2], &[1000.0, 1.0]).unwrap();
         let run = |args: Vec<Tensor>| {
             let y = args[0].as_f32().unwrap().iter().map(|x| x - 999.0).collect::<Vec<f32>>();
@@ -217,5 +233,21 @@ mod tests {
         let want = run(vec![x.clone()]).unwrap();
         let spread = spread(&kernel, &[x], &want, &run).unwrap();
         assert!(spread[0][0] > 1e-4 && spread[0][0] < 1e-3, "{spread:?}");
+    }
+
+    #[test]
+    fn what_is_rounded_on_the_way_moves_as_if_it_were_not() {
+        let unit = unit(DType::F32);
+        let kernel =
+            Kernel { name: "cancels".into(), terms: 1.0, unit, rounds_to: (-8f64).exp2(), added: 0.0 };
+        // Two that all but cancel, rounded to as many digits as bf16 has.
+        let x = Tensor::from_f32(&[2], &[300.0, -299.0]).unwrap();
+        let run = |args: Vec<Tensor>| {
+            let y: f32 = args[0].as_f32().unwrap().iter().map(|x| (x / 2.0).round() * 2.0).sum();
+            Some(vec![Tensor::from_f32(&[1], &[y]).unwrap()])
+        };
+        let want = run(vec![x.clone()]).unwrap();
+        let spread = spread(&kernel, &[x], &want, &run).unwrap()[0][0];
+        assert!(spread > 300.0 * unit && spread < 3000.0 * unit, "{spread}");
     }
 }
