@@ -61,7 +61,7 @@ pub fn calibrate(options: &Options, threads: usize) -> Result<Machine, Failure> 
     let (library_us, library) = if bench.has_library {
         let entering = bench.one("library_product", &square(1))?.us;
         let product = bench.product("library_product", 1, entering, gflops[1])?;
-        (entering, Library { product, ..known.library })
+        (entering, Library { product, moves: bench.library_moves(entering, &level)?, ..known.library })
     } else {
         (known.library_us, known.library)
     };
@@ -251,6 +251,19 @@ impl Bench {
             (half(FEW, FULL, FULL)?, half(FULL, FULL, FEW)?, half(FULL, FEW, FULL)?);
         let whole = [m_half, n_half, k_half].iter().fold(full, |s, h| s * (FULL as f64 + h) / FULL as f64);
         Ok(Product { peak: whole.min(1.0), m_half, n_half, k_half })
+    }
+
+    /// How many times as long a library takes for one row by a matrix from main memory as reading that takes.
+    fn library_moves(&mut self, entry_us: f64, levels: &[Level]) -> Result<f64, Failure> {
+        const SIDE: i64 = 1024;
+        // As many as are in no cache when their turn comes again.
+        let sets =
+            (0..24).map(|_| Ok(vec![filled(DType::F32, &[1, SIDE])?, filled(DType::F32, &[SIDE, SIDE])?]));
+        let sets = sets.collect::<Result<Vec<_>, Failure>>()?;
+        let context = &mut self.contexts[1];
+        let us = kernels(context, "library_product", &sets, BUDGET, &self.front.sources)?.us - entry_us;
+        let read = levels.last().map_or(1.0, |memory| memory.read[1]);
+        Ok((us * read * 1e3 / (4 * SIDE * SIDE) as f64).max(1.0))
     }
 
     /// An instruction of the machine, of which a round of the loop has eight.

@@ -103,6 +103,14 @@ pub struct Library {
     pub other: f64,
     /// The share of one that is.
     pub product: Product,
+    /// How many times as long as a kernel it takes to bring what such a function reads and writes from memory: one that
+    /// puts a matrix into an order of its own goes over it several times.
+    #[serde(default = "once")]
+    pub moves: f64,
+}
+
+fn once() -> f64 {
+    1.0
 }
 
 /// A product of matrices with its dims filled in.
@@ -160,8 +168,16 @@ impl Machine {
 
     fn checked(self) -> Result<Machine, &'static str> {
         let (g, l) = (&self.generated, &self.library);
-        let shares =
-            [g.elementwise, g.broadcast, g.reduction, g.other, g.product.peak, l.other, l.product.peak];
+        let shares = [
+            g.elementwise,
+            g.broadcast,
+            g.reduction,
+            g.other,
+            g.product.peak,
+            l.other,
+            l.product.peak,
+            l.moves,
+        ];
         let speeds = self.level.iter().flat_map(|l| [l.read, l.write, l.copy]);
         let speeds = speeds.chain([self.gflops, self.half_gflops, self.byte_gops]).flatten();
         let mut positive = speeds.chain(shares).chain([self.grain_us]);
@@ -249,7 +265,7 @@ impl Machine {
         let _ = write!(
             out,
             "\n# Shares of the peak. A product of m x k by k x n reaches peak * m/(m + m_half) * n/(n + n_half) * k/(k + k_half).\n\
-             [generated]\nelementwise = {}\nbroadcast = {}\nreduction = {}\nother = {}\n{}\n\n[library]\nother = {}\n{}\n",
+             [generated]\nelementwise = {}\nbroadcast = {}\nreduction = {}\nother = {}\n{}\n\n[library]\nother = {}\n{}\nmoves = {}\n",
             digits(g.elementwise),
             digits(g.broadcast),
             digits(g.reduction),
@@ -257,6 +273,7 @@ impl Machine {
             product(&g.product),
             digits(self.library.other),
             product(&self.library.product),
+            digits(self.library.moves),
         );
         out
     }
@@ -354,9 +371,10 @@ impl Machine {
             Worker::Generated(_, e) | Worker::Library(e) => e.map(|e| e.dtype),
         };
         let peak = self.peak(dtype);
+        let moves = if matches!(worker, Worker::Library(Some(_))) { self.library.moves } else { 1.0 };
         let spent = |cores: f64| {
             let compute = scaled / (self.on(peak, cores) * 1e3);
-            let moved = self.moved_us(load.read, load.write, cores);
+            let moved = moves * self.moved_us(load.read, load.write, cores);
             compute.max(moved) + BESIDE * compute.min(moved) + self.ordered_us(worker, cores)
         };
         let all = f64::from(self.cores);
@@ -401,6 +419,22 @@ mod tests {
             let said = Machine::parse(&good.replace(from, to)).unwrap_err().to_string();
             assert!(said.contains(says), "{said}");
         }
+    }
+
+    #[test]
+    fn what_a_library_moves_counts_where_few_rows_wait_for_it() {
+        let reference = Machine::reference();
+        let library = Library { moves: 5.0, ..reference.library.clone() };
+        let slow = Machine { library, ..reference.clone() };
+        let time = |machine: &Machine, m: f64| {
+            let e = Extents { m, n: 4096.0, k: 4096.0, dtype: DType::F32, loose: 0.0 };
+            let flops = 2.0 * e.m * e.n * e.k;
+            let read = 4.0 * (e.m + e.n) * e.k;
+            let load = Load { flops, slow: 0.0, folds: 0.0, read, write: 4.0 * m * e.n, parallel: 64.0 };
+            machine.time_us(Worker::Library(Some(e)), load)
+        };
+        assert!(time(&slow, 1.0) > 4.0 * time(&reference, 1.0));
+        assert!(time(&slow, 2048.0) < 1.02 * time(&reference, 2048.0));
     }
 
     #[test]
