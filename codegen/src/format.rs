@@ -181,6 +181,24 @@ impl<'c> Ll<'c> {
         if wide == to { whole } else { self.trunc(whole, register(to)) }
     }
 
+    /// A float as an i64, by one instruction where it is near enough to be one; the others, which are few, by `far`.
+    fn near_or(&self, float: Ty, v: V<'c>, far: impl FnOnce(V<'c>) -> V<'c>) -> V<'c> {
+        let near = self.fcmp(F::OLT, self.same("llvm.fabs", &[v]), self.float(float, 2f64.powi(63)));
+        let function = self.here().get_parent().expect("a block is in a function");
+        let [here, there, done] = ["near", "far", "whole"].map(|n| self.block(function, n));
+        self.branch_likely(near, here, there);
+        self.at(here);
+        let plain = self.fptosi(v, Ty::I64);
+        self.jump(done);
+        self.at(there);
+        let other = far(v);
+        self.jump(done);
+        self.at(done);
+        let whole = self.phi(self.ty(Ty::I64));
+        whole.add_incoming(&[(&plain, here), (&other, there)]);
+        whole.as_basic_value()
+    }
+
     /// A conversion between any two types: floats round, floats to integers truncate and saturate, integers wrap.
     pub(crate) fn cast(&self, from: DType, to: DType, v: V<'c>) -> V<'c> {
         // A half is computed in f32, so a cast to its own type is a rounding.
@@ -198,7 +216,10 @@ impl<'c> Ll<'c> {
             (true, false) if self.lanes(v) > 1 => self.saturated(from, to, v),
             (true, false) => {
                 let name = if to == DType::U8 { "llvm.fptoui.sat" } else { "llvm.fptosi.sat" };
-                self.intrinsic(name, &[self.ty(register(to)), v.get_type()], &[v]).expect("a value")
+                let any = |v: V<'c>| {
+                    self.intrinsic(name, &[self.ty(register(to)), v.get_type()], &[v]).expect("a value")
+                };
+                if to == DType::I64 { self.near_or(register(from), v, any) } else { any(v) }
             }
             (false, true) => {
                 let wide = if to == DType::F64 { Ty::F64 } else { Ty::F32 };

@@ -49,7 +49,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Whether an expression may be computed where it is not wanted, at next to no cost.
-    fn is_cheap(&self, s: &Scalar) -> bool {
+    pub(super) fn is_cheap(&self, s: &Scalar) -> bool {
         let (mut size, mut reads) = (0, false);
         s.walk(&mut |s| {
             size += 1;

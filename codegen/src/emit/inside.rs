@@ -10,13 +10,16 @@ use shape::{Expr as Dim, Pred, Sym};
 pub(super) struct Ranges(BTreeMap<Sym, (Dim, Dim)>);
 
 impl Ranges {
-    /// Those of a primitive in which something is checked.
+    /// Those of a primitive.
     pub(super) fn new(prim: &Prim) -> Ranges {
         let mut ranges = Ranges(BTreeMap::new());
-        if !prim.checked().is_empty() {
-            prim.body.iter().for_each(|s| s.walk(&mut |s| ranges.statement(prim, s)));
-        }
+        prim.body.iter().for_each(|s| s.walk(&mut |s| ranges.statement(prim, s)));
         ranges
+    }
+
+    /// Whether a variable counts through such a range.
+    pub(super) fn has(&self, var: Sym) -> bool {
+        self.0.contains_key(&var)
     }
 
     fn statement(&mut self, prim: &Prim, s: &Stmt) {

@@ -10,10 +10,11 @@
 //! computed at a *point* of it, as scalar code ([`Emit::at_point`]).
 //!
 //! Files: `tile` the values of a tile, `stmt` statements, `nest` loops by lanes and rows, `expr`
-//! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `stream` stores past the caches, `poll` looking whether to end, `memory` addresses, checks, loads and stores, `inside` which checks there are, `ahead` what is fetched early.
+//! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `stream` stores past the caches, `poll` looking whether to end, `memory` addresses, checks, loads and stores, `inside` which checks there are, `before` what is found out before a loop by lanes, `ahead` what is fetched early.
 
 mod ahead;
 mod apart;
+mod before;
 mod choose;
 mod compare;
 mod dot;
@@ -43,7 +44,7 @@ use crate::{Error, object};
 use ahead::Later;
 pub(crate) use dot::side_by_side;
 use inside::Ranges;
-use stream::Past;
+use stream::{Past, Way};
 use tile::{Slot, Tile, Values};
 
 /// A buffer in the body.
@@ -78,8 +79,12 @@ pub(crate) struct Emit<'a, 'c> {
     asks: bool,
     /// The stores of the loop around that may go past the caches.
     past: Option<Past<'c>>,
+    /// Which of the two nests is emitted, in one that stands twice.
+    way: Option<Way>,
     /// Whether the outputs are large that stores past the caches are to.
     large: Vec<V<'c>>,
+    /// The indices of the loop around that were checked before it, by where they are.
+    passed: Vec<*const Scalar>,
     /// What loops count through.
     ranges: Ranges,
     scratch: PointerValue<'c>,
@@ -180,7 +185,9 @@ impl<'a, 'c> Emit<'a, 'c> {
             ahead: None,
             asks: false,
             past: None,
+            way: None,
             large: Vec::new(),
+            passed: Vec::new(),
             ranges: Ranges::new(prim),
             scratch: function.get_nth_param(layout.bufs.len() as u32).expect("scratch").into_pointer_value(),
             slice: (last(3), last(2)),

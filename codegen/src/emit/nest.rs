@@ -6,6 +6,7 @@ use ir::loops::{Run, Stmt, VarId};
 use tensor::DType;
 
 use super::Emit;
+use super::before::ByLanes;
 use super::tile::{Slot, Tile};
 use crate::Error;
 use crate::ll::{Ty, V};
@@ -43,10 +44,7 @@ impl<'e, 'c> Emit<'e, 'c> {
                 let single = !masked || !matches!(body, [Stmt::For { run: Run::Rows(_), .. }]);
                 let wide = Wide { lanes: *lanes, vectors: *vectors, masked, single };
                 let from = if let Run::Stream { from, .. } = run { Some(*from) } else { None };
-                self.streamed(var, (lo, hi), wide, (from, body), &mut |e| {
-                    e.ask_ahead(body)?;
-                    e.inner(body)
-                })
+                self.cut(ByLanes { var, wide, from }, (lo, hi), body)
             }
             Run::Rows(sizes) => self.by_rows(var, (lo, hi), sizes, body),
             Run::Plain | Run::Unrolled | Run::Ahead(_) | Run::Dot => {
@@ -91,7 +89,7 @@ impl<'e, 'c> Emit<'e, 'c> {
         Ok(())
     }
 
-    fn inner(&mut self, body: &[Stmt]) -> Result<(), Error> {
+    pub(super) fn inner(&mut self, body: &[Stmt]) -> Result<(), Error> {
         let plain = self.tile.rows == 1 && self.tile.lanes.is_none();
         // Rows right inside lanes make the tile whole before anything is emitted for it.
         let more = matches!(body, [s @ Stmt::For { run: Run::Rows(_), .. }] if self.is_tiled(s));

@@ -88,6 +88,9 @@ impl<'c> Emit<'_, 'c> {
                     self.slots[var.0 as usize] = Slot::Unset;
                     return Ok(());
                 }
+                if let Some(large) = self.parts_ways(s)? {
+                    return self.both_ways(s, large);
+                }
                 let (lo, mut hi) = self.bounds(*var, lo, hi)?;
                 if self.is_tiled(s) {
                     return self.tile_loop(*var, (lo, hi), run, body);
@@ -126,17 +129,8 @@ impl<'c> Emit<'_, 'c> {
                 Ok(())
             }
             Stmt::If(c, yes, no) => {
-                let [then, other, done] = ["then", "else", "done"].map(|n| ll.block(self.function, n));
                 let holds = self.at_point(0, 0, |e| e.scalar(c))?.one();
-                ll.branch(holds, then, other);
-                ll.at(then);
-                self.branch_told(c, yes)?;
-                ll.jump(done);
-                ll.at(other);
-                self.block(no)?;
-                ll.jump(done);
-                ll.at(done);
-                Ok(())
+                self.one_of(holds, |e| e.branch_told(c, yes), |e| e.block(no))
             }
             Stmt::Set(var, value) => {
                 let dtype = self.prim.var(*var).dtype;
@@ -156,6 +150,26 @@ impl<'c> Emit<'_, 'c> {
                 self.store(*buf, index, checked.then_some(*span), *combine, value)
             }
         }
+    }
+
+    /// One thing or another, by a condition.
+    pub(super) fn one_of(
+        &mut self,
+        c: V<'c>,
+        yes: impl FnOnce(&mut Self) -> Result<(), Error>,
+        no: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let ll = self.ll;
+        let [then, other, done] = ["then", "else", "done"].map(|n| ll.block(self.function, n));
+        ll.branch(c, then, other);
+        ll.at(then);
+        yes(self)?;
+        ll.jump(done);
+        ll.at(other);
+        no(self)?;
+        ll.jump(done);
+        ll.at(done);
+        Ok(())
     }
 
     /// Whether a loop runs as lanes or rows here, where that is what it is told.

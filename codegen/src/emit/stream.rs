@@ -5,7 +5,7 @@
 //! runs: the output must be large, as the next kernel reads a small one from a cache; the loop must be long; and each vector must lie
 //! in one line, for which the lanes before the first such place go by on their own. The loop stands once for
 //! both, as what it computes is the most of it: where it stores, it takes one way or the other. Only a row of little work
-//! stands twice.
+//! stands twice, and so does a whole nest of little work, for large outputs and for others: rows of the latter ask nothing.
 //!
 //! Such stores are visible to other threads after a fence, which a kernel passes before it ends if it may have made any.
 
@@ -29,6 +29,15 @@ pub(super) struct Past<'c> {
     here: V<'c>,
     /// What the loop reads in order.
     reads: Vec<(BufId, Vec<Scalar>)>,
+}
+
+/// What stands of a nest that stands twice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// What stores to where the caches are.
+    Near,
+    /// What stores past them where a row allows it.
+    Past,
 }
 
 /// Bytes of a line, and of the widest vector.
@@ -59,6 +68,7 @@ impl<'c> Emit<'_, 'c> {
         (from, body): (Option<u32>, &[Stmt]),
         f: &mut dyn FnMut(&mut Self) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let from = from.filter(|_| self.way != Some(Way::Near));
         let stores = if from.is_some() { self.may_pass(var, wide, body) } else { Vec::new() };
         let (Some(from), false) = (from, stores.is_empty()) else {
             return self.by_lanes(var, (lo, hi), wide, f, None);
@@ -126,6 +136,32 @@ impl<'c> Emit<'_, 'c> {
             ll.jump(done);
             ll.at(done);
         }
+        Ok(())
+    }
+
+    /// Whether any output is large of a nest that is to stand twice.
+    pub(super) fn parts_ways(&mut self, s: &Stmt) -> Result<Option<V<'c>>, Error> {
+        if self.way.is_some() || self.ll.target.streams_from().is_none() {
+            return Ok(None);
+        }
+        let mut large = None;
+        for (buf, from) in light_outputs(self.prim, s).unwrap_or_default() {
+            let this = self.is_large(buf, from)?;
+            large = Some(large.map_or(this, |l| self.ll.or(l, this)));
+        }
+        Ok(large)
+    }
+
+    /// A nest twice: for large outputs, and for others.
+    pub(super) fn both_ways(&mut self, s: &Stmt, large: V<'c>) -> Result<(), Error> {
+        let by = |way| {
+            move |e: &mut Self| {
+                e.way = Some(way);
+                e.block(std::slice::from_ref(s))
+            }
+        };
+        self.one_of(large, by(Way::Past), by(Way::Near))?;
+        self.way = None;
         Ok(())
     }
 
@@ -282,6 +318,31 @@ impl<'c> Emit<'_, 'c> {
         }
         self.ll.ret(self.ll.i64(answer));
     }
+}
+
+/// What a loop around loops by lanes may store past the caches, and from how many KiB on, if all its work is little.
+fn light_outputs(prim: &Prim, s: &Stmt) -> Option<Vec<(BufId, u32)>> {
+    let Stmt::For { run: Run::Plain | Run::Ahead(_), body, .. } = s else { return None };
+    let (mut light, mut found) = (true, Vec::new());
+    body.iter().for_each(|s| {
+        s.walk(&mut |s| match s {
+            Stmt::For { run: Run::Stream { from, .. }, body, .. } => {
+                found.extend(body.iter().filter_map(|s| match s {
+                    Stmt::Store { buf, .. } if !prim.buf(*buf).local => Some((*buf, *from)),
+                    Stmt::Store { .. }
+                    | Stmt::Set(..)
+                    | Stmt::Alloc(_)
+                    | Stmt::For { .. }
+                    | Stmt::While(..)
+                    | Stmt::If(..) => None,
+                }));
+            }
+            Stmt::For { run: Run::Plain | Run::Ahead(_), .. } => {}
+            Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Alloc(_) => light = false,
+            Stmt::Set(..) | Stmt::Store { .. } => light &= is_light(s),
+        });
+    });
+    light.then_some(found)
 }
 
 /// Whether a statement is a few instructions.

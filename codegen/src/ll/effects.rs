@@ -206,6 +206,15 @@ impl<'c> Ll<'c> {
         self.b.build_conditional_branch(c.into_int_value(), yes, no).expect(OK);
     }
 
+    /// A branch of which the second block is hardly ever taken, so that LLVM leaves it out of the way of the first.
+    pub(crate) fn branch_likely(&self, c: V<'c>, yes: BasicBlock<'c>, no: BasicBlock<'c>) {
+        let branch = self.b.build_conditional_branch(c.into_int_value(), yes, no).expect(OK);
+        let weights = [1 << 20, 1].map(|w| self.ctx.i32_type().const_int(w, false).into());
+        let name = self.ctx.metadata_string("branch_weights").into();
+        let node = self.ctx.metadata_node(&[name, weights[0], weights[1]]);
+        branch.set_metadata(node, self.ctx.get_kind_id("prof")).expect("a branch can have metadata");
+    }
+
     pub(crate) fn ret(&self, v: V<'c>) {
         self.b.build_return(Some(&v)).expect(OK);
     }
