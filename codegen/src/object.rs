@@ -38,12 +38,14 @@ pub(crate) fn mark_param(ll: &Ll<'_>, f: FunctionValue<'_>, param: u32, name: &s
     f.add_attribute(AttributeLoc::Param(param), ll.ctx.create_enum_attribute(kind, 0));
 }
 
-/// What is done to a module. Schedules have decided what is a vector and what is written out, and one function holds
-/// all, so this is what is left of LLVM's own `default<O2>`: it takes half the time, and the code is as fast.
+/// What is done to a module. Schedules have decided what is a vector and what is written out, and one function holds all, so this
+/// is what is left of LLVM's own `default<O2>`: it takes half the time, and the code is as fast. Loops that are no lanes here,
+/// as those that add to rows found by an index, may yet be vectors there.
 const PASSES: &str = "always-inline,function(\
     sroa<modify-cfg>,early-cse<memssa>,simplifycfg,jump-threading,instcombine<no-verify-fixpoint>,\
-    loop-mssa(loop-rotate,licm),gvn,loop(indvars,loop-deletion),\
-    simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(licm),dse,adce)";
+    loop-mssa(loop-rotate,licm,simple-loop-unswitch),gvn,loop(loop-idiom,indvars,loop-deletion),simplifycfg,\
+    loop-vectorize<interleave-forced-only;no-vectorize-forced-only>,\
+    instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),dse,adce)";
 
 /// Verifies and optimises.
 pub(crate) fn optimise(ll: &Ll<'_>, machine: &TargetMachine) -> Result<(), Error> {
