@@ -130,14 +130,11 @@ impl Planner<'_> {
         let along = Along::new(self.prim, var, body);
         let lanes = chain.iter().find(|l| l.0 == var).and_then(|l| self.extent(l.1, l.2))?;
         let all = parts(body);
-        let bytes = |panel: &Panel| match &all[panel.part].kind {
-            ScalarKind::Load { buf, index, .. }
-                if panel.dots.is_none() && along.stride(*buf, index) == Stride::Unit =>
-            {
-                let size = self.prim.buf(*buf).dtype.size() as i64;
-                Some(panel.over.iter().fold(&lanes * size, |bytes, o| bytes * o.1.clone()))
-            }
-            _ => None,
+        let bytes = |panel: &Panel| {
+            let ScalarKind::Load { buf, index, .. } = &all[panel.part].kind else { return None };
+            let size = self.prim.buf(*buf).dtype.size() as i64;
+            let in_order = panel.dots.is_none() && along.stride(*buf, index) == Stride::Unit;
+            in_order.then(|| panel.over.iter().fold(&lanes * size, |bytes, o| bytes * o.1.clone()))
         };
         let bytes = packed.panels.iter().map(bytes).try_fold(Dim::int(0), |all, b| Some(all + b?))?;
         let of = bytes - Dim::min(rows, &Dim::int(ROWS_NEAR)) * BYTES_A_ROW;

@@ -89,9 +89,9 @@ impl Forms {
                 families.extend(path.file_stem().map(|s| s.to_string_lossy().into_owned()));
             }
             patterns.extend(forms);
-            rules.extend(file.items.iter().filter_map(|item| match &item.kind {
-                ItemKind::Rule(def) => Some(def.sig.name.name.to_string()),
-                _ => None,
+            rules.extend(file.items.iter().filter_map(|item| {
+                let ItemKind::Rule(def) = &item.kind else { return None };
+                Some(def.sig.name.name.to_string())
             }));
         }
         let operators = of_file(&parsed(OPERATORS)?, OPERATORS);
