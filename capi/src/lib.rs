@@ -7,19 +7,24 @@
 mod limits;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use tenon::{Arg, DType, Function, Module, Tensor};
 
 pub use limits::{Flag, Limits, tenon_flag_free, tenon_flag_lower, tenon_flag_new, tenon_flag_raise};
 
-/// A tensor, with its element type as C reads it.
+/// A tensor.
 pub struct Handle {
     tensor: Tensor,
-    dtype: &'static CStr,
 }
+
+/// The names of element types as C reads them.
+static NAMES: LazyLock<BTreeMap<&str, CString>> =
+    LazyLock::new(|| DType::all().map(|d| (d.name(), CString::new(d.name()).unwrap_or_default())).collect());
 
 /// Why a call did not do what it was asked.
 struct Fault {
@@ -113,22 +118,6 @@ fn take<T>(at: *mut T) {
         // A panic while freeing must not reach C.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
     }
-}
-
-fn handle(tensor: Tensor) -> Handle {
-    let dtype = match tensor.dtype() {
-        DType::F64 => c"f64",
-        DType::F32 => c"f32",
-        DType::F16 => c"f16",
-        DType::Bf16 => c"bf16",
-        DType::I64 => c"i64",
-        DType::I32 => c"i32",
-        DType::I16 => c"i16",
-        DType::I8 => c"i8",
-        DType::U8 => c"u8",
-        DType::Bool => c"bool",
-    };
-    Handle { tensor, dtype }
 }
 
 /// What went wrong last in this thread.
@@ -340,7 +329,7 @@ fn call<'a>(
     }
     for (i, t) in function.call_within(args(), &limits)?.into_iter().enumerate() {
         // SAFETY: by the header `results` has `room` places, which is more than `i`.
-        give(unsafe { results.add(i) }, handle(t));
+        give(unsafe { results.add(i) }, Handle { tensor: t });
     }
     Ok(())
 }
@@ -391,7 +380,7 @@ pub unsafe extern "C" fn tenon_tensor_new(
             return Err(wrong(format!("element {at} of a bool tensor is {}, neither 0 nor 1", data[at])));
         }
         let tensor = Tensor::from_bytes(dtype, shape, data).map_err(|e| wrong(e.to_string()))?;
-        give(out, handle(tensor));
+        give(out, Handle { tensor });
         Ok(())
     })
 }
@@ -408,7 +397,7 @@ fn of<T>(at: *const Handle, none: T, what: impl FnOnce(&Handle) -> T) -> T {
 /// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tenon_tensor_dtype(tensor: *const Handle) -> *const c_char {
-    of(tensor, std::ptr::null(), |h| h.dtype.as_ptr())
+    of(tensor, std::ptr::null(), |h| NAMES[h.tensor.dtype().name()].as_ptr())
 }
 
 /// The number of axes.

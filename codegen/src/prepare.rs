@@ -191,6 +191,18 @@ pub(crate) fn assigned(stmts: &[Stmt]) -> BTreeSet<VarId> {
     set
 }
 
+/// The buffers that statements write, or begin anew.
+pub(crate) fn written(stmts: &[Stmt]) -> BTreeSet<ir::loops::BufId> {
+    let mut set = BTreeSet::new();
+    let mut visit = |s: &Stmt| {
+        if let Stmt::Store { buf, .. } | Stmt::Alloc(buf) = s {
+            set.insert(*buf);
+        }
+    };
+    stmts.iter().for_each(|s| walk(s, &mut visit));
+    set
+}
+
 fn walk(s: &Stmt, f: &mut dyn FnMut(&Stmt)) {
     s.walk(&mut |s| f(s));
 }
@@ -205,14 +217,7 @@ fn hoist_block(vars: &mut Vec<Var>, stmts: &mut Vec<Stmt>) {
                 if *mark == Mark::Independent {
                     let mut changed = assigned(body);
                     changed.insert(*var);
-                    let mut written = BTreeSet::new();
-                    body.iter().for_each(|s| {
-                        s.walk(&mut |s| {
-                            if let Stmt::Store { buf, .. } | Stmt::Alloc(buf) = s {
-                                written.insert(*buf);
-                            }
-                        });
-                    });
+                    let written = written(body);
                     let mut hoist =
                         Hoist { vars, changed, written, bounds: (lo.clone(), hi.clone()), sets: Vec::new() };
                     if pure(lo) && pure(hi) {

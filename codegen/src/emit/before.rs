@@ -21,7 +21,7 @@ use super::nest::Wide;
 use super::tile::Slot;
 use crate::Error;
 use crate::ll::V;
-use crate::prepare::assigned;
+use crate::prepare::{assigned, written};
 use crate::schedule::Along;
 
 /// A loop of so many rounds is not cut: what begins and ends one is then as much as its rounds.
@@ -283,15 +283,7 @@ impl<'c> Emit<'_, 'c> {
 impl Changed {
     fn by(e: &Emit<'_, '_>, body: &[Stmt]) -> Changed {
         let names = assigned(body).into_iter().map(|v| e.prim.var(v).name).collect();
-        let mut written = BTreeSet::new();
-        body.iter().for_each(|s| {
-            s.walk(&mut |s| {
-                if let Stmt::Store { buf, .. } | Stmt::Alloc(buf) = s {
-                    written.insert(*buf);
-                }
-            });
-        });
-        Changed { names, written }
+        Changed { names, written: written(body) }
     }
 }
 

@@ -17,6 +17,7 @@ use super::dots;
 use super::pack::{factors, is_shared, rounded_alone};
 use super::panels::{Lane, Over, op};
 use super::{Along, Order, parts, with_part};
+use crate::prepare::written;
 
 /// With fewer rows it is as well to compute it anew for each tile,
 const LEAST: i64 = 40;
@@ -90,18 +91,12 @@ impl Arrange<'_> {
     /// The values that are computed in each round of the innermost reduction, and the same for all rows.
     fn computed<'s>(&self, body: &'s [Stmt], lane: VarId, row: VarId) -> Vec<Computed<'s>> {
         let along = |v| Along::new(&self.prim, v, &[]);
-        let mut written = BTreeSet::new();
-        for s in body {
-            if let Stmt::Store { buf, .. } = s {
-                written.insert(*buf);
-            }
-        }
         let (lanes, rows) = (along(lane), along(row));
         let mut search = Search {
             prim: &self.prim,
             lanes,
             rows,
-            written,
+            written: written(body),
             around: Vec::new(),
             deepest: 0,
             found: Vec::new(),

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use tensor::DType;
 
 use super::{Along, Few, Link, Nest, Order, Panel, Planner, Stride, dots, parts};
-use crate::prepare::assigned;
+use crate::prepare::{assigned, written};
 
 /// So many bytes are read again and again where they lie, in whatever order,
 const BYTES_NEAR: i64 = 32 << 10;
@@ -61,15 +61,10 @@ impl Planner<'_> {
         {
             return None;
         }
-        let mut written: BTreeSet<BufId> = BTreeSet::new();
         let mut plain = true;
         body.iter().for_each(|s| {
-            s.walk(&mut |s| match s {
-                Stmt::Store { buf, .. } | Stmt::Alloc(buf) => drop(written.insert(*buf)),
-                // Inside another loop the panel would be another in each round.
-                Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) => plain = false,
-                Stmt::Set(..) => {}
-            });
+            // Inside another loop the panel would be another in each round.
+            plain &= !matches!(s, Stmt::For { .. } | Stmt::While(..) | Stmt::If(..));
             // Under a condition not all of it may be read.
             plain &= s.scalars().into_iter().all(|e| !chooses(e));
         });
@@ -81,7 +76,7 @@ impl Planner<'_> {
             all: parts(body),
             lanes,
             rows: &rows,
-            written,
+            written: written(body),
             inside: assigned(body),
             around: Vec::new(),
             panels: Vec::new(),

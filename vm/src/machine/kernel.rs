@@ -130,8 +130,9 @@ pub(crate) struct Scratch {
 struct Known {
     ints: Vec<i64>,
     grid: i64,
-    /// Bytes of working memory of a worker.
-    scratch: i64,
+    /// Bytes of working memory of a worker, once they were asked for: where there is nothing to compute they may be more than a
+    /// number can be.
+    scratch: Option<i64>,
 }
 
 impl Prepared {
@@ -142,22 +143,31 @@ impl Prepared {
         ints: &[i64],
         last: &'a mut Option<Known>,
         steps: &mut Vec<i64>,
-    ) -> Result<&'a Known, Trap> {
-        if last.as_ref().is_none_or(|l| l.ints != ints) {
-            for c in &self.code.requires {
-                let (left, right) = (eval(&c.left, ints, steps)?, eval(&c.right, ints, steps)?);
-                if !c.test.eval(left, right) {
-                    return Err(unmet(kernel, c.test, left, right));
-                }
+    ) -> Result<&'a mut Known, Trap> {
+        let mut known = match last.take() {
+            Some(known) if known.ints == ints => return Ok(last.insert(known)),
+            other => other.unwrap_or_default(),
+        };
+        for c in &self.code.requires {
+            let (left, right) = (eval(&c.left, ints, steps)?, eval(&c.right, ints, steps)?);
+            if !c.test.eval(left, right) {
+                return Err(unmet(kernel, c.test, left, right));
             }
-            let mut known = last.take().unwrap_or_default();
-            known.grid = extent(&self.grid, ints, steps)?;
-            known.scratch = extent(&self.scratch, ints, steps)?;
-            known.ints.clear();
-            known.ints.extend_from_slice(ints);
-            *last = Some(known);
         }
-        Ok(last.as_ref().expect("it was just set"))
+        known.grid = extent(&self.grid, ints, steps)?;
+        known.scratch = None;
+        known.ints.clear();
+        known.ints.extend_from_slice(ints);
+        Ok(last.insert(known))
+    }
+
+    /// Bytes of working memory of a worker.
+    fn scratch(&self, known: &mut Known, steps: &mut Vec<i64>) -> Result<usize, Trap> {
+        let bytes = match known.scratch {
+            Some(bytes) => bytes,
+            None => *known.scratch.insert(extent(&self.scratch, &known.ints, steps)?),
+        };
+        Ok(usize::try_from(bytes).unwrap_or(0))
     }
 }
 
@@ -200,13 +210,11 @@ impl<'a> Args<'a> {
 
 /// Evaluates steps over integers.
 pub(crate) fn eval(steps: &[Step], ints: &[i64], values: &mut Vec<i64>) -> Result<i64, Trap> {
-    match *steps {
-        [Step::Int(i)] if (i as usize) < ints.len() => Ok(ints[i as usize]),
-        _ => eval_all(steps, ints, values),
+    if let [Step::Int(i)] = *steps
+        && let Some(value) = ints.get(i as usize)
+    {
+        return Ok(*value);
     }
-}
-
-fn eval_all(steps: &[Step], ints: &[i64], values: &mut Vec<i64>) -> Result<i64, Trap> {
     values.clear();
     for step in steps {
         let value = match *step {
@@ -277,7 +285,8 @@ pub(crate) fn call(
     if last.len() <= index {
         last.resize_with(exe.kernels.len(), || None);
     }
-    let &Known { grid, scratch, .. } = prepared.known(kernel, ints, &mut last[index], steps)?;
+    let known = prepared.known(kernel, ints, &mut last[index], steps)?;
+    let grid = known.grid;
     bufs.extend(meter.flags().map(|f| f.as_ptr().cast::<u8>()));
 
     let entry = match &prepared.code.code {
@@ -299,7 +308,7 @@ pub(crate) fn call(
         _ => exe.threads.plan(grid, Duration::from_nanos(cost.saturating_mul(grid as u64) / 1000)),
     };
     // Each worker's part starts on a line of its own.
-    let bytes = usize::try_from(scratch).unwrap_or(0);
+    let bytes = prepared.scratch(known, steps)?;
     let bytes = bytes.checked_next_multiple_of(LINE).ok_or_else(|| memory.exhausted(bytes))?;
     // As many workers as there is memory for: one is enough.
     workers = memory.left().checked_div(bytes).map_or(workers, |room| workers.min(room).max(1));
