@@ -152,12 +152,10 @@ impl Bench {
         Ok([one, all.max(one)])
     }
 
+    /// The peak: what a product of matrices that fit a near cache reaches.
     fn rate(&mut self) -> Result<Speed, Failure> {
-        const BLOCKS: i64 = 64;
-        const LONG: i64 = 4096;
-        let flops = 2 * BLOCKS * 128 * LONG;
-        let args = [(DType::F32, vec![BLOCKS, 128]), (DType::F32, vec![LONG])];
-        self.speed(flops as f64, "multiply_add", &args)
+        const SIDE: i64 = 384;
+        self.speed((2 * SIDE * SIDE * SIDE) as f64, "product", &square(SIDE))
     }
 
     /// The speed of a product of a matrix with panels of words of 32 bits, of matrices that fit a near cache.
@@ -225,7 +223,7 @@ impl Bench {
         if threads < 2 {
             return Ok(0.0);
         }
-        // Some 50 us of work, in enough blocks for everyone.
+        // Some 30 us of work, in enough blocks for everyone.
         let args = [(DType::F32, vec![64, 128]), (DType::F32, vec![256])];
         let one = self.on(0, "multiply_add", &args)?.us;
         let all = self.on(1, "multiply_add", &args)?.us;

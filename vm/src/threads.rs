@@ -6,6 +6,7 @@
 //! pool serves one job at a time; a caller that finds it busy does its job alone.
 #![expect(unsafe_code, reason = "a job is borrowed from the caller's stack by other threads")]
 
+mod core;
 pub(crate) mod library;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,6 +35,8 @@ pub struct Pool {
 struct Shared {
     /// Counts jobs; a thread that sees it change looks at `state`.
     epoch: AtomicU64,
+    /// The core that the last job was given from.
+    from: AtomicUsize,
     state: Mutex<State>,
     wake: Condvar,
     done: Condvar,
@@ -101,6 +104,7 @@ impl Pool {
     pub fn new(workers: usize) -> Arc<Pool> {
         let shared = Arc::new(Shared {
             epoch: AtomicU64::new(0),
+            from: AtomicUsize::new(usize::MAX),
             state: Mutex::new(State { job: None, places: 0, working: 0, stop: false }),
             wake: Condvar::new(),
             done: Condvar::new(),
@@ -173,6 +177,7 @@ impl Pool {
             workers: AtomicUsize::new(0),
             failed: Mutex::new(None),
         };
+        self.shared.from.store(core::current(), Ordering::Relaxed);
         {
             let mut state = lock(&self.shared.state);
             // The lifetime is erased here; the block below restores it.
@@ -196,6 +201,7 @@ impl Pool {
 
 impl Shared {
     fn serve(&self) {
+        let cores = core::Allowed::of_this_thread();
         let mut seen = 0;
         loop {
             for _ in 0..SPINS {
@@ -218,6 +224,7 @@ impl Shared {
                 state.working += 1;
                 job
             };
+            cores.leave(self.from.load(Ordering::Relaxed));
             // SAFETY: `run` keeps the task alive until `working` is 0 again, and this thread was counted
             // while the job was still published.
             unsafe { &*job.0 }.work_on();
