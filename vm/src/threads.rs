@@ -19,7 +19,7 @@ pub type Work<'a> = dyn Fn(usize, i64, i64) -> i64 + Sync + 'a;
 
 /// Below this much work, waking a thread costs more than it helps.
 const WORTH_SHARING: Duration = Duration::from_micros(10);
-/// How often a thread looks for a job before it sleeps: some 10 µs.
+/// How often a thread looks for a job, or for the end of one, before it sleeps: some 10 µs.
 const SPINS: u32 = 2000;
 /// Ranges a worker gets on average; more even out blocks of different cost.
 const RANGES: i64 = 4;
@@ -37,6 +37,8 @@ struct Shared {
     epoch: AtomicU64,
     /// The core that the last job was given from.
     from: AtomicUsize,
+    /// How many threads have joined the job. Whoever makes it 0 holds `state`.
+    working: AtomicUsize,
     state: Mutex<State>,
     wake: Condvar,
     done: Condvar,
@@ -46,8 +48,6 @@ struct State {
     job: Option<Job>,
     /// How many more threads may join the job.
     places: usize,
-    /// How many threads work on it.
-    working: usize,
     stop: bool,
 }
 
@@ -105,7 +105,8 @@ impl Pool {
         let shared = Arc::new(Shared {
             epoch: AtomicU64::new(0),
             from: AtomicUsize::new(usize::MAX),
-            state: Mutex::new(State { job: None, places: 0, working: 0, stop: false }),
+            working: AtomicUsize::new(0),
+            state: Mutex::new(State { job: None, places: 0, stop: false }),
             wake: Condvar::new(),
             done: Condvar::new(),
         });
@@ -187,14 +188,9 @@ impl Pool {
         }
         self.shared.wake.notify_all();
         task.work_on();
-        {
-            // No one may join any more, and everyone who did must have left: then the task may go.
-            let mut state = lock(&self.shared.state);
-            state.job = None;
-            while state.working > 0 {
-                state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-        }
+        // No one may join any more, and everyone who did must have left: then the task may go.
+        lock(&self.shared.state).job = None;
+        self.shared.wait_for_others();
         lock(&task.failed).map_or(0, |(_, answer)| answer)
     }
 }
@@ -221,18 +217,31 @@ impl Shared {
                 seen = self.epoch.load(Ordering::Acquire);
                 let Some(job) = state.job.filter(|_| state.places > 0) else { continue };
                 state.places -= 1;
-                state.working += 1;
+                self.working.fetch_add(1, Ordering::Relaxed);
                 job
             };
             cores.leave(self.from.load(Ordering::Relaxed));
             // SAFETY: `run` keeps the task alive until `working` is 0 again, and this thread was counted
             // while the job was still published.
             unsafe { &*job.0 }.work_on();
-            let mut state = lock(&self.state);
-            state.working -= 1;
-            if state.working == 0 {
+            let _state = lock(&self.state);
+            if self.working.fetch_sub(1, Ordering::Release) == 1 {
                 self.done.notify_one();
             }
+        }
+    }
+
+    /// Waits until nobody works on a job any more that nobody may join. Waking up again takes longer than most of what is waited for.
+    fn wait_for_others(&self) {
+        for _ in 0..SPINS {
+            if self.working.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let mut state = lock(&self.state);
+        while self.working.load(Ordering::Acquire) > 0 {
+            state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The core that a thread runs on.
 //!
 //! A thread that is woken on the core of the one that waits for it helps nobody, and where systems take a core that sleeps
-//! for one that is taken, as some do inside of virtual machines, it stays there for as long as there are jobs. So it leaves
-//! that core, for good: the core it goes to is the system's to choose among the others.
+//! for one that is taken, as some do inside of virtual machines, it stays there for as long as there are jobs. So it keeps
+//! away from the core where it met a caller last: which of the others it goes to is the system's to choose.
 
 /// The number of the core that the calling thread is on, as far as the system tells.
 pub(super) fn current() -> usize {
@@ -26,17 +26,18 @@ impl Allowed {
         }
     }
 
-    /// Leaves a core if the calling thread is on it, and may be on another.
+    /// Leaves a core for good if the calling thread is on it, and there is another.
     pub(super) fn leave(&self, core: usize) {
         #[cfg(target_os = "linux")]
         if core == current()
             && let Some(mut others) = self.cores
         {
             others.unset(core);
-            if others.count() > 0 {
-                // Where that is refused it stays: slower, and right.
-                let _ = rustix::thread::sched_setaffinity(None, &others);
+            if others.count() == 0 {
+                return;
             }
+            // Where that is refused it stays: slower, and right.
+            let _ = rustix::thread::sched_setaffinity(None, &others);
         }
         #[cfg(not(target_os = "linux"))]
         let _ = core;
