@@ -21,7 +21,7 @@ use crate::Target;
 /// Rows of a block whose lanes are a panel: as many as make the copy cheap, few enough to leave blocks for threads.
 pub(super) const ROWS: i64 = 480;
 /// Lanes of a block whose sums are kept in memory while the rows of what is summed go by.
-const STREAM: i64 = 512;
+pub(super) const STREAM: i64 = 512;
 /// Between rows of sums, so that they do not meet in one place of a cache.
 const APART: i64 = 16;
 /// Of rows that go by one after the other, which is asked for while one is read.

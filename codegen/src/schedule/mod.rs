@@ -422,7 +422,7 @@ impl Planner<'_> {
                 w.vectors = 4;
                 *sizes = if self.large() { vec![4, 1] } else { vec![2, 1] };
             }
-            few.streamed = self.streams(&few, body);
+            few.streamed = self.streams(&chain, &few, body);
             let all = parts(body);
             let dots = |d: &&Panel| d.dots.is_some();
             let least = match packed.panels.iter().find(dots).map(|p| all[p.part].dtype) {

@@ -10,6 +10,7 @@ use shape::Expr as Dim;
 use std::collections::BTreeSet;
 use tensor::DType;
 
+use super::arrange::STREAM;
 use super::{Along, Few, Link, Nest, Order, Panel, Planner, Stride, dots, parts};
 use crate::prepare::{assigned, written};
 
@@ -138,19 +139,29 @@ impl Planner<'_> {
     }
 
     /// Whether with few rows the sums are better kept in memory: what they add up then lies in rows of lanes, and is
-    /// more than what stays near.
-    pub(super) fn streams(&self, nest: &Nest, body: &[Stmt]) -> bool {
-        let (Some((var, _)), Some((row, _)), [s @ Stmt::Store { combine: None, .. }]) =
-            (nest.lanes, &nest.rows, body)
-        else {
+    /// more than what stays near. Rows that are known to be short are as well met in parts, which are more to share out.
+    pub(super) fn streams(&self, chain: &[Link<'_>], nest: &Nest, body: &[Stmt]) -> bool {
+        let (Some((var, _)), Some((row, _))) = (nest.lanes, &nest.rows) else { return false };
+        let long = chain.iter().find(|l| l.0 == var).and_then(|l| self.prim.rounds(l.1, l.2));
+        if long.is_some_and(|n| n < 2 * STREAM) {
             return false;
-        };
+        }
+        if !body.iter().all(|s| matches!(s, Stmt::Set(..) | Stmt::Store { combine: None, .. })) {
+            return false;
+        }
+        let inside = assigned(body);
         let (along, rows) = (Along::new(self.prim, var, body), Along::new(self.prim, *row, body));
-        let (mut count, mut streams) = (0, false);
-        for e in s.scalars() {
+        let (mut count, mut streams, mut own) = (0, false, false);
+        for e in body.iter().flat_map(Stmt::scalars) {
             e.walk(&mut |e| {
                 if let ScalarKind::Reduce { var, lo, hi, body, .. } = &e.kind {
                     count += 1;
+                    // What a row and a lane compute for themselves is not there yet.
+                    body.walk(&mut |e| {
+                        if let ScalarKind::Var(v) = e.kind {
+                            own |= inside.contains(&v);
+                        }
+                    });
                     let over = Along::new(self.prim, *var, &[]);
                     // A half is summed up in more digits than it has in memory.
                     let exact = e.dtype.size() >= 4 || e.dtype.is_int();
@@ -167,7 +178,7 @@ impl Planner<'_> {
                 }
             });
         }
-        count == 1 && streams
+        count == 1 && streams && !own
     }
 }
 
