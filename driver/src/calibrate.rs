@@ -86,7 +86,7 @@ pub fn calibrate(options: &Options, threads: usize) -> Result<Machine, Failure> 
 }
 
 /// The pool shares nothing that takes less, spread over two threads.
-const WORTH_US: f64 = 5.0;
+const WORTH_US: f64 = 3.0;
 
 /// The operands of a product of square matrices.
 fn square(n: i64) -> [(DType, Vec<i64>); 2] {

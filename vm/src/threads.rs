@@ -12,14 +12,18 @@ pub(crate) mod library;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A range of blocks, on worker `.0`, from `.1` to before `.2`; the answer is 0 or the number of a failure.
 pub type Work<'a> = dyn Fn(usize, i64, i64) -> i64 + Sync + 'a;
 
-/// Below this much work, waking a thread costs more than it helps.
-const WORTH_SHARING: Duration = Duration::from_micros(10);
-/// How often a thread looks for a job, or for the end of one, before it sleeps: some 10 µs.
+/// Below this much work, sharing it with threads that are awake costs more than it helps.
+const WORTH_SHARING: Duration = Duration::from_micros(6);
+/// The same of threads that sleep: inside of a virtual machine a core takes so long to wake.
+const WORTH_WAKING: Duration = Duration::from_micros(40);
+/// What comes within this time of what came before may be followed by more.
+const LATELY: Duration = Duration::from_micros(100);
+/// How often a thread looks for a job, or for the end of one, before it sleeps: some 10 to 100 µs.
 const SPINS: u32 = 2000;
 /// Ranges a worker gets on average; more even out blocks of different cost.
 const RANGES: i64 = 4;
@@ -29,6 +33,8 @@ pub struct Pool {
     shared: Arc<Shared>,
     /// Held by whoever has a job running.
     turn: Mutex<()>,
+    /// Where threads sleep: when a job was last done alone, and the work of those that were done so one soon after the other.
+    alone: Mutex<(Instant, Duration)>,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
@@ -39,6 +45,8 @@ struct Shared {
     from: AtomicUsize,
     /// How many threads have joined the job. Whoever makes it 0 holds `state`.
     working: AtomicUsize,
+    /// How many threads look for jobs, or work on one.
+    awake: AtomicUsize,
     state: Mutex<State>,
     wake: Condvar,
     done: Condvar,
@@ -106,17 +114,22 @@ impl Pool {
             epoch: AtomicU64::new(0),
             from: AtomicUsize::new(usize::MAX),
             working: AtomicUsize::new(0),
+            awake: AtomicUsize::new(0),
             state: Mutex::new(State { job: None, places: 0, stop: false }),
             wake: Condvar::new(),
             done: Condvar::new(),
         });
         let threads = (1..workers)
             .map_while(|i| {
-                let shared = shared.clone();
-                std::thread::Builder::new().name(format!("tenon-{i}")).spawn(move || shared.serve()).ok()
+                let serving = shared.clone();
+                let named = std::thread::Builder::new().name(format!("tenon-{i}"));
+                shared.awake.fetch_add(1, Ordering::Relaxed);
+                let thread = named.spawn(move || serving.serve());
+                thread.inspect_err(|_| _ = shared.awake.fetch_sub(1, Ordering::Relaxed)).ok()
             })
             .collect();
-        Arc::new(Pool { shared, turn: Mutex::new(()), threads })
+        let alone = Mutex::new((Instant::now(), Duration::ZERO));
+        Arc::new(Pool { shared, turn: Mutex::new(()), alone, threads })
     }
 
     /// The most workers that a command line or an environment may ask for.
@@ -157,7 +170,31 @@ impl Pool {
         if grid <= 1 || work < WORTH_SHARING {
             return 1;
         }
-        self.workers().min(usize::try_from(grid).unwrap_or(usize::MAX))
+        let most = self.workers().min(usize::try_from(grid).unwrap_or(usize::MAX));
+        let awake = self.shared.awake.load(Ordering::Relaxed);
+        if work >= WORTH_WAKING {
+            most
+        } else if awake > 0 {
+            most.min(awake + 1)
+        } else if self.is_much(work) {
+            most
+        } else {
+            1
+        }
+    }
+
+    /// Whether what has been done alone lately would have been worth waking the others for, so that more of it may be.
+    fn is_much(&self, work: Duration) -> bool {
+        let mut alone = lock(&self.alone);
+        let (last, sum) = &mut *alone;
+        let now = Instant::now();
+        *sum = if now.duration_since(*last) < LATELY { *sum + work } else { work };
+        *last = now;
+        let much = *sum >= WORTH_WAKING;
+        if much {
+            *sum = Duration::ZERO;
+        }
+        much
     }
 
     /// Does the blocks `0..grid` on at most `workers` threads. Answers 0, or the failure of the lowest range that failed.
@@ -186,7 +223,10 @@ impl Pool {
             state.places = workers - 1;
             self.shared.epoch.fetch_add(1, Ordering::Release);
         }
-        self.shared.wake.notify_all();
+        // Waking the others takes a while, and is not worth it where those that look for a job are enough.
+        if self.shared.awake.load(Ordering::Relaxed) + 1 < workers {
+            self.shared.wake.notify_all();
+        }
         task.work_on();
         // No one may join any more, and everyone who did must have left: then the task may go.
         lock(&self.shared.state).job = None;
@@ -209,7 +249,9 @@ impl Shared {
             let job = {
                 let mut state = lock(&self.state);
                 while !state.stop && self.epoch.load(Ordering::Acquire) == seen {
+                    self.awake.fetch_sub(1, Ordering::Relaxed);
                     state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    self.awake.fetch_add(1, Ordering::Relaxed);
                 }
                 if state.stop {
                     return;
@@ -293,6 +335,19 @@ mod tests {
             let first = |lo: i64, hi: i64| (lo..hi).find(|i| i % 10 == 7).map_or(0, |i| i + 1);
             assert_eq!(pool.run(4, 64, &|_, lo, hi| first(lo, hi)), 8);
         }
+    }
+
+    #[test]
+    fn threads_that_sleep_are_woken_for_much_work_or_for_much_that_comes_soon() {
+        let pool = Pool::new(3);
+        while pool.shared.awake.load(Ordering::Relaxed) > 0 || lock(&pool.shared.state).job.is_some() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let us = Duration::from_micros;
+        assert_eq!([pool.plan(8, us(2)), pool.plan(1, us(999)), pool.plan(8, us(999))], [1, 1, 3]);
+        let mut plans = (0..10_000).map(|_| pool.plan(8, us(15)));
+        assert_eq!(plans.next(), Some(1));
+        assert!(plans.any(|workers| workers == 3));
     }
 
     #[test]

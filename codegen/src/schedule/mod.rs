@@ -420,7 +420,7 @@ impl Planner<'_> {
             // Few rows: wider instead, for longer runs of what each row reads.
             if let (Some((_, w)), Some((_, sizes))) = (&mut few.lanes, &mut few.rows) {
                 w.vectors = 4;
-                *sizes = if self.large() { vec![4, 1] } else { vec![2, 1] };
+                *sizes = if self.large() { vec![4, 3, 2, 1] } else { vec![2, 1] };
             }
             few.streamed = self.streams(&chain, &few, body);
             let all = parts(body);

@@ -341,9 +341,9 @@ pub(crate) fn call(
         answer
     } else {
         let call = Shared { bufs, ints };
-        let started = Instant::now();
+        let spent = AtomicU64::new(0);
         let answer = exe.threads.run(workers, grid, &|worker, lo, hi| {
-            let call = &call;
+            let (call, started) = (&call, Instant::now());
             let blocks = |lo, hi| {
                 let scratch = base + worker * bytes;
                 // SAFETY: see `invoke`; the scratch of each worker is its own.
@@ -353,9 +353,11 @@ pub(crate) fn call(
                 }
                 answer
             };
-            if watched { in_pieces(meter, lo, hi, &blocks) } else { blocks(lo, hi) }
+            let answer = if watched { in_pieces(meter, lo, hi, &blocks) } else { blocks(lo, hi) };
+            spent.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            answer
         });
-        let spent = started.elapsed().as_nanos() as u64 * 1000 * workers as u64 / grid as u64;
+        let spent = spent.into_inner().saturating_mul(1000) / grid as u64;
         prepared.cost.store(if cost == 0 { spent } else { (3 * cost + spent) / 4 }.max(1), Ordering::Relaxed);
         answer
     };
