@@ -185,6 +185,9 @@ impl Arrange<'_> {
         match (wide, rows) {
             (None, None) => self.around(loops, whole, vec![], |_| body),
             (Some((lane, w)), None) => {
+                if let Some(asks) = nest.ordered {
+                    self.terms_in_order(asks, &mut body, lane.var);
+                }
                 // A single loop of lanes is its own grid.
                 if whole && loops.is_empty() {
                     return vec![for_(&lane, lanes(w), body)];

@@ -57,9 +57,9 @@ impl Planner<'_> {
         };
         let of_dims = |l: &&Link<'_>| self.extent(l.1, l.2).is_some();
         let row = chain.iter().rev().find(|l| of_dims(l) && is_row(l));
-        let row = row.or_else(|| chain.iter().rev().find(is_row))?;
-        // What is much work for each row leaves memory time enough.
-        let own = Along::new(self.prim, row.0, body);
+        let row = row.or_else(|| chain.iter().rev().find(is_row));
+        // What is much work for each row, or lane where there are no rows, leaves memory time enough.
+        let own = Along::new(self.prim, row.unwrap_or(lane).0, body);
         if body.iter().flat_map(Stmt::scalars).any(|e| heavy_terms(e, &own)) {
             return None;
         }
@@ -70,17 +70,19 @@ impl Planner<'_> {
             return None;
         }
         let vectors = vectors.min(most);
-        let most = most_rows(self.large(), vectors, body);
-        let nest = |sizes| Nest {
+        let alone = Nest {
             chain: chain.iter().map(|l| l.0).collect(),
             lanes: Some((lane.0, Wide { lanes, vectors })),
-            rows: Some((row.0, sizes)),
+            rows: None,
             panels: Vec::new(),
             few: Vec::new(),
             walked: false,
             streamed: false,
-            ordered: Some(true),
+            ordered: Some(false),
         };
+        let Some(row) = row else { return Some(alone) };
+        let most = most_rows(self.large(), vectors, body);
+        let nest = |sizes| Nest { rows: Some((row.0, sizes)), ordered: Some(true), ..alone.clone() };
         let inner = sums(body).saturating_sub(1).max(1);
         let least = (ASKED / inner as i64).max(2);
         let Some(of) = self.extent(row.1, row.2) else {
@@ -166,12 +168,7 @@ impl Arrange<'_> {
         mut body: Vec<Stmt>,
         whole: bool,
     ) -> Vec<Stmt> {
-        body.iter_mut().flat_map(Stmt::scalars_mut).for_each(widen);
-        self.words(&mut body, lane.var);
-        if !asks && self.order == Order::Free {
-            let prim = self.prim.clone();
-            body.iter_mut().flat_map(Stmt::scalars_mut).for_each(|e| apart(&prim, e));
-        }
+        self.terms_in_order(asks, &mut body, lane.var);
         let near = self.pieces_in_order(&lane, &body).filter(|_| asks).map(|p| (p, false));
         let mut scaled = body.clone();
         if self.order == Order::Free {
@@ -194,6 +191,16 @@ impl Arrange<'_> {
         let is_few = vec![Scalar::dim(of), Scalar::int(least)];
         let is_few = Scalar { kind: ScalarKind::Op(Intrinsic::Lt, is_few), dtype: DType::Bool };
         vec![Stmt::If(is_few, nest(loops.clone(), few, body), nest(loops, many, scaled))]
+    }
+
+    /// Terms as instructions compute them; where nobody `asks` for what comes, sums that do not wait for one another do.
+    pub(super) fn terms_in_order(&mut self, asks: bool, body: &mut [Stmt], lane: VarId) {
+        body.iter_mut().flat_map(Stmt::scalars_mut).for_each(widen);
+        self.words(body, lane);
+        if !asks && self.order == Order::Free {
+            let prim = self.prim.clone();
+            body.iter_mut().flat_map(Stmt::scalars_mut).for_each(|e| apart(&prim, e));
+        }
     }
 
     /// The rows in chunks, each by pieces where there are such; whether what is computed of a piece is kept.
