@@ -31,7 +31,9 @@ const PIECE: i64 = 32 << 10;
 /// Sums that a row goes by where there is one, so that none waits for the term before.
 const APART: u32 = 4;
 /// So many bytes ahead is asked for what one row reads.
-const FURTHER: i64 = 8 << 10;
+const FURTHER: i64 = 4608;
+/// A round that reads so many bytes has much to do, and the next one need not wait for its sum.
+const MUCH: i64 = 512;
 /// No panel is of more vectors.
 const WIDEST: u32 = 8;
 /// So few rounds of a reduction are written out.
@@ -438,7 +440,7 @@ fn apart(prim: &Prim, e: &mut Scalar) {
             ScalarKind::Op(..) | ScalarKind::Cast(_) | ScalarKind::Choose(_) => {}
         });
         *run = match u32::try_from(FURTHER / bytes.max(1)) {
-            _ if !inside => Run::Rows(vec![APART, 1]),
+            _ if !inside && bytes < MUCH => Run::Rows(vec![APART, 1]),
             Ok(rounds @ 1..) => Run::Ahead(rounds),
             _ => Run::Plain,
         };
