@@ -125,6 +125,9 @@ impl<'e, 'c> Emit<'e, 'c> {
         let mut counts = vec![wide.vectors];
         if wide.single && wide.vectors > 1 {
             counts.push(1);
+        } else if wide.vectors > 2 {
+            // Beside rows the sums of one vector would wait for each other.
+            counts.push(2);
         }
         for vectors in counts {
             let step = i64::from(vectors * wide.lanes);

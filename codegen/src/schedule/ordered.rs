@@ -32,7 +32,7 @@ const PIECE: i64 = 32 << 10;
 const APART: u32 = 4;
 /// So many bytes ahead is asked for what one row reads.
 const FURTHER: i64 = 4608;
-/// A round that reads so many bytes has much to do, and the next one need not wait for its sum.
+/// A round of short reductions that read so many bytes has much to do, and the next one need not wait for its sum.
 const MUCH: i64 = 512;
 /// No panel is of more vectors.
 const WIDEST: u32 = 8;
@@ -425,13 +425,15 @@ fn tile_sizes(most: u32) -> Vec<u32> {
     [8, 6, 4, 3, 2, 1].into_iter().filter(|n| *n <= most && (*n != 6 || most < 8)).collect()
 }
 
-/// Innermost reductions by some sums each; what goes around one asks for the panel ahead.
+/// Innermost reductions by some sums each; what goes around one, or around much that is written out, asks for the panel ahead.
 fn apart(prim: &Prim, e: &mut Scalar) {
     e.walk_mut(&mut |e| {
         let ScalarKind::Reduce { run: run @ Run::Plain, var, body, .. } = &mut e.kind else { return };
-        let (over, mut inside, mut bytes) = (Along::new(prim, *var, &[]), false, 0);
+        let over = Along::new(prim, *var, &[]);
+        let (mut inside, mut short, mut bytes) = (false, false, 0);
         body.walk(&mut |e| match &e.kind {
-            ScalarKind::Reduce { run, .. } => inside |= *run == Run::Plain,
+            ScalarKind::Reduce { run: Run::Plain, .. } => inside = true,
+            ScalarKind::Reduce { .. } => short = true,
             ScalarKind::Load { buf, index, .. } => {
                 let far = over.distance(*buf, index).unwrap_or(0) * prim.buf(*buf).dtype.size() as i64;
                 bytes = far.max(bytes);
@@ -440,7 +442,7 @@ fn apart(prim: &Prim, e: &mut Scalar) {
             ScalarKind::Op(..) | ScalarKind::Cast(_) | ScalarKind::Choose(_) => {}
         });
         *run = match u32::try_from(FURTHER / bytes.max(1)) {
-            _ if !inside && bytes < MUCH => Run::Rows(vec![APART, 1]),
+            _ if !(inside || short && bytes >= MUCH) => Run::Rows(vec![APART, 1]),
             Ok(rounds @ 1..) => Run::Ahead(rounds),
             _ => Run::Plain,
         };
