@@ -322,7 +322,8 @@ impl Planner<'_> {
     /// operand, which is read once or twice, comes in long runs.
     fn is_wide_matrix(&self, ordered: &Nest, chain: &[Link<'_>], body: &[Stmt]) -> bool {
         let Some((lane, wide)) = ordered.lanes else { return false };
-        let outermost = self.prim.body.iter().any(|s| matches!(s, Stmt::For { var, .. } if *var == chain[0].0));
+        let outermost =
+            self.prim.body.iter().any(|s| matches!(s, Stmt::For { var, .. } if *var == chain[0].0));
         let width = chain.iter().find(|l| l.0 == lane).and_then(|l| self.prim.rounds(l.1, l.2));
         outermost
             && chain.len() == 2
