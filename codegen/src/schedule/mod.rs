@@ -325,8 +325,19 @@ impl Planner<'_> {
         let outermost =
             self.prim.body.iter().any(|s| matches!(s, Stmt::For { var, .. } if *var == chain[0].0));
         let width = chain.iter().find(|l| l.0 == lane).and_then(|l| self.prim.rounds(l.1, l.2));
+        let along = Along::new(self.prim, lane, body);
+        // Words have instructions only where they lie in order.
+        let mut words = false;
+        self.accesses(body, &mut |load, _| {
+            if let ScalarKind::Load { buf, index, .. } = &load.kind
+                && index.iter().any(|i| along.changes(i))
+            {
+                words |= along.distance(*buf, index) != Some(1);
+            }
+        });
         outermost
             && chain.len() == 2
+            && !words
             && width.is_some_and(|n| n > i64::from(wide.lanes * wide.vectors))
             && self.packed(chain, body, self.block(body).0).is_some()
     }

@@ -40,7 +40,7 @@ const WIDEST: u32 = 8;
 const FEW_ROUNDS: i64 = 4;
 
 /// Reductions around an access, from the outermost: the variable, and of how many rounds where that is a constant.
-type Around = Vec<(VarId, Option<i64>)>;
+pub(super) type Around = Vec<(VarId, Option<i64>)>;
 
 impl Planner<'_> {
     /// The nest by lanes that are a panel, if there are such.
@@ -137,7 +137,7 @@ impl Planner<'_> {
     }
 
     /// The accesses in the reductions of statements.
-    fn accesses<'s>(&self, body: &'s [Stmt], f: &mut dyn FnMut(&'s Scalar, &Around)) {
+    pub(super) fn accesses<'s>(&self, body: &'s [Stmt], f: &mut dyn FnMut(&'s Scalar, &Around)) {
         fn within<'s>(
             planner: &Planner<'_>,
             e: &'s Scalar,

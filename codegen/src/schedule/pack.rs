@@ -149,7 +149,9 @@ impl Planner<'_> {
         if !body.iter().all(|s| matches!(s, Stmt::Set(..) | Stmt::Store { combine: None, .. })) {
             return false;
         }
-        let inside = assigned(body);
+        let inside: Vec<_> = assigned(body).into_iter().map(|v| Along::new(self.prim, v, &[])).collect();
+        // The one statement of a body may read what it writes, before it does.
+        let stored = if body.len() > 1 { written(body) } else { BTreeSet::new() };
         let (along, rows) = (Along::new(self.prim, var, body), Along::new(self.prim, *row, body));
         let (mut count, mut streams, mut own) = (0, false, false);
         for e in body.iter().flat_map(Stmt::scalars) {
@@ -157,17 +159,14 @@ impl Planner<'_> {
                 if let ScalarKind::Reduce { var, lo, hi, body, .. } = &e.kind {
                     count += 1;
                     // What a row and a lane compute for themselves is not there yet.
-                    body.walk(&mut |e| {
-                        if let ScalarKind::Var(v) = e.kind {
-                            own |= inside.contains(&v);
-                        }
-                    });
+                    own |= [&**lo, &**hi, &**body].iter().any(|e| inside.iter().any(|v| v.changes(e)));
                     let over = Along::new(self.prim, *var, &[]);
                     // A half is summed up in more digits than it has in memory.
                     let exact = e.dtype.size() >= 4 || e.dtype.is_int();
                     let fixed = self.extent(lo, hi).is_some();
                     body.walk(&mut |e| {
                         if let ScalarKind::Load { buf, index, .. } = &e.kind {
+                            own |= stored.contains(buf);
                             streams |= exact
                                 && fixed
                                 && along.stride(*buf, index) == Stride::Unit

@@ -30,6 +30,7 @@ impl Allowed {
     pub(super) fn leave(&self, core: usize) {
         #[cfg(target_os = "linux")]
         if core == current()
+            && core < rustix::thread::CpuSet::MAX_CPU
             && let Some(mut others) = self.cores
         {
             others.unset(core);
