@@ -172,15 +172,7 @@ impl Pool {
         }
         let most = self.workers().min(usize::try_from(grid).unwrap_or(usize::MAX));
         let awake = self.shared.awake.load(Ordering::Relaxed);
-        if work >= WORTH_WAKING {
-            most
-        } else if awake > 0 {
-            most.min(awake + 1)
-        } else if self.is_much(work) {
-            most
-        } else {
-            1
-        }
+        if work >= WORTH_WAKING || awake == 0 && self.is_much(work) { most } else { most.min(awake + 1) }
     }
 
     /// Whether what has been done alone lately would have been worth waking the others for, so that more of it may be.

@@ -318,34 +318,10 @@ impl Planner<'_> {
         (chain, next)
     }
 
-    /// Whether what lies in order is a whole matrix, and wider than a tile: its columns are more to share out, and its other
-    /// operand, which is read once or twice, comes in long runs.
-    fn is_wide_matrix(&self, ordered: &Nest, chain: &[Link<'_>], body: &[Stmt]) -> bool {
-        let Some((lane, wide)) = ordered.lanes else { return false };
-        let outermost =
-            self.prim.body.iter().any(|s| matches!(s, Stmt::For { var, .. } if *var == chain[0].0));
-        let width = chain.iter().find(|l| l.0 == lane).and_then(|l| self.prim.rounds(l.1, l.2));
-        let along = Along::new(self.prim, lane, body);
-        // Words have instructions only where they lie in order.
-        let mut words = false;
-        self.accesses(body, &mut |load, _| {
-            if let ScalarKind::Load { buf, index, .. } = &load.kind
-                && index.iter().any(|i| along.changes(i))
-            {
-                words |= along.distance(*buf, index) != Some(1);
-            }
-        });
-        outermost
-            && chain.len() == 2
-            && !words
-            && width.is_some_and(|n| n > i64::from(wide.lanes * wide.vectors))
-            && self.packed(chain, body, self.block(body).0).is_some()
-    }
-
     fn nest(&self, s: &Stmt) -> Plan {
         let (chain, body) = self.chain(s);
         let vars: Vec<VarId> = chain.iter().map(|c| c.0).collect();
-        if let Some(nest) = self.ordered(&chain, body).filter(|n| !self.is_wide_matrix(n, &chain, body)) {
+        if let Some(nest) = self.ordered(&chain, body) {
             let trips: f64 = chain.iter().map(|c| self.trips(c.1, c.2)).product();
             let (work, mut plan) = self.block(body);
             plan.nests.insert(vars[0], nest);

@@ -40,7 +40,7 @@ const WIDEST: u32 = 8;
 const FEW_ROUNDS: i64 = 4;
 
 /// Reductions around an access, from the outermost: the variable, and of how many rounds where that is a constant.
-pub(super) type Around = Vec<(VarId, Option<i64>)>;
+type Around = Vec<(VarId, Option<i64>)>;
 
 impl Planner<'_> {
     /// The nest by lanes that are a panel, if there are such.
@@ -72,6 +72,9 @@ impl Planner<'_> {
             return None;
         }
         let vectors = vectors.min(most);
+        if width > i64::from(lanes * vectors) && self.is_matrix(chain, lane.0, body) {
+            return None;
+        }
         let alone = Nest {
             chain: chain.iter().map(|l| l.0).collect(),
             lanes: Some((lane.0, Wide { lanes, vectors })),
@@ -94,6 +97,25 @@ impl Planner<'_> {
         let few = Nest { ordered: Some(false), ..nest(tile_sizes(most.min(4))) };
         let few = Few { of, least, nest: Box::new(few) };
         Some(Nest { few: vec![few], ..nest(tile_sizes(most)) })
+    }
+
+    /// Whether what lies in order is a whole matrix, that may be packed like others: where it is wider than a tile its columns are
+    /// more to share out, and its other operand comes in long runs. Words have instructions only where they lie in order.
+    fn is_matrix(&self, chain: &[Link<'_>], lane: VarId, body: &[Stmt]) -> bool {
+        let outermost = |s: &Stmt| matches!(s, Stmt::For { var, .. } if *var == chain[0].0);
+        if chain.len() != 2 || !self.prim.body.iter().any(outermost) {
+            return false;
+        }
+        let along = Along::new(self.prim, lane, body);
+        let mut words = false;
+        self.accesses(body, &mut |load, _| {
+            if let ScalarKind::Load { buf, index, .. } = &load.kind
+                && index.iter().any(|i| along.changes(i))
+            {
+                words |= along.distance(*buf, index) != Some(1);
+            }
+        });
+        !words && self.packed(chain, body, self.block(body).0).is_some()
     }
 
     /// Whether what moves with a loop of so many rounds, in reductions, lies in panels of that width, and some does.
@@ -137,7 +159,7 @@ impl Planner<'_> {
     }
 
     /// The accesses in the reductions of statements.
-    pub(super) fn accesses<'s>(&self, body: &'s [Stmt], f: &mut dyn FnMut(&'s Scalar, &Around)) {
+    fn accesses<'s>(&self, body: &'s [Stmt], f: &mut dyn FnMut(&'s Scalar, &Around)) {
         fn within<'s>(
             planner: &Planner<'_>,
             e: &'s Scalar,
@@ -196,7 +218,7 @@ impl Arrange<'_> {
     }
 
     /// Terms as instructions compute them; where nobody `asks` for what comes, sums that do not wait for one another do.
-    pub(super) fn terms_in_order(&mut self, asks: bool, body: &mut [Stmt], lane: VarId) {
+    pub(super) fn terms_in_order(&self, asks: bool, body: &mut [Stmt], lane: VarId) {
         body.iter_mut().flat_map(Stmt::scalars_mut).for_each(widen);
         self.words(body, lane);
         if !asks && self.order == Order::Free {
