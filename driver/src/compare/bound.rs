@@ -3,7 +3,7 @@
 //! `C·k·(u·(|result| + what it adds constants to) + s)`: u is the unit roundoff of the coarsest type the kernel stores, k the
 //! number of terms of its longest reduction, and s how far the result moves when each argument moves by its own u, which the oracle tells by running
 //! the kernel on arguments so moved: further where the kernel rounds them to a narrower type, by as much less in the end. The last term stands for sum|a||b| and for functions in the kernel that amplify. It is asked for only where
-//! the others do not suffice.
+//! the others do not suffice. In those runs each product moves by its own u as well: the machine need not round what it adds to something.
 
 use ir::loops::{Prim, Scalar, ScalarKind, Stmt};
 use ir::{Extern, Intrinsic, Literal};
@@ -15,8 +15,9 @@ use super::difference::TINY;
 
 /// For operations in a row: functions of vectors are within 2 units, and a kernel has a few of them.
 const C: f64 = 16.0;
-/// Runs on moved arguments.
-const TRIALS: u64 = 4;
+/// Runs on moved arguments. What two readers of one value make of it differs only in those in which one of them has its twin
+/// ([`super::literals`]), half of them: of four, none in every sixteenth program.
+const TRIALS: u64 = 12;
 /// What is small beside the largest movement may be small by accident.
 const BESIDE: f64 = 0.05;
 
@@ -80,12 +81,13 @@ impl Kernel {
     }
 }
 
-/// How far each element of each result moves when the floats of the arguments move by their own rounding.
+/// How far each element of each result moves when the floats of the arguments move by their own rounding. `run` runs the
+/// kernel with its products moved, as the source of numbers says.
 pub(super) fn spread(
     kernel: &Kernel,
     args: &[Tensor],
     want: &[Tensor],
-    run: &dyn Fn(Vec<Tensor>) -> Option<Vec<Tensor>>,
+    run: &dyn Fn(Vec<Tensor>, &mut Rng) -> Option<Vec<Tensor>>,
 ) -> Option<Vec<Vec<f64>>> {
     let by = kernel.unit.max(kernel.rounds_to);
     let trial = |seed| {
@@ -94,13 +96,34 @@ pub(super) fn spread(
         for t in args.iter_mut().filter(|t| t.dtype().is_float()) {
             nudge(t, by, &mut rng);
         }
-        run(args)
+        run(args, &mut rng)
     };
     let mut moved = movement(want, &trial);
     if kernel.unit < by {
         moved.iter_mut().flatten().for_each(|m| *m *= kernel.unit / by);
     }
     Some(moved)
+}
+
+/// Moves each product of floats up or down, by two units of its type.
+pub(super) fn move_products(prim: &mut Prim, rng: &mut Rng) {
+    let mut move_one = |e: &mut Scalar| {
+        let ScalarKind::Op(Intrinsic::Mul, args) = &mut e.kind else { return };
+        let by = 2.0 * unit(e.dtype);
+        let [_, b] = &mut args[..] else { return };
+        // It is called on what it puts there too.
+        let is_moved =
+            matches!(b.kind, ScalarKind::Const(Literal::Float(x)) if x != 1.0 && (x - 1.0).abs() == by);
+        if e.dtype.is_float() && !is_moved {
+            let by = if rng.below(2) == 0 { 1.0 + by } else { 1.0 - by };
+            let by = Scalar::constant(Literal::Float(by), e.dtype);
+            let kind = ScalarKind::Op(Intrinsic::Mul, vec![b.clone(), by]);
+            *b = Scalar { kind, dtype: e.dtype };
+        }
+    };
+    for s in &mut prim.body {
+        s.walk_mut(&mut |s| s.scalars_mut().into_iter().for_each(|e| e.walk_mut(&mut move_one)));
+    }
 }
 
 /// Moves each element up or down by two units, so that it moves in a type of that unit.
@@ -226,11 +249,11 @@ mod tests {
         let kernel =
             Kernel { name: "far".into(), terms: 1.0, unit: unit(DType::F32), rounds_to: 0.0, added: 0.0 };
         let x = Tensor::from_f32(&[2], &[1000.0, 1.0]).unwrap();
-        let run = |args: Vec<Tensor>| {
+        let run = |args: Vec<Tensor>, _: &mut Rng| {
             let y = args[0].as_f32().unwrap().iter().map(|x| x - 999.0).collect::<Vec<f32>>();
             Some(vec![Tensor::from_f32(&[2], &y).unwrap()])
         };
-        let want = run(vec![x.clone()]).unwrap();
+        let want = run(vec![x.clone()], &mut Rng::new(0)).unwrap();
         let spread = spread(&kernel, &[x], &want, &run).unwrap();
         assert!(spread[0][0] > 1e-4 && spread[0][0] < 1e-3, "{spread:?}");
     }
@@ -242,11 +265,11 @@ mod tests {
             Kernel { name: "cancels".into(), terms: 1.0, unit, rounds_to: (-8f64).exp2(), added: 0.0 };
         // Two that all but cancel, rounded to as many digits as bf16 has.
         let x = Tensor::from_f32(&[2], &[300.0, -299.0]).unwrap();
-        let run = |args: Vec<Tensor>| {
+        let run = |args: Vec<Tensor>, _: &mut Rng| {
             let y: f32 = args[0].as_f32().unwrap().iter().map(|x| (x / 2.0).round() * 2.0).sum();
             Some(vec![Tensor::from_f32(&[1], &[y]).unwrap()])
         };
-        let want = run(vec![x.clone()]).unwrap();
+        let want = run(vec![x.clone()], &mut Rng::new(0)).unwrap();
         let spread = spread(&kernel, &[x], &want, &run).unwrap()[0][0];
         assert!(spread > 300.0 * unit && spread < 3000.0 * unit, "{spread}");
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use ir::graph::{Block, Func, Node, Op, Param, Type, ValId};
 use ir::{FuncId, Module};
 use shape::{Expr, Facts, Sym};
+use tensor::generate::Rng;
 use tensor::{DType, Tensor};
 use vm::threads::Pool;
 use vm::{Executable, Limits};
@@ -217,13 +218,19 @@ impl Steps<'_> {
             return Some(got);
         }
         self.compared += 1;
-        let run = |args: Vec<Tensor>| {
+        let run = |module: &Module, args: Vec<Tensor>| {
             let limits = (self.limits)();
-            let results =
-                engine::interpret_within(self.front, &ready.module, FuncId(0), args, &limits).ok()?;
+            let results = engine::interpret_within(self.front, module, FuncId(0), args, &limits).ok()?;
             Some(results.into_iter().map(|r| r.1).collect::<Vec<_>>())
         };
-        let want = run(args.clone())?;
+        let want = run(&ready.module, args.clone())?;
+        let moved = |args: Vec<Tensor>, rng: &mut Rng| {
+            let mut module = Module::clone(&ready.module);
+            if let Op::Prim(id, _) = node.op {
+                bound::move_products(&mut module.prims[id.0 as usize], rng);
+            }
+            run(&module, args)
+        };
         let kernel = self.what(s, node)?;
         let differs = |spread: &[Vec<f64>]| {
             want.iter().zip(&got).enumerate().find_map(|(i, (a, b))| {
@@ -234,7 +241,7 @@ impl Steps<'_> {
         };
         // How far the arguments' own rounding moves the results is asked only where it matters.
         if differs(&[]).is_some()
-            && let Some((at, difference)) = differs(&bound::spread(&kernel, &args, &want, &run)?)
+            && let Some((at, difference)) = differs(&bound::spread(&kernel, &args, &want, &moved)?)
         {
             self.found = Some(Divergence {
                 operator: operator(&self.front.module, node),
