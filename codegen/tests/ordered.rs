@@ -108,6 +108,7 @@ fn sums_are_those_of_the_interpreter() {
     // Rows of every tile, a few and many; reductions of less than a piece, and of several with something left over.
     let dims = [
         [1, 5, 3],
+        [1, 70, 4],
         [2, 9, 2],
         [3, 33, 1],
         [4, 1, 2],
@@ -164,8 +165,9 @@ fn what_is_computed_of_a_panel_is_kept_for_many_rows() {
             let schedule = schedule(text);
             let few = format!("if m < {least} {{");
             let arms: Vec<&str> = schedule.split(&few).flat_map(|s| s.split("} else {")).collect();
-            let [read, _, asked, kept] = arms[..] else { panic!("{target}\n{schedule}") };
-            for arm in [read, asked] {
+            let [pairs, read, _, asked, kept] = arms[..] else { panic!("{target}\n{schedule}") };
+            assert!(pairs.contains("#[rows[2, 1]] side"), "{target}\n{schedule}");
+            for arm in [pairs, read, asked] {
                 assert!(arm.contains(of) && !arm.contains(".panel"), "{target}\n{schedule}");
             }
             let uses: Vec<_> = kept.lines().filter(|l| l.contains(of)).collect();

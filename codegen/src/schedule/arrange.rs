@@ -185,8 +185,9 @@ impl Arrange<'_> {
         match (wide, rows) {
             (None, None) => self.around(loops, whole, vec![], |_| body),
             (Some((lane, w)), None) => {
-                if let Some(asks) = nest.ordered {
-                    self.terms_in_order(asks, &mut body, lane.var);
+                if let Some(how) = nest.ordered {
+                    self.terms_in_order(how, &mut body, lane.var);
+                    body = self.pairs(how, &mut loops, body);
                 }
                 // A single loop of lanes is its own grid.
                 if whole && loops.is_empty() {
@@ -207,8 +208,8 @@ impl Arrange<'_> {
                 self.around(loops, whole, others.into_iter().chain(tiles).collect(), |_| vec![rows])
             }
             (Some((lane, w)), Some((row, sizes))) => {
-                if let Some(asks) = nest.ordered {
-                    return self.ordered(asks, loops, (lane, w), (row, sizes), body, whole);
+                if let Some(how) = nest.ordered {
+                    return self.ordered(how, loops, (lane, w), (row, sizes), body, whole);
                 }
                 self.tile(nest, loops, (lane, w), (row, sizes), body, whole)
             }

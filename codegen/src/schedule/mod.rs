@@ -72,8 +72,19 @@ struct Nest {
     walked: bool,
     /// Whether sums are kept in memory while a few rounds of the reduction at once go by.
     streamed: bool,
-    /// Whether the lanes are panels that lie in order; with rows enough what comes is asked for.
-    ordered: Option<bool>,
+    /// How lanes that are panels in the order of memory are read; none: they are not.
+    ordered: Option<InOrder>,
+}
+
+/// How panels that lie in the order in which they are read are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum InOrder {
+    /// What comes is asked for, as there are rows enough to do meanwhile.
+    Asked,
+    /// Few rows: as fast as memory gives.
+    Few,
+    /// One row, with two panels at once.
+    Pairs,
 }
 
 /// What is done where there is little of something: too few rows for panels to be worth while, or too little to copy.

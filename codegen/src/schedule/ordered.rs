@@ -3,7 +3,7 @@
 //! In: a nest of which one loop has as many rounds as a panel is wide, `sum(l in k) x[i, l] * p[c, l, j]` with `j in 32`. Out: the
 //! loop as the lanes of a tile of registers, which takes the panel as it is, line by line. What an instruction adds up may
 //! lie side by side, `sum(q in k / 4, t in 4) .. p[c, q, j, t]`: a short reduction of such products is marked. Few rows
-//! read as fast as memory gives; for more, the reduction goes by pieces that stay near while all rows go by, and the next piece is
+//! read as fast as memory gives, one takes panels by pairs; for more, the reduction goes by pieces that stay near while all rows go by, and the next piece is
 //! asked for meanwhile. A sum goes on from piece to piece, so its order stays. What is computed of a panel, as the numbers that bytes
 //! stand for, is kept for many rows: once a piece.
 
@@ -18,7 +18,7 @@ use super::arrange::{Arrange, Loop, ROWS, for_, lanes, put_reduction};
 use super::computed::scaled_inside;
 use super::panels::{Lane, WRITTEN_OUT, cast, op, sum};
 use super::pieces::{Pieces, finished, outermost};
-use super::{Along, Few, Link, Nest, Order, Planner, Wide, is_heavy, sums};
+use super::{Along, Few, InOrder, Link, Nest, Order, Planner, Wide, is_heavy, sums};
 use crate::prepare::assigned;
 
 /// With fewer rows, times the sums that a line is read for, memory is in no need of being asked.
@@ -83,20 +83,26 @@ impl Planner<'_> {
             few: Vec::new(),
             walked: false,
             streamed: false,
-            ordered: Some(false),
+            ordered: Some(InOrder::Few),
         };
-        let Some(row) = row else { return Some(alone) };
+        // Panels go by in pairs where nothing but them is around.
+        let pairs = |nest: Nest| Nest { ordered: Some(InOrder::Pairs), ..nest };
+        let rows = usize::from(row.is_some());
+        let is_pairs = chain.len() == 2 + rows && chain.iter().all(|l| of_dims(&l));
+        let Some(row) = row else { return Some(if is_pairs { pairs(alone) } else { alone }) };
         let most = most_rows(self.large(), vectors, body);
-        let nest = |sizes| Nest { rows: Some((row.0, sizes)), ordered: Some(true), ..alone.clone() };
+        let nest =
+            |sizes| Nest { rows: Some((row.0, sizes)), ordered: Some(InOrder::Asked), ..alone.clone() };
         let inner = sums(body).saturating_sub(1).max(1);
         let least = (ASKED / inner as i64).max(2);
         let Some(of) = self.extent(row.1, row.2) else {
             // Rows of which loops around decide are those of a block, and what they read is near.
-            return Some(Nest { ordered: Some(false), ..nest(tile_sizes(most)) });
+            return Some(Nest { ordered: Some(InOrder::Few), ..nest(tile_sizes(most)) });
         };
-        let few = Nest { ordered: Some(false), ..nest(tile_sizes(most.min(4))) };
+        let few = Nest { ordered: Some(InOrder::Few), ..nest(tile_sizes(most.min(4))) };
+        let one = is_pairs.then(|| Few { of: of.clone(), least: 2, nest: Box::new(pairs(nest(vec![1]))) });
         let few = Few { of, least, nest: Box::new(few) };
-        Some(Nest { few: vec![few], ..nest(tile_sizes(most)) })
+        Some(Nest { few: one.into_iter().chain([few]).collect(), ..nest(tile_sizes(most)) })
     }
 
     /// Whether what lies in order is a whole matrix, that may be packed like others: where it is wider than a tile its columns are
@@ -182,17 +188,19 @@ impl Planner<'_> {
 }
 
 impl Arrange<'_> {
-    /// A tile of rows by the lanes of a panel. `asks`: for what comes, as there are rows enough.
+    /// A tile of rows by the lanes of a panel.
     pub(super) fn ordered(
         &mut self,
-        asks: bool,
-        loops: Vec<Loop>,
+        how: InOrder,
+        mut loops: Vec<Loop>,
         (lane, wide): (Loop, Wide),
         (row, sizes): (Loop, Vec<u32>),
         mut body: Vec<Stmt>,
         whole: bool,
     ) -> Vec<Stmt> {
-        self.terms_in_order(asks, &mut body, lane.var);
+        let asks = how == InOrder::Asked;
+        self.terms_in_order(how, &mut body, lane.var);
+        body = self.pairs(how, &mut loops, body);
         let near = self.pieces_in_order(&lane, &body).filter(|_| asks).map(|p| (p, false));
         let mut scaled = body.clone();
         if self.order == Order::Free {
@@ -217,13 +225,35 @@ impl Arrange<'_> {
         vec![Stmt::If(is_few, nest(loops.clone(), few, body), nest(loops, many, scaled))]
     }
 
-    /// Terms as instructions compute them; where nobody `asks` for what comes, sums that do not wait for one another do.
-    pub(super) fn terms_in_order(&self, asks: bool, body: &mut [Stmt], lane: VarId) {
+    /// Panels by two, from the two halves of memory: two streams overlap with what is computed of them better than one. The panel
+    /// in the middle may be left alone.
+    pub(super) fn pairs(&mut self, how: InOrder, loops: &mut Vec<Loop>, mut body: Vec<Stmt>) -> Vec<Stmt> {
+        let [panels] = &loops[..] else { return body };
+        let Some((lo, of)) = self.prim.as_dim(&panels.lo).zip(self.extent(panels)) else { return body };
+        if how != InOrder::Pairs {
+            return body;
+        }
+        let [first, side] = ["c", "side"].map(|n| self.variable(n, DType::I64));
+        let half = of.ceil_div(&Dim::int(2));
+        let panel = &(&lo + &self.name(first)) + &(&self.name(side) * &half);
+        let values = BTreeMap::from([(panels.var, panel)]);
+        for s in &mut body {
+            s.walk_mut(&mut |s| s.scalars_mut().into_iter().for_each(|e| *e = self.substituted(e, &values)));
+        }
+        let left = &(&of - &half) - &self.name(first);
+        let sides = &Dim::int(1) + &Dim::min(&Dim::int(1), &left);
+        *loops = vec![Loop { var: first, lo: Scalar::int(0), hi: Scalar::dim(half) }];
+        let sides = Loop { var: side, lo: Scalar::int(0), hi: Scalar::dim(sides) };
+        vec![for_(&sides, Run::Rows(vec![2, 1]), body)]
+    }
+
+    /// Terms as instructions compute them; where nobody asks for what comes, sums that do not wait for one another do.
+    pub(super) fn terms_in_order(&self, how: InOrder, body: &mut [Stmt], lane: VarId) {
         body.iter_mut().flat_map(Stmt::scalars_mut).for_each(widen);
         self.words(body, lane);
-        if !asks && self.order == Order::Free {
+        if how != InOrder::Asked && self.order == Order::Free {
             let prim = self.prim.clone();
-            body.iter_mut().flat_map(Stmt::scalars_mut).for_each(|e| apart(&prim, e));
+            body.iter_mut().flat_map(Stmt::scalars_mut).for_each(|e| apart(&prim, how, e));
         }
     }
 
@@ -447,8 +477,9 @@ fn tile_sizes(most: u32) -> Vec<u32> {
     [8, 6, 4, 3, 2, 1].into_iter().filter(|n| *n <= most && (*n != 6 || most < 8)).collect()
 }
 
-/// Innermost reductions by some sums each; what goes around one, or around much that is written out, asks for the panel ahead.
-fn apart(prim: &Prim, e: &mut Scalar) {
+/// Innermost reductions by some sums each; what goes around one, or around much that is written out, asks for the panel ahead, which
+/// two streams need not.
+fn apart(prim: &Prim, how: InOrder, e: &mut Scalar) {
     e.walk_mut(&mut |e| {
         let ScalarKind::Reduce { run: run @ Run::Plain, var, body, .. } = &mut e.kind else { return };
         let over = Along::new(prim, *var, &[]);
@@ -465,7 +496,7 @@ fn apart(prim: &Prim, e: &mut Scalar) {
         });
         *run = match u32::try_from(FURTHER / bytes.max(1)) {
             _ if !(inside || short && bytes >= MUCH) => Run::Rows(vec![APART, 1]),
-            Ok(rounds @ 1..) => Run::Ahead(rounds),
+            Ok(rounds @ 1..) if how != InOrder::Pairs => Run::Ahead(rounds),
             _ => Run::Plain,
         };
     });
