@@ -12,6 +12,12 @@ use crate::format::register;
 use crate::ll::{Ll, Ty, V};
 use crate::math;
 
+/// Whether a reduction by lanes goes by keys. One step waits for the other, and the extreme of floats, with its zeros and NaNs, is
+/// many instructions; of integers in the same order it is one.
+pub(crate) fn by_keys(c: Combine, d: DType) -> bool {
+    matches!(c, Combine::Max | Combine::Min) && register(d) == Ty::F32
+}
+
 impl<'c> Ll<'c> {
     /// A constant in a register of `d`.
     pub(crate) fn constant(&self, d: DType, literal: Literal) -> V<'c> {
@@ -44,16 +50,12 @@ impl<'c> Ll<'c> {
         self.operation(c.intrinsic(), d, &[a, b])
     }
 
-    /// The lanes of each vector as a reduction combines them.
+    /// The lanes of each vector as a reduction combines them; of keys where it goes by those.
     pub(crate) fn fold(&self, c: Combine, d: DType, vectors: Vec<V<'c>>) -> Vec<V<'c>> {
-        let extreme = matches!(c, Combine::Max | Combine::Min) && register(d) == Ty::F32;
-        if !extreme || self.lanes(vectors[0]) == 1 {
+        if !by_keys(c, d) {
             return self.fold_all(vectors, |a, b| self.combine(c, d, a, b));
         }
-        // One step waits for the other, and the extreme of floats, with its zeros and NaNs, is many instructions; of integers
-        // in the same order it is one.
-        let keys = vectors.into_iter().map(|v| self.ordered(c, v)).collect();
-        let found = self.fold_all(keys, |a, b| self.operation(c.intrinsic(), DType::I32, &[a, b]));
+        let found = self.fold_all(vectors, |a, b| self.combine_keys(c, a, b));
         let float = |key| {
             let v = self.bits(self.turned(key), Ty::F32);
             self.select(self.fcmp(F::UNO, v, v), self.float(Ty::F32, f64::NAN), v)
@@ -61,8 +63,13 @@ impl<'c> Ll<'c> {
         found.into_iter().map(float).collect()
     }
 
-    /// Integers that are in the order of floats, where -0 is below 0, and a NaN is what a reduction gives.
-    fn ordered(&self, c: Combine, v: V<'c>) -> V<'c> {
+    /// Folds two keys.
+    pub(crate) fn combine_keys(&self, c: Combine, a: V<'c>, b: V<'c>) -> V<'c> {
+        self.operation(c.intrinsic(), DType::I32, &[a, b])
+    }
+
+    /// The keys of floats: integers in their order, where -0 is below 0, and a NaN is what a reduction gives.
+    pub(crate) fn keys(&self, c: Combine, v: V<'c>) -> V<'c> {
         let n = self.lanes(v);
         let nan = if c == Combine::Max { f32::NAN } else { -f32::NAN };
         let nan = self.splat(self.int(Ty::I32, i64::from(nan.to_bits() as i32)), n);

@@ -16,7 +16,8 @@ use super::stmt::rounds;
 use super::tile::{Slot, Tile, Values, Varies};
 use crate::Error;
 use crate::format::register;
-use crate::ll::V;
+use crate::ll::{Ty, V};
+use crate::ops::by_keys;
 use crate::schedule::{fits_term, is_masked_term};
 
 /// Whether an expression holds a reduction that is a loop.
@@ -256,11 +257,24 @@ impl<'e, 'c> Emit<'e, 'c> {
             }
             Some(_) | None => {
                 let value = self.scalar(body)?;
-                self.map(&[&old, &value], |v| ll.combine(combine, body.dtype, v[0], v[1]))
+                let keys = self.holds_keys(slot, body.dtype);
+                self.map(&[&old, &value], |v| {
+                    if keys {
+                        ll.combine_keys(combine, v[0], ll.keys(combine, v[1]))
+                    } else {
+                        ll.combine(combine, body.dtype, v[0], v[1])
+                    }
+                })
             }
         };
         self.keep(slot, &old, &new);
         Ok(())
+    }
+
+    /// Whether what floats are combined in are their keys.
+    fn holds_keys(&self, slot: &Slot<'c>, dtype: DType) -> bool {
+        let of_keys = self.ll.lanes_ty(Ty::I32, self.tile.width());
+        dtype.is_float() && matches!(slot, Slot::Cells { ty, .. } if *ty == of_keys)
     }
 
     /// Gives accumulators new values, in the lanes that exist.
@@ -294,12 +308,19 @@ impl<'e, 'c> Emit<'e, 'c> {
         let outside = self.tile;
         let over = Varies { rows: varies.rows, lanes: true };
         self.tile = Tile { vectors: wide.vectors, lanes: Some(wide.lanes), ..outside };
+        let keys = by_keys(combine, body.dtype);
         let none = Values::uniform(ll.constant(body.dtype, combine.identity(body.dtype)));
-        let sums = self.accumulators(body.dtype, &none, over);
+        let sums = if keys {
+            let none = Values::uniform(ll.keys(combine, none.one()));
+            self.accumulators(DType::I32, &none, over)
+        } else {
+            self.accumulators(body.dtype, &none, over)
+        };
         self.tile = outside;
         // What is done one by one has an accumulator of its own.
         let rest = self.accumulators(body.dtype, &none, varies);
         let both = |a, b| ll.combine(combine, body.dtype, a, b);
+        let vectors = |a, b| if keys { ll.combine_keys(combine, a, b) } else { both(a, b) };
         let rows = if varies.rows { outside.rows } else { 1 };
         let in_tile = Tile { vectors: wide.vectors, lanes: Some(wide.lanes), ..outside };
         // The vectors of each row as one.
@@ -310,7 +331,7 @@ impl<'e, 'c> Emit<'e, 'c> {
             let row = |r: u32| {
                 let mut list: Vec<V<'c>> = (0..wide.vectors).map(|u| all.at(r, u)).collect();
                 while list.len() > 1 {
-                    list = list.chunks(2).map(|p| if let [a, b] = p { both(*a, *b) } else { p[0] }).collect();
+                    list = list.chunks(2).map(|p| if let [a, b] = p { vectors(*a, *b) } else { p[0] }).collect();
                 }
                 list[0]
             };
