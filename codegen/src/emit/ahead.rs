@@ -7,13 +7,14 @@
 
 use std::collections::BTreeSet;
 
+use inkwell::values::PointerValue;
 use ir::loops::{BufId, Run, Scalar, ScalarKind, Stmt, VarId};
 
 use super::reduce::holds_reduction;
 use super::tile::{Slot, Values};
 use super::{Emit, Place};
 use crate::Error;
-use crate::ll::{Ty, V};
+use crate::ll::{Ll, Ty, V};
 use crate::schedule::{Along, Pass, Stride, passes};
 
 /// A later round of a loop.
@@ -138,29 +139,13 @@ impl<'c> Emit<'_, 'c> {
         Ok(ll.select(fits, ll.i64(i64::from(rounds)), ll.i64(0)))
     }
 
-    /// Asks, in a later round, for the share of this pass in what all of them go over.
-    fn ask_for_share(&mut self, pass: &Pass, index: &[Scalar]) -> Result<(), Error> {
-        let ll = self.ll;
-        let Slot::Lanes(at) = self.slots[pass.lanes.0 as usize] else { return Ok(()) };
-        if !self.is_known(&pass.lo, false) || !self.is_known(&pass.hi, false) {
+    /// Asks, in a later round, for what this pass reads there, if it is not the first to go over it; the others ask anew for what
+    /// got lost where memory was busy.
+    fn ask_again(&mut self, pass: &Pass, index: &[Scalar]) -> Result<(), Error> {
+        if pass.first || !self.is_asked(pass.buf, index) {
             return Ok(());
         }
-        let [lo, hi] = [&pass.lo, &pass.hi].map(|s| self.at_point(0, 0, |e| e.scalar(s)));
-        let (lo, hi) = (lo?.one(), hi?.one());
-        let before = ll.mul(ll.sub(hi, lo), ll.i64(pass.before));
-        let own = ll.mul(ll.sub(at, lo), ll.i64(pass.parts));
-        let share = ll.udiv(ll.add(before, own), ll.i64(pass.of));
-        let outside = self.slots[pass.lanes.0 as usize].clone();
-        self.slots[pass.lanes.0 as usize] = Slot::Fixed(ll.add(lo, share));
-        let p = self.at_point(0, 0, |e| e.address(pass.buf, index))?;
-        self.slots[pass.lanes.0 as usize] = outside;
-        let bytes =
-            i64::from(self.tile.vectors * self.tile.width()) * self.prim.buf(pass.buf).dtype.size() as i64;
-        let lines = (bytes * pass.parts + pass.of * LINE - 1) / (pass.of * LINE);
-        for line in 0..lines {
-            ll.fetch(ll.element(Ty::I8, p, ll.i64(line * LINE)));
-        }
-        Ok(())
+        self.fetch_row(pass.buf, index, 0, Ll::fetch_near)
     }
 
     /// Whether an index is another in a later round.
@@ -416,7 +401,7 @@ impl<'c> Emit<'_, 'c> {
                 }
                 if let Some(pass) = e.pass(&later, buf) {
                     if shared.insert(buf) {
-                        e.ask_for_share(&pass, index)?;
+                        e.ask_again(&pass, index)?;
                     }
                     continue;
                 }
@@ -428,7 +413,7 @@ impl<'c> Emit<'_, 'c> {
                         continue;
                     }
                     seen.push(place);
-                    e.fetch_row(buf, index, r)?;
+                    e.fetch_row(buf, index, r, Ll::fetch)?;
                 }
             }
             Ok(())
@@ -493,7 +478,7 @@ impl<'c> Emit<'_, 'c> {
                     for (buf, index) in loads {
                         match self.pass(later, buf) {
                             Some(_) if !shared.insert(buf) => {}
-                            Some(pass) => self.ask_for_share(&pass, index)?,
+                            Some(pass) => self.ask_again(&pass, index)?,
                             None if !index.iter().any(|i| self.is_later(later, i)) => {}
                             None => self.ask_for(buf, index, 0)?,
                         }
@@ -525,23 +510,34 @@ impl<'c> Emit<'_, 'c> {
     }
 
     fn ask_for(&mut self, buf: BufId, index: &[Scalar], row: u32) -> Result<(), Error> {
-        let known = matches!(self.places[buf.0 as usize], Place::Memory { .. })
-            && !self.prim.buf(buf).local
-            && index.iter().all(|i| self.is_known(i, false));
-        if !known || self.stride(buf, index) != Stride::Unit {
+        if !self.is_asked(buf, index) {
             return Ok(());
         }
-        self.fetch_row(buf, index, row)
+        self.fetch_row(buf, index, row, Ll::fetch)
+    }
+
+    /// Whether a row of memory is one that can be asked for.
+    fn is_asked(&self, buf: BufId, index: &[Scalar]) -> bool {
+        matches!(self.places[buf.0 as usize], Place::Memory { .. })
+            && !self.prim.buf(buf).local
+            && index.iter().all(|i| self.is_known(i, false))
+            && self.stride(buf, index) == Stride::Unit
     }
 
     /// Asks for an element in a row of the tile, in each line of its vectors; lanes may be words of several elements.
-    fn fetch_row(&mut self, buf: BufId, index: &[Scalar], row: u32) -> Result<(), Error> {
+    fn fetch_row(
+        &mut self,
+        buf: BufId,
+        index: &[Scalar],
+        row: u32,
+        fetch: impl Fn(&Ll<'c>, PointerValue<'c>),
+    ) -> Result<(), Error> {
         let vectors = if self.stride(buf, index) == Stride::Invariant { 1 } else { self.tile.vectors };
         let apart = self.distance(buf, index).map_or(1, |d| d.abs().max(1));
         let bytes = i64::from(self.tile.width()) * apart * self.prim.buf(buf).dtype.size() as i64;
         for u in (0..vectors).filter(|u| (i64::from(*u) * bytes) % LINE < bytes) {
             let p = self.at_point(row, u, |e| e.address(buf, index))?;
-            self.ll.fetch(p);
+            fetch(self.ll, p);
         }
         Ok(())
     }

@@ -331,7 +331,8 @@ impl<'e, 'c> Emit<'e, 'c> {
             let row = |r: u32| {
                 let mut list: Vec<V<'c>> = (0..wide.vectors).map(|u| all.at(r, u)).collect();
                 while list.len() > 1 {
-                    list = list.chunks(2).map(|p| if let [a, b] = p { vectors(*a, *b) } else { p[0] }).collect();
+                    list =
+                        list.chunks(2).map(|p| if let [a, b] = p { vectors(*a, *b) } else { p[0] }).collect();
                 }
                 list[0]
             };

@@ -8,7 +8,6 @@
 use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use std::collections::BTreeSet;
 
-use super::cost::holds_heavy;
 use super::{Along, Stride};
 use crate::Target;
 
@@ -80,23 +79,15 @@ pub(crate) struct Pass {
     pub(crate) lanes: VarId,
     pub(crate) lo: Scalar,
     pub(crate) hi: Scalar,
-    /// What this pass asks for of the next round's memory: so many parts, behind those of the passes before, of so many.
-    pub(crate) parts: i64,
-    pub(crate) before: i64,
-    pub(crate) of: i64,
+    /// Whether it is the first of the round. What it reads is not near before it, so memory has enough to do.
+    pub(crate) first: bool,
 }
-
-/// Parts of a pass that only reads memory, and of one that stores to it: memory has enough to do with that. A function of many instructions
-/// leaves it time for more.
-const READS: i64 = 3;
-const STORES: i64 = 1;
-const HEAVY: i64 = 2;
 
 /// What goes several times over the same memory in a round, where another round reads its own.
 pub(crate) fn passes(prim: &Prim, var: VarId, body: &[Stmt]) -> Vec<Pass> {
     let along = Along::new(prim, var, body);
     let mut all: Vec<Pass> = Vec::new();
-    let mut look = |lanes: VarId, lo: &Scalar, hi: &Scalar, terms: &[&Scalar], parts: i64| {
+    let mut look = |lanes: VarId, lo: &Scalar, hi: &Scalar, terms: &[&Scalar]| {
         let mut found = BTreeSet::new();
         for e in terms {
             e.walk(&mut |e| {
@@ -109,30 +100,26 @@ pub(crate) fn passes(prim: &Prim, var: VarId, body: &[Stmt]) -> Vec<Pass> {
                 }
             });
         }
-        let parts = parts * if terms.iter().any(|e| holds_heavy(e)) { HEAVY } else { 1 };
-        let pass = |buf| Pass { buf, lanes, lo: lo.clone(), hi: hi.clone(), parts, before: 0, of: 0 };
-        all.extend(found.into_iter().map(pass));
+        for buf in found {
+            let first = !all.iter().any(|p| p.buf == buf);
+            all.push(Pass { buf, lanes, lo: lo.clone(), hi: hi.clone(), first });
+        }
     };
     for s in body {
         match s {
             Stmt::For { var, lo, hi, run: Run::Lanes { .. } | Run::Stream { .. }, body, .. } => {
                 let terms: Vec<&Scalar> = body.iter().flat_map(Stmt::scalars).collect();
-                let near = |s: &Stmt| matches!(s, Stmt::Store { buf, .. } if prim.buf(*buf).local);
-                look(*var, lo, hi, &terms, if body.iter().all(near) { READS } else { STORES });
+                look(*var, lo, hi, &terms);
             }
             Stmt::Set(_, e) | Stmt::Store { value: e, .. } => e.walk(&mut |e| {
                 if let ScalarKind::Reduce { var, lo, hi, run: Run::Lanes { .. }, body, .. } = &e.kind {
-                    look(*var, lo, hi, &[body], READS);
+                    look(*var, lo, hi, &[body]);
                 }
             }),
             Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Alloc(_) => {}
         }
     }
-    let parts = |list: &[Pass], buf| list.iter().filter(|p| p.buf == buf).map(|p| p.parts).sum();
-    for i in 0..all.len() {
-        all[i].before = parts(&all[..i], all[i].buf);
-        all[i].of = parts(&all, all[i].buf);
-    }
-    all.retain(|p| p.of > p.parts);
+    let again: BTreeSet<BufId> = all.iter().filter(|p| !p.first).map(|p| p.buf).collect();
+    all.retain(|p| again.contains(&p.buf));
     all
 }
