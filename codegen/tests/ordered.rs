@@ -24,6 +24,10 @@ const WITH_MORE: &str = "prim p<m, k, n>(x: f32[m, k], p: f32[n, k, 48], z: f32[
 const STACKS: &str = "prim p<m, k, n>(x: f32[3, m, k], p: f32[n, k, 32]) -> y: f32[3, m, 32 * n] {
     for b in 3, c in n, i in m, j in 32 { y[b, i, 32 * c + j] = sum(l in k) x[b, i, l] * p[c, l, j] }
 }";
+/// No rows; beside the panels an extreme of what is the same in all lanes, by lanes of its own and rows within.
+const VECTOR: &str = "prim p<m, k, n>(x: f32[k], p: f32[n, k, 32], z: f32[n, m, 64]) -> y: f32[32 * n] {
+    for j in 32, c in n { y[32 * c + j] = (sum(l in k) x[l] * p[c, l, j]) * (max(a in 64, b in m) z[c, b, a]) }
+}";
 const HALVES: &str = "prim p<m, k, n>(x: bf16[m, 2 * k], p: bf16[n, k, 32, 2]) -> y: bf16[m, 32 * n] {
     for c in n, i in m, j in 32 {
         y[i, 32 * c + j] = sum(q in k, t in 2) x[i, 2 * q + t] * p[c, q, j, t]
@@ -125,6 +129,7 @@ fn sums_are_those_of_the_interpreter() {
         (FLOATS, Near::Within(1e-6)),
         (WITH_MORE, Near::Within(1e-6)),
         (STACKS, Near::Within(1e-6)),
+        (VECTOR, Near::Within(1e-6)),
         (HALVES, Near::Within(1e-6)),
         (BYTES, Near::Exact),
         (BLOCKS, Near::Within(1e-6)),

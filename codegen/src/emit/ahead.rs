@@ -26,7 +26,7 @@ pub(super) struct Later<'c> {
     rows: Vec<(VarId, V<'c>)>,
     /// What it fills with copies of memory.
     panels: Vec<Filled<'c>>,
-    /// What goes several times over the same memory in it: each asks for its share.
+    /// What goes several times over the same memory in it.
     passes: Vec<Pass>,
     /// Everything that changes with the round.
     changing: BTreeSet<VarId>,
@@ -391,7 +391,7 @@ impl<'c> Emit<'_, 'c> {
             self.in_round(&later, |e| e.ask_for_panel(f, round))?;
         }
         self.in_round(&later, |e| {
-            let mut shared = BTreeSet::new();
+            let mut asked = BTreeSet::new();
             for (var, _) in words {
                 e.slots[var.0 as usize] = Slot::Fixed(e.ll.i64(0));
             }
@@ -400,7 +400,7 @@ impl<'c> Emit<'_, 'c> {
                     continue;
                 }
                 if let Some(pass) = e.pass(&later, buf) {
-                    if shared.insert(buf) {
+                    if asked.insert(buf) {
                         e.ask_again(&pass, index)?;
                     }
                     continue;
@@ -474,10 +474,10 @@ impl<'c> Emit<'_, 'c> {
                             loads.push((*buf, index));
                         }
                     });
-                    let mut shared = BTreeSet::new();
+                    let mut asked = BTreeSet::new();
                     for (buf, index) in loads {
                         match self.pass(later, buf) {
-                            Some(_) if !shared.insert(buf) => {}
+                            Some(_) if !asked.insert(buf) => {}
                             Some(pass) => self.ask_again(&pass, index)?,
                             None if !index.iter().any(|i| self.is_later(later, i)) => {}
                             None => self.ask_for(buf, index, 0)?,

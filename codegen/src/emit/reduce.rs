@@ -145,8 +145,8 @@ impl<'e, 'c> Emit<'e, 'c> {
         if many < 2 {
             return Ok(lo);
         }
-        let none = Values::uniform(self.ll.constant(s.dtype, combine.identity(s.dtype)));
-        let others: Vec<_> = (1..many).map(|_| self.accumulators(s.dtype, &none, *varies)).collect();
+        let keys = self.holds_keys(sums, s.dtype);
+        let others: Vec<_> = (1..many).map(|_| self.nothing_yet(*combine, s.dtype, keys, *varies)).collect();
         let all: Vec<_> = std::iter::once(sums).chain(&others).collect();
         let end = self.whole(lo, hi, many.into());
         let near = self.rounds_in_line(*var, body);
@@ -166,7 +166,7 @@ impl<'e, 'c> Emit<'e, 'c> {
         let mut values: Vec<_> = all.iter().map(|of| self.sums(of)).collect();
         while values.len() > 1 {
             let both = |p: &[Values<'c>]| match p {
-                [a, b] => self.map(&[a, b], |v| self.ll.combine(*combine, s.dtype, v[0], v[1])),
+                [a, b] => self.map(&[a, b], |v| self.both(*combine, s.dtype, keys, v[0], v[1])),
                 _ => p[0].clone(),
             };
             values = values.chunks(2).map(both).collect();
@@ -259,11 +259,8 @@ impl<'e, 'c> Emit<'e, 'c> {
                 let value = self.scalar(body)?;
                 let keys = self.holds_keys(slot, body.dtype);
                 self.map(&[&old, &value], |v| {
-                    if keys {
-                        ll.combine_keys(combine, v[0], ll.keys(combine, v[1]))
-                    } else {
-                        ll.combine(combine, body.dtype, v[0], v[1])
-                    }
+                    let new = if keys { ll.keys(combine, v[1]) } else { v[1] };
+                    self.both(combine, body.dtype, keys, v[0], new)
                 })
             }
         };
@@ -271,7 +268,22 @@ impl<'e, 'c> Emit<'e, 'c> {
         Ok(())
     }
 
-    /// Whether what floats are combined in are their keys.
+    /// Cells in which nothing is combined yet.
+    fn nothing_yet(&mut self, combine: Combine, dtype: DType, keys: bool, varies: Varies) -> Slot<'c> {
+        let none = self.ll.constant(dtype, combine.identity(dtype));
+        if keys {
+            self.accumulators(DType::I32, &Values::uniform(self.ll.keys(combine, none)), varies)
+        } else {
+            self.accumulators(dtype, &Values::uniform(none), varies)
+        }
+    }
+
+    /// Combines two values, or two keys.
+    fn both(&self, combine: Combine, dtype: DType, keys: bool, a: V<'c>, b: V<'c>) -> V<'c> {
+        if keys { self.ll.combine_keys(combine, a, b) } else { self.ll.combine(combine, dtype, a, b) }
+    }
+
+    /// Whether a slot holds keys in the place of floats.
     fn holds_keys(&self, slot: &Slot<'c>, dtype: DType) -> bool {
         let of_keys = self.ll.lanes_ty(Ty::I32, self.tile.width());
         dtype.is_float() && matches!(slot, Slot::Cells { ty, .. } if *ty == of_keys)
@@ -309,18 +321,10 @@ impl<'e, 'c> Emit<'e, 'c> {
         let over = Varies { rows: varies.rows, lanes: true };
         self.tile = Tile { vectors: wide.vectors, lanes: Some(wide.lanes), ..outside };
         let keys = by_keys(combine, body.dtype);
-        let none = Values::uniform(ll.constant(body.dtype, combine.identity(body.dtype)));
-        let sums = if keys {
-            let none = Values::uniform(ll.keys(combine, none.one()));
-            self.accumulators(DType::I32, &none, over)
-        } else {
-            self.accumulators(body.dtype, &none, over)
-        };
+        let sums = self.nothing_yet(combine, body.dtype, keys, over);
         self.tile = outside;
         // What is done one by one has an accumulator of its own.
-        let rest = self.accumulators(body.dtype, &none, varies);
-        let both = |a, b| ll.combine(combine, body.dtype, a, b);
-        let vectors = |a, b| if keys { ll.combine_keys(combine, a, b) } else { both(a, b) };
+        let rest = self.nothing_yet(combine, body.dtype, false, varies);
         let rows = if varies.rows { outside.rows } else { 1 };
         let in_tile = Tile { vectors: wide.vectors, lanes: Some(wide.lanes), ..outside };
         // The vectors of each row as one.
@@ -331,8 +335,12 @@ impl<'e, 'c> Emit<'e, 'c> {
             let row = |r: u32| {
                 let mut list: Vec<V<'c>> = (0..wide.vectors).map(|u| all.at(r, u)).collect();
                 while list.len() > 1 {
-                    list =
-                        list.chunks(2).map(|p| if let [a, b] = p { vectors(*a, *b) } else { p[0] }).collect();
+                    list = list
+                        .chunks(2)
+                        .map(
+                            |p| if let [a, b] = p { e.both(combine, body.dtype, keys, *a, *b) } else { p[0] },
+                        )
+                        .collect();
                 }
                 list[0]
             };
@@ -356,7 +364,7 @@ impl<'e, 'c> Emit<'e, 'c> {
         let sums = ll.fold(combine, body.dtype, vectors);
         Values::collect(outside, varies, |r, _| {
             let sum = sums[r as usize];
-            Ok(if wide.masked { sum } else { both(sum, last.at(r, 0)) })
+            Ok(if wide.masked { sum } else { ll.combine(combine, body.dtype, sum, last.at(r, 0)) })
         })
     }
 

@@ -81,7 +81,7 @@ struct Nest {
 enum InOrder {
     /// What comes is asked for, as there are rows enough to do meanwhile.
     Asked,
-    /// Few rows: as fast as memory gives.
+    /// Few rows: the machine is best at it, or a few rounds ahead are asked for.
     Few,
     /// One row, with two panels at once.
     Pairs,

@@ -228,11 +228,8 @@ impl Arrange<'_> {
     /// Panels by two, from the two halves of memory: two streams overlap with what is computed of them better than one. The panel
     /// in the middle may be left alone.
     pub(super) fn pairs(&mut self, how: InOrder, loops: &mut Vec<Loop>, mut body: Vec<Stmt>) -> Vec<Stmt> {
-        let [panels] = &loops[..] else { return body };
+        let ([panels], InOrder::Pairs) = (&loops[..], how) else { return body };
         let Some((lo, of)) = self.prim.as_dim(&panels.lo).zip(self.extent(panels)) else { return body };
-        if how != InOrder::Pairs {
-            return body;
-        }
         let [first, side] = ["c", "side"].map(|n| self.variable(n, DType::I64));
         let half = of.ceil_div(&Dim::int(2));
         let panel = &(&lo + &self.name(first)) + &(&self.name(side) * &half);

@@ -3,7 +3,7 @@
 //! `C·k·(u·(|result| + what it adds constants to) + s)`: u is the unit roundoff of the coarsest type the kernel stores, k the
 //! number of terms of its longest reduction, and s how far the result moves when each argument moves by its own u, which the oracle tells by running
 //! the kernel on arguments so moved: further where the kernel rounds them to a narrower type, by as much less in the end. The last term stands for sum|a||b| and for functions in the kernel that amplify. It is asked for only where
-//! the others do not suffice. In those runs each product moves by its own u as well: the machine need not round what it adds to something.
+//! the others do not suffice. In those runs each product moves as well: the machine need not round what it adds to something.
 
 use ir::loops::{Prim, Scalar, ScalarKind, Stmt};
 use ir::{Extern, Intrinsic, Literal};
@@ -15,8 +15,8 @@ use super::difference::TINY;
 
 /// For operations in a row: functions of vectors are within 2 units, and a kernel has a few of them.
 const C: f64 = 16.0;
-/// Runs on moved arguments. What two readers of one value make of it differs only in those in which one of them has its twin
-/// ([`super::literals`]), half of them: of four, none in every sixteenth program.
+/// Runs on moved arguments. Two readers of a value differ only where one has it as it is and the other its twin
+/// ([`super::literals`]), in half of the runs: of four runs that would be none once in sixteen times.
 const TRIALS: u64 = 12;
 /// What is small beside the largest movement may be small by accident.
 const BESIDE: f64 = 0.05;
@@ -81,13 +81,15 @@ impl Kernel {
     }
 }
 
-/// How far each element of each result moves when the floats of the arguments move by their own rounding. `run` runs the
-/// kernel with its products moved, as the source of numbers says.
+/// Runs a kernel on arguments, with its products moved by no less than some unit ([`move_products`]).
+pub(super) type Run<'a> = dyn Fn(Vec<Tensor>, f64, &mut Rng) -> Option<Vec<Tensor>> + 'a;
+
+/// How far each element of each result moves when the floats of the arguments move by their own rounding.
 pub(super) fn spread(
     kernel: &Kernel,
     args: &[Tensor],
     want: &[Tensor],
-    run: &dyn Fn(Vec<Tensor>, &mut Rng) -> Option<Vec<Tensor>>,
+    run: &Run<'_>,
 ) -> Option<Vec<Vec<f64>>> {
     let by = kernel.unit.max(kernel.rounds_to);
     let trial = |seed| {
@@ -96,7 +98,7 @@ pub(super) fn spread(
         for t in args.iter_mut().filter(|t| t.dtype().is_float()) {
             nudge(t, by, &mut rng);
         }
-        run(args, &mut rng)
+        run(args, by, &mut rng)
     };
     let mut moved = movement(want, &trial);
     if kernel.unit < by {
@@ -105,11 +107,11 @@ pub(super) fn spread(
     Some(moved)
 }
 
-/// Moves each product of floats up or down, by two units of its type.
-pub(super) fn move_products(prim: &mut Prim, rng: &mut Rng) {
+/// Moves each product of floats up or down by two units, and by no less than two of its type.
+pub(super) fn move_products(prim: &mut Prim, least: f64, rng: &mut Rng) {
     let mut move_one = |e: &mut Scalar| {
         let ScalarKind::Op(Intrinsic::Mul, args) = &mut e.kind else { return };
-        let by = 2.0 * unit(e.dtype);
+        let by = 2.0 * unit(e.dtype).max(least);
         let [_, b] = &mut args[..] else { return };
         // It is called on what it puts there too.
         let is_moved =
@@ -249,11 +251,11 @@ mod tests {
         let kernel =
             Kernel { name: "far".into(), terms: 1.0, unit: unit(DType::F32), rounds_to: 0.0, added: 0.0 };
         let x = Tensor::from_f32(&[2], &[1000.0, 1.0]).unwrap();
-        let run = |args: Vec<Tensor>, _: &mut Rng| {
+        let run = |args: Vec<Tensor>, _: f64, _: &mut Rng| {
             let y = args[0].as_f32().unwrap().iter().map(|x| x - 999.0).collect::<Vec<f32>>();
             Some(vec![Tensor::from_f32(&[2], &y).unwrap()])
         };
-        let want = run(vec![x.clone()], &mut Rng::new(0)).unwrap();
+        let want = run(vec![x.clone()], 0.0, &mut Rng::new(0)).unwrap();
         let spread = spread(&kernel, &[x], &want, &run).unwrap();
         assert!(spread[0][0] > 1e-4 && spread[0][0] < 1e-3, "{spread:?}");
     }
@@ -265,11 +267,11 @@ mod tests {
             Kernel { name: "cancels".into(), terms: 1.0, unit, rounds_to: (-8f64).exp2(), added: 0.0 };
         // Two that all but cancel, rounded to as many digits as bf16 has.
         let x = Tensor::from_f32(&[2], &[300.0, -299.0]).unwrap();
-        let run = |args: Vec<Tensor>, _: &mut Rng| {
+        let run = |args: Vec<Tensor>, _: f64, _: &mut Rng| {
             let y: f32 = args[0].as_f32().unwrap().iter().map(|x| (x / 2.0).round() * 2.0).sum();
             Some(vec![Tensor::from_f32(&[1], &[y]).unwrap()])
         };
-        let want = run(vec![x.clone()], &mut Rng::new(0)).unwrap();
+        let want = run(vec![x.clone()], 0.0, &mut Rng::new(0)).unwrap();
         let spread = spread(&kernel, &[x], &want, &run).unwrap()[0][0];
         assert!(spread > 300.0 * unit && spread < 3000.0 * unit, "{spread}");
     }

@@ -224,10 +224,10 @@ impl Steps<'_> {
             Some(results.into_iter().map(|r| r.1).collect::<Vec<_>>())
         };
         let want = run(&ready.module, args.clone())?;
-        let moved = |args: Vec<Tensor>, rng: &mut Rng| {
+        let moved = |args: Vec<Tensor>, by: f64, rng: &mut Rng| {
             let mut module = Module::clone(&ready.module);
             if let Op::Prim(id, _) = node.op {
-                bound::move_products(&mut module.prims[id.0 as usize], rng);
+                bound::move_products(&mut module.prims[id.0 as usize], by, rng);
             }
             run(&module, args)
         };
