@@ -334,13 +334,11 @@ impl<'e, 'c> Emit<'e, 'c> {
             e.tile = around;
             let row = |r: u32| {
                 let mut list: Vec<V<'c>> = (0..wide.vectors).map(|u| all.at(r, u)).collect();
+                let both = |p: &[V<'c>]| {
+                    if let [a, b] = p { e.both(combine, body.dtype, keys, *a, *b) } else { p[0] }
+                };
                 while list.len() > 1 {
-                    list = list
-                        .chunks(2)
-                        .map(
-                            |p| if let [a, b] = p { e.both(combine, body.dtype, keys, *a, *b) } else { p[0] },
-                        )
-                        .collect();
+                    list = list.chunks(2).map(both).collect();
                 }
                 list[0]
             };
