@@ -104,6 +104,7 @@ impl<'c> Ll<'c> {
             | Intrinsic::Cos
             | Intrinsic::Tanh
             | Intrinsic::Erf
+            | Intrinsic::Sigmoid
             | Intrinsic::Expm1
             | Intrinsic::Exp2
             | Intrinsic::Log1p

@@ -100,6 +100,7 @@ fn floats_keep_nan_infinity_and_the_sign_of_zero() {
             I::Cos,
             I::Tanh,
             I::Erf,
+            I::Sigmoid,
             I::Pow,
             I::Expm1,
             I::Exp2,

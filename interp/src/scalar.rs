@@ -35,6 +35,7 @@ pub(crate) fn float(op: Intrinsic, a: f64, b: f64) -> f64 {
         Intrinsic::Cos => a.cos(),
         Intrinsic::Tanh => a.tanh(),
         Intrinsic::Erf => erf(a),
+        Intrinsic::Sigmoid => real::sigmoid(a),
         Intrinsic::Expm1 => a.exp_m1(),
         Intrinsic::Exp2 => a.exp2(),
         Intrinsic::Log1p => a.ln_1p(),

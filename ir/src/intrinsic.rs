@@ -80,6 +80,7 @@ intrinsics! {
     Cos   "cos"   1 Float   "Cosine of radians.";
     Tanh  "tanh"  1 Float   "Hyperbolic tangent.";
     Erf   "erf"   1 Float   "Error function.";
+    Sigmoid "sigmoid" 1 Float "1 / (1 + exp(-x)).";
     Expm1 "expm1" 1 Float   "exp(x) - 1, exact near 0.";
     Exp2  "exp2" 1 Float   "2 to the power x.";
     Log1p "log1p" 1 Float   "log(1 + x), exact near 0.";

@@ -146,6 +146,8 @@ fn slow_units(op: Intrinsic) -> i64 {
         | Intrinsic::Acosh
         | Intrinsic::Atanh
         | Intrinsic::Pow => 4,
+        // An exponential, a division and what makes the last digits good.
+        Intrinsic::Sigmoid => 6,
         Intrinsic::Div | Intrinsic::Rem | Intrinsic::Sqrt | Intrinsic::Rsqrt => 1,
         _ => 0,
     }

@@ -23,3 +23,9 @@ pub fn acosh(a: f64) -> f64 {
         (t + (2.0 * t + t * t).sqrt()).ln_1p()
     }
 }
+
+/// 1 / (1 + e^-x), or e^x / (1 + e^x) where x is negative, so that the exponential never leaves the range.
+pub fn sigmoid(a: f64) -> f64 {
+    let e = (-a.abs()).exp();
+    if a < 0.0 { e / (1.0 + e) } else { 1.0 / (1.0 + e) }
+}

@@ -86,6 +86,7 @@ operations! {
         Cos   "cos"   "Cosine of radians."               a.cos();
         Tanh  "tanh"  "Hyperbolic tangent."              a.tanh();
         Erf   "erf"   "Error function."                  erf(a);
+        Sigmoid "sigmoid" "1 / (1 + exp(-x))." real::sigmoid(a);
         Expm1 "expm1" "exp(x) - 1, exact near 0." a.exp_m1();
         Exp2 "exp2" "2 to the power x." a.exp2();
         Log1p "log1p" "log(1 + x), exact near 0." a.ln_1p();

@@ -1,4 +1,4 @@
-//! Exponentials and what is made of them: tanh, erf, pow.
+//! Exponentials and what is made of them: tanh, erf, sigmoid, pow.
 
 use inkwell::{FloatPredicate as F, IntPredicate as I};
 
@@ -160,6 +160,24 @@ impl<'c> Single<'_, 'c> {
         let near = b.fma(p, x, x);
         b.select(b.fcmp(F::OGT, t, self.f(0.927_734_375)), far, near)
     }
+
+    /// 1 / (1 + e^-x).
+    pub(super) fn sigmoid(&self, x: V<'c>) -> V<'c> {
+        sigmoid(self.b, Ty::F32, x, |a| self.exp(a))
+    }
+}
+
+/// 1 / (1 + e^-x), or e^x / (1 + e^x) where x is negative, so that the exponential never leaves the range; what the sum
+/// below the line loses, at most half of its last place, is made good.
+pub(super) fn sigmoid<'c>(b: &Ll<'c>, ty: Ty, x: V<'c>, exp: impl Fn(V<'c>) -> V<'c>) -> V<'c> {
+    let one = b.float(ty, 1.0);
+    let negative = b.fcmp(F::OLT, x, b.float(ty, 0.0));
+    let e = exp(b.fneg(b.same("llvm.fabs", &[x])));
+    let sum = b.fadd(one, e);
+    let lost = b.fsub(e, b.fsub(sum, one));
+    let part = b.fdiv(b.select(negative, e, one), sum);
+    let inverse = b.select(negative, b.fsub(one, part), part);
+    b.fma(b.fneg(b.fmul(part, lost)), inverse, part)
 }
 
 /// x^y of f32: 2^(y log2 x) in double precision, then the special cases of IEEE 754.

@@ -37,7 +37,7 @@ pub(super) fn holds_heavy(s: &Scalar) -> bool {
 
 fn weight(op: Intrinsic) -> f64 {
     match op {
-        Intrinsic::Exp | Intrinsic::Log | Intrinsic::Tanh | Intrinsic::Erf => 20.0,
+        Intrinsic::Exp | Intrinsic::Log | Intrinsic::Tanh | Intrinsic::Erf | Intrinsic::Sigmoid => 20.0,
         // By way of double precision.
         Intrinsic::Sin
         | Intrinsic::Cos

@@ -18,11 +18,12 @@ unsafe extern "C" {
 }
 
 /// Every function of one f32 that code is made for here, most used first.
-pub const UNARY: [Intrinsic; 20] = [
+pub const UNARY: [Intrinsic; 21] = [
     Intrinsic::Exp,
     Intrinsic::Log,
     Intrinsic::Tanh,
     Intrinsic::Erf,
+    Intrinsic::Sigmoid,
     Intrinsic::Rsqrt,
     Intrinsic::Sin,
     Intrinsic::Cos,
@@ -75,6 +76,7 @@ pub fn reference(f: Intrinsic, x: f64, y: f64) -> f64 {
         Intrinsic::Acosh => x.acosh(),
         Intrinsic::Atanh => x.atanh(),
         Intrinsic::Erf => erf(x),
+        Intrinsic::Sigmoid => tensor::real::sigmoid(x),
         Intrinsic::Rsqrt => 1.0 / x.sqrt(),
         Intrinsic::Pow => x.powf(y),
         _ => panic!("{} is not one of them", f.name()),

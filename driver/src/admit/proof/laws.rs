@@ -363,6 +363,11 @@ impl Algebra {
                 let minus = Sum::constant(Ratio::int(-1));
                 self.make.add(dtype, &self.exponential(dtype, a)?, &minus)?
             }
+            (Intrinsic::Sigmoid, [x]) => {
+                let power = self.exponential(dtype, &self.negated(x)?.sum)?;
+                let below = self.make.add(dtype, &power, &Sum::constant(Ratio::ONE))?;
+                self.inverse(dtype, &below, scope)?
+            }
             (Intrinsic::Log, [_]) => self.logarithm(dtype, a, scope)?,
             (Intrinsic::Log1p, [_]) => {
                 let inside = self.make.add(dtype, a, &Sum::constant(Ratio::ONE))?;
