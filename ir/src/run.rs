@@ -102,11 +102,12 @@ impl Prim {
         let mut add = |var: VarId, fits: Result<(), Misfit>| found.extend(fits.err().map(|m| (var, m)));
         for s in &self.body {
             s.walk(&mut |s| {
-                if let Stmt::For { var, lo, hi, run, .. } = s {
+                if let Stmt::For { var, lo, hi, run, body, .. } = s {
                     add(*var, run.in_range().and_then(|()| run.in_loop()));
                     let carries = carried.iter().find(|c| c.0 == *var).map(|c| c.1);
                     match (run, carries) {
                         (Run::Unrolled, _) => add(*var, self.written_out(*var, lo, hi)),
+                        (Run::Lanes { .. }, Some(Carried::Buf(_))) if self.puts_in_turn(body) => {}
                         (Run::Lanes { .. } | Run::Stream { .. } | Run::Rows(_), Some(c)) => {
                             add(*var, Err(self.dependent(*var, c)))
                         }
@@ -143,6 +144,37 @@ impl Prim {
             Carried::Var(v) => format!("`{}` passes from one to the next", self.var(v).name),
             Carried::Buf(b) => format!("one may touch what another writes of `{}`", self.buf(b).name),
         }
+    }
+
+    /// Whether each round of a loop puts one number at a place of its own finding, of which rounds read nothing: lanes are computed
+    /// together then, and put there one after the other. At most one access is checked, so that the first that fails is
+    /// the first of all.
+    pub fn puts_in_turn(&self, body: &[Stmt]) -> bool {
+        let Some((Stmt::Store { buf, index, checked, .. }, sets)) = body.split_last() else { return false };
+        let mut unset = Vec::new();
+        for s in sets {
+            let Stmt::Set(v, _) = s else { return false };
+            unset.push(*v);
+        }
+        let own: Vec<_> = unset.iter().map(|v| self.var(*v).name).collect();
+        let found = |i: &Scalar| self.as_dim(i).is_none_or(|d| own.iter().any(|v| d.syms().contains(v)));
+        let (mut checks, mut fits) = (usize::from(*checked), index.iter().any(found));
+        for s in body {
+            for e in s.scalars() {
+                e.walk(&mut |e| match &e.kind {
+                    ScalarKind::Load { buf: read, checked, .. } => {
+                        fits &= read != buf;
+                        checks += usize::from(*checked);
+                    }
+                    // It would be what another round has set.
+                    ScalarKind::Var(v) => fits &= !unset.contains(v),
+                    ScalarKind::Reduce { .. } => fits = false,
+                    _ => {}
+                });
+            }
+            unset.retain(|v| !matches!(s, Stmt::Set(set, _) if set == v));
+        }
+        fits && checks <= 1
     }
 
     fn dependent(&self, var: VarId, carried: Carried) -> Misfit {

@@ -372,6 +372,37 @@ impl<'c> Emit<'_, 'c> {
         Ok(())
     }
 
+    /// Each lane at its place, one after the other, as several may go to one.
+    fn store_in_turn(
+        &mut self,
+        buf: BufId,
+        index: &[Scalar],
+        combine: Option<Combine>,
+        values: &[Values<'c>],
+    ) -> Result<(), Error> {
+        let ll = self.ll;
+        let dtype = self.prim.buf(buf).dtype;
+        let (tile, ty, align) = (self.tile, memory(dtype), dtype.size() as u32);
+        let index = index.iter().map(|i| self.scalar(i)).collect::<Result<Vec<_>, _>>()?;
+        let one = |v: V<'c>, lane: u32| if ll.lanes(v) > 1 { ll.extract(v, lane) } else { v };
+        for u in 0..tile.vectors {
+            let at: Vec<V<'c>> = index.iter().map(|i| i.at(0, u)).collect();
+            let (base, offset) = self.offset(buf, &at)?;
+            for lane in 0..tile.width() {
+                let p = ll.element(ty, base, one(offset, lane));
+                let new: Vec<V<'c>> = values.iter().map(|v| one(v.at(0, u), lane)).collect();
+                let old = || ll.decode(dtype, ll.load(ll.ty(ty), p, align));
+                let new = match (combine, new.as_slice()) {
+                    (Some(_), [a, b]) => ll.fma(*a, *b, old()),
+                    (Some(c), [a, ..]) => ll.combine(c, dtype, old(), *a),
+                    _ => new[0],
+                };
+                ll.store(p, ll.encode(dtype, new), align);
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn store(
         &mut self,
         buf: BufId,
@@ -402,6 +433,9 @@ impl<'c> Emit<'_, 'c> {
         };
         if let Some(span) = checked {
             self.check(buf, index, span)?;
+        }
+        if self.in_turn && tile.lanes.is_some() {
+            return self.store_in_turn(buf, index, combine, &values);
         }
         let varies = index.iter().fold(Varies::default(), |all, i| all | self.varies(i));
         let distance = self.distance(buf, index);

@@ -77,6 +77,8 @@ pub(crate) struct Emit<'a, 'c> {
     ahead: Option<Later<'c>>,
     /// Whether that round is what is evaluated.
     asks: bool,
+    /// Whether lanes store one after the other, as the rounds of their loop do.
+    in_turn: bool,
     /// The stores of the loop around that may go past the caches.
     past: Option<Past<'c>>,
     /// Which of the two nests is emitted, in one that stands twice.
@@ -184,6 +186,7 @@ impl<'a, 'c> Emit<'a, 'c> {
             guards: Vec::new(),
             ahead: None,
             asks: false,
+            in_turn: false,
             past: None,
             way: None,
             large: Vec::new(),

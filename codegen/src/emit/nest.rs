@@ -53,6 +53,25 @@ impl<'e, 'c> Emit<'e, 'c> {
         }
     }
 
+    /// A loop whose rounds are computed by lanes and store one after the other.
+    pub(super) fn lanes_in_turn(
+        &mut self,
+        var: VarId,
+        bounds: (V<'c>, V<'c>),
+        run: &Run,
+        body: &[Stmt],
+    ) -> Result<(), Error> {
+        let Run::Lanes { lanes, vectors } = run else {
+            return Err(self.fault("a loop that is no lanes".to_string()));
+        };
+        // What is left over goes one by one.
+        let wide = Wide { lanes: *lanes, vectors: *vectors, masked: false, single: true };
+        self.in_turn = true;
+        let done = self.by_lanes(var, bounds, wide, &mut |e| e.inner(body), None);
+        self.in_turn = false;
+        done
+    }
+
     fn by_rows(
         &mut self,
         var: VarId,

@@ -1,7 +1,7 @@
 //! Statements.
 
 use inkwell::IntPredicate as I;
-use ir::loops::{BufId, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
+use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use ir::{Combine, Literal};
 
 use super::Emit;
@@ -12,7 +12,7 @@ use super::tile::{Slot, Tile};
 use crate::Error;
 use crate::format::{memory, register};
 use crate::ll::V;
-use crate::schedule::{Along, Stride, fits_lanes, fits_rows};
+use crate::schedule::{Along, Stride, fits_in_turn, fits_lanes, fits_rows};
 
 /// A place to which all rounds of a loop add, and what.
 pub(super) struct Place<'a> {
@@ -92,6 +92,9 @@ impl<'c> Emit<'_, 'c> {
                     return self.both_ways(s, large);
                 }
                 let (lo, mut hi) = self.bounds(*var, lo, hi)?;
+                if self.is_in_turn(s) {
+                    return self.lanes_in_turn(*var, (lo, hi), run, body);
+                }
                 if self.is_tiled(s) {
                     return self.tile_loop(*var, (lo, hi), run, body);
                 }
@@ -172,10 +175,18 @@ impl<'c> Emit<'_, 'c> {
         Ok(())
     }
 
+    /// Whether a loop runs as lanes that store one after the other.
+    fn is_in_turn(&self, s: &Stmt) -> bool {
+        let Stmt::For { run: Run::Lanes { .. }, mark: Mark::Serial, body, .. } = s else { return false };
+        let free = self.tile.lanes.is_none() && self.tile.rows == 1;
+        free && fits_in_turn(self.prim, &self.ll.target, body)
+    }
+
     /// Whether a loop runs as lanes or rows here, where that is what it is told.
     pub(super) fn is_tiled(&self, s: &Stmt) -> bool {
-        let Stmt::For { var, run, body, .. } = s else { return false };
+        let Stmt::For { var, run, body, mark, .. } = s else { return false };
         match run {
+            Run::Lanes { .. } | Run::Stream { .. } if *mark == Mark::Serial => false,
             Run::Lanes { .. } | Run::Stream { .. } => {
                 let free = self.tile.lanes.is_none() && self.tile.rows == 1;
                 free && fits_lanes(self.prim, &self.ll.target, *var, body)

@@ -93,6 +93,12 @@ impl Arrange<'_> {
         {
             return self.nest(nest, s, whole);
         }
+        if let Stmt::For { var, run, .. } = &mut s
+            && let Some(wide) = self.decisions.in_turn.get(var)
+        {
+            *run = lanes(*wide);
+            return vec![s];
+        }
         self.spread(&mut s, None);
         self.mark(&mut s, None);
         match &mut s {

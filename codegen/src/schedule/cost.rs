@@ -9,6 +9,8 @@ use super::{Along, Planner, Stride, is_near};
 pub(super) const UNKNOWN: f64 = 64.0;
 /// Combining the lanes of a reduction at its end.
 pub(super) const FOLD: f64 = 8.0;
+/// What a lane that stores when its turn comes costs more: its place and its number are taken out of vectors.
+pub(super) const IN_TURN: f64 = 1.5;
 /// One lane of a vector whose elements are apart in memory.
 const GATHERED: f64 = 1.5;
 

@@ -25,6 +25,11 @@ impl Planner<'_> {
         fit && self.closed(body)
     }
 
+    /// Whether the rounds of a loop are computed together and store one after the other, somewhere.
+    pub(super) fn fits_in_turn(&self, body: &[Stmt]) -> bool {
+        self.target.has_v3() && self.prim.puts_in_turn(body) && self.closed(body)
+    }
+
     /// Whether the bounds of every reduction in an expression are the same for all iterations.
     pub(super) fn fixed_bounds(&self, s: &Scalar, along: &Along<'_>) -> bool {
         let mut fixed = true;

@@ -13,8 +13,8 @@
 //! order in which it lies, the sums being kept in memory (`streamed`). What a row would compute again is kept (`again`). Where the dim along which lanes go is 1 there are loops
 //! of their own (`narrow`).
 //!
-//! Invariants: lanes and rows are loops marked independent, whose bounds no iteration changes; lanes of a lane loop's
-//! stores lie side by side, in either order, or evenly a few elements apart; a schedule changes the order of a reduction only
+//! Invariants: lanes and rows are loops marked independent, whose bounds no iteration changes, or serial ones that put numbers where
+//! data says, which lanes compute and store in turn; lanes of another lane loop's stores lie side by side, in either order, or evenly a few elements apart; a schedule changes the order of a reduction only
 //! as a tree over its own range, in an order that the grid does not change, and in
 //! an invariant primitive neither do the extents of other axes ([`Order`]).
 
@@ -53,6 +53,8 @@ struct Decisions {
     nests: BTreeMap<VarId, Nest>,
     /// Reductions over lanes, by their variable: obeyed where the statement around has no lanes of its own.
     reductions: BTreeMap<VarId, Wide>,
+    /// Loops whose rounds put numbers somewhere in turn, which are computed by lanes.
+    in_turn: BTreeMap<VarId, Wide>,
 }
 
 /// Loops with nothing between them.
@@ -206,6 +208,11 @@ pub(crate) fn fits_lanes(prim: &Prim, target: &Target, var: VarId, body: &[Stmt]
     planner.together(body, &along) && planner.neighbours(body, &along)
 }
 
+/// Whether the rounds of a loop can be computed by lanes that store in turn.
+pub(crate) fn fits_in_turn(prim: &Prim, target: &Target, body: &[Stmt]) -> bool {
+    Planner { prim, target, order: Order::default(), asked: false }.fits_in_turn(body)
+}
+
 /// Whether the rounds of a loop can be rows.
 pub(crate) fn fits_rows(prim: &Prim, target: &Target, var: VarId, body: &[Stmt]) -> bool {
     let planner = Planner { prim, target, order: Order::default(), asked: false };
@@ -261,6 +268,7 @@ impl Decisions {
     fn join(&mut self, mut other: Decisions) {
         self.nests.append(&mut other.nests);
         self.reductions.append(&mut other.reductions);
+        self.in_turn.append(&mut other.in_turn);
     }
 }
 
@@ -278,6 +286,16 @@ impl Planner<'_> {
     fn stmt(&self, s: &Stmt) -> Plan {
         match s {
             Stmt::For { mark: Mark::Independent, run: Run::Plain, .. } => self.nest(s),
+            Stmt::For { var, lo, hi, run: Run::Plain, body, .. } if let Some(lanes) = self.in_turn(body) => {
+                let along = Along::new(self.prim, *var, body);
+                let wide = self.wide_block(body, &along, lanes) / f64::from(lanes) + cost::IN_TURN;
+                let one = self.block(body).0;
+                let mut plan = Decisions::default();
+                if wide < one * WORTH {
+                    plan.in_turn.insert(*var, Wide { lanes, vectors: 1 });
+                }
+                (one.min(wide) * self.trips(lo, hi), plan)
+            }
             Stmt::For { lo, hi, body, run, .. } => {
                 let asked = self.asked || matches!(run, Run::Ahead(_));
                 let (work, plan) = Planner { asked, ..*self }.block(body);
@@ -512,6 +530,11 @@ impl Planner<'_> {
         if !self.together(body, along) || !self.neighbours(body, along) {
             return None;
         }
+        self.lanes_of(body)
+    }
+
+    /// As many as a vector has of the widest number that is computed.
+    fn lanes_of(&self, body: &[Stmt]) -> Option<u32> {
         let mut widest = 0;
         body.iter().for_each(|s| {
             s.walk(&mut |s| {
@@ -524,6 +547,16 @@ impl Planner<'_> {
             });
         });
         self.count(widest)
+    }
+
+    /// The lanes with which the rounds of a loop are computed that puts numbers somewhere in turn.
+    fn in_turn(&self, body: &[Stmt]) -> Option<u32> {
+        // Vectors of integers are not divided.
+        let divides = |e: &Scalar| {
+            matches!(e.kind, ScalarKind::Op(ir::Intrinsic::Div | ir::Intrinsic::Rem, _)) && e.dtype.is_int()
+        };
+        let fits = self.fits_in_turn(body) && !parts(body).into_iter().any(divides);
+        fits.then(|| self.lanes_of(body)).flatten()
     }
 
     fn reduction_lanes(&self, s: &Scalar, along: &Along<'_>) -> Option<u32> {

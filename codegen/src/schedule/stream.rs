@@ -46,6 +46,8 @@ fn written_only(prim: &Prim, body: &[Stmt], first: &BTreeSet<BufId>) -> BTreeSet
 /// Marks loops by lanes that store to such an output, each element once.
 fn mark_stores(s: &mut Stmt, outputs: &BTreeSet<BufId>, from: u32) {
     match s {
+        // What rounds in order write may be written again; what rows do at once is a tile of few lines.
+        Stmt::For { mark: Mark::Serial, .. } | Stmt::For { run: Run::Rows(_), .. } | Stmt::While(..) => {}
         Stmt::For { run, body, .. } if matches!(run, Run::Lanes { .. }) => {
             let stores =
                 |s: &Stmt| matches!(s, Stmt::Store { buf, checked: false, .. } if outputs.contains(buf));
@@ -53,8 +55,6 @@ fn mark_stores(s: &mut Stmt, outputs: &BTreeSet<BufId>, from: u32) {
                 *run = Run::Stream { lanes: *lanes, vectors: *vectors, from };
             }
         }
-        // What rounds in order write may be written again; what rows do at once is a tile of few lines.
-        Stmt::For { mark: Mark::Serial, .. } | Stmt::For { run: Run::Rows(_), .. } | Stmt::While(..) => {}
         Stmt::For { body, .. } => body.iter_mut().for_each(|s| mark_stores(s, outputs, from)),
         Stmt::If(_, a, b) => a.iter_mut().chain(b).for_each(|s| mark_stores(s, outputs, from)),
         Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
