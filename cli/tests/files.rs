@@ -360,6 +360,18 @@ fn the_first_operator_that_differs_is_named_with_the_rule() {
 }
 
 #[test]
+fn what_is_infinite_and_need_not_be_is_wrong_though_every_rule_holds() {
+    let text = "fn f<n>(x: f32[n], a: f32, b: f32) -> f32[n] { x * a / b }\n".to_owned();
+    let args = |a: &'static str| {
+        ["run", "f.tn", "-e", "f", "--compare", "-i", "x=zeros[3]", "-i", a, "-i", "b=1e-20"]
+    };
+    let said = run(&[("f.tn", text.clone())], &args("a=1e30"));
+    assert_eq!(said.exit, Some(1), "{}{}", said.stdout, said.stderr);
+    assert!(said.stderr.contains("NaN, in the interpreter 0.0"), "{}", said.stderr);
+    assert_eq!(run(&[("f.tn", text)], &args("a=1e10")).exit, Some(0));
+}
+
+#[test]
 fn rounding_that_a_program_amplifies_accuses_nobody() {
     let mlp = "fn f<n, m, k>(x: f32[n, m], w: f32[m, k], b: f32[k], w2: f32[k, m]) -> f32[n, m] {\n    \
                let h = relu(x @ w + b)\n    softmax(tanh(h @ w2) + x)\n}\n";

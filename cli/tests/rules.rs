@@ -75,6 +75,23 @@ fn a_wrong_rule_is_refused_with_a_case_that_shows_it() {
 }
 
 #[test]
+fn a_rule_of_f16_keeps_to_its_range_where_the_program_does() {
+    let (exit, list) = verdicts(concat!(
+        "rule late<T: f16, m, k, n>(x: T[m, k], w: T[k, n], a: T) { (x * a) @ w => (x @ w) * a }\n",
+        "rule lost<T: f16, n>(x: T[n], a: T, b: T) { x * a * b => x * (a * b) }\n",
+        "rule wide<T: f32 | bf16, m, k, n>(x: T[m, k], w: T[k, n], a: T) { (x * a) @ w => (x @ w) * a }\n",
+        "rule same<T: f16, n>(x: T[n], y: T[n]) { x - (-y) => x + y }\n",
+    ));
+    assert_eq!(exit, Some(1));
+    let said: Vec<&str> = list.iter().filter_map(|r| r["status"].as_str()).collect();
+    assert_eq!(said, ["refused", "refused", "proven", "proven"], "{list:?}");
+    for r in &list[..2] {
+        let text = r["counter_example"]["text"].as_str().expect("a case");
+        assert!(text.contains("leaves the range of f16"), "{text}");
+    }
+}
+
+#[test]
 fn a_condition_is_needed_where_a_case_that_it_excludes_fails() {
     let (exit, list) = verdicts(concat!(
         "rule one<n>(x: f32[n]) when n == 1 { sum(x) => x[0] }\n",

@@ -22,6 +22,7 @@ mod judge;
 mod known;
 mod numbers;
 mod proof;
+mod range;
 mod values;
 
 use std::collections::BTreeMap;
@@ -226,7 +227,7 @@ impl Trial<'_> {
             }
             let most = if k == 0 { dims::MANY } else { dims::FEW };
             let found = self.tried(id, &rule.when, most);
-            if let Some(counter) = found.against {
+            if let Some(counter) = found.against.or_else(|| self.out_of_range(id)) {
                 return (Status::Refused(Box::new(counter)), types, lost);
             }
             agreed += found.agreed;
