@@ -456,7 +456,7 @@ fn opt(
         names::implementations(&front.module, &options)?;
         let called = if entry.is_some() { entries.as_slice() } else { &[] };
         let (plan, mut report) = pipeline::plan_of(&front.module, called, &options);
-        pipeline::sound(&report)?;
+        pipeline::no_fault(&report)?;
         let names: Vec<&str> = entries.iter().map(|id| front.module.func(*id).name.as_str()).collect();
         report.functions.retain(|f| names.contains(&f.name.as_str()));
         driver::orders::tell(&plan, &mut report, &options.target);
@@ -470,7 +470,9 @@ fn opt(
             output::print(&answer);
             return Ok(ExitCode::SUCCESS);
         }
-        if let Some(path) = out {
+        // What fired is shown all the same, but not kept.
+        let sound = driver::admit::sound(&front, &report, options.store.as_ref());
+        if let (Some(path), Ok(())) = (out, &sound) {
             let text = stage::plan_text(&plan, &front.files);
             std::fs::write(path, text).map_err(|e| Failure::data(format!("{}: {e}", path.display())))?;
         }
@@ -484,7 +486,11 @@ fn opt(
                 output::print(&format!("memory of fn {name}: {bytes}\n"));
             }
         }
-        Ok(ExitCode::SUCCESS)
+        match sound {
+            // The object on stdout has the statuses already.
+            Err(_) if json => Ok(ExitCode::FAILURE),
+            sound => sound.map(|()| ExitCode::SUCCESS),
+        }
     };
     go().map_err(|f| (sources, f))
 }

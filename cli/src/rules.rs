@@ -38,8 +38,11 @@ pub(crate) fn rules(file: Option<&Path>, check: bool, json: bool) -> Done {
     } else {
         listed.for_each(|l| output::print(&line(&front, &l)));
     }
-    let refused: Vec<Diagnostic> =
-        verdicts.iter().flatten().filter_map(|v| refusal(front.module.rule(v.rule), v)).collect();
+    let refused: Vec<Diagnostic> = verdicts
+        .iter()
+        .flatten()
+        .filter_map(|v| admit::refusal(front.module.rule(v.rule), &v.status))
+        .collect();
     match refused.is_empty() {
         true => Ok(ExitCode::SUCCESS),
         // The object on stdout has the cases already.
@@ -110,13 +113,6 @@ fn by(laws: Laws) -> &'static str {
         Laws::Bits => "bit for bit",
         Laws::Reals => "of the reals",
     }
-}
-
-fn refusal(rule: &Rule, verdict: &Verdict) -> Option<Diagnostic> {
-    let Status::Refused(counter) = &verdict.status else { return None };
-    let text = format!("rule `{}` does not hold", rule.name);
-    let d = Diagnostic::error("E0609", rule.span, text);
-    Some(counter.lines().into_iter().fold(d, Diagnostic::note))
 }
 
 fn described(Listed { name, rule, status, verdict }: &Listed<'_>) -> Value {

@@ -222,6 +222,41 @@ fn each_element_type_that_a_rule_allows_is_tried() {
 }
 
 #[test]
+fn a_program_in_whose_plan_a_wrong_rule_fires_does_not_run() {
+    let program = concat!(
+        "rule wrong<n>(x: f32[n]) { relu(x) => abs(x) }\n",
+        "fn f<n>(x: f32[n]) -> f32[n] { relu(x) }\n",
+        "fn g<n>(x: f32[n]) -> f32[n] { exp(x) }\n",
+    );
+    let go = |args: &[&str]| run(&[("f.tn", program.to_owned())], args);
+    for args in [
+        &["run", "f.tn", "-e", "f", "-i", "x=ones[3]"][..],
+        &["build", "f.tn", "-o", "f.tnx"],
+        &["bench", "f.tn", "-e", "f", "-i", "x=ones[3]"],
+        &["opt", "f.tn", "-o", "plan.tn"],
+        &["dis", "f.tn", "--stage", "plan"],
+    ] {
+        let said = go(args);
+        assert_eq!(said.exit, Some(1), "{args:?}: {}{}", said.stdout, said.stderr);
+        assert!(
+            said.stderr.contains("error[E0609]: rule `wrong` does not hold"),
+            "{args:?}: {}",
+            said.stderr
+        );
+        assert!(said.stderr.contains("the left side gives 0, the right side"), "{args:?}: {}", said.stderr);
+    }
+    // Where it does not fire, or nothing is rewritten, it is nobody's concern.
+    for args in [
+        &["run", "f.tn", "-e", "g", "-i", "x=ones[3]"][..],
+        &["run", "f.tn", "-e", "f", "-i", "x=ones[3]", "--no-rewrites"],
+        &["run", "f.tn", "-e", "f", "-i", "x=ones[3]", "--engine", "interp"],
+    ] {
+        let said = go(args);
+        assert_eq!(said.exit, Some(0), "{args:?}: {}{}", said.stdout, said.stderr);
+    }
+}
+
+#[test]
 fn the_status_stands_where_a_rule_is_named() {
     let program = concat!(
         "rule right<n>(x: f32[n]) { x + x => x * 2 }\n",

@@ -43,7 +43,7 @@ use numbers::Numbers;
 use values::Values;
 
 pub(crate) use known::{Recorded, record};
-pub use known::{listed, statuses, tell, written};
+pub use known::{listed, refusal, sound, statuses, tell, written};
 pub use proof::{Laws, proof};
 
 /// What is known of a rule.
@@ -173,10 +173,17 @@ struct Trial<'a> {
     sizes: &'a Module,
 }
 
-/// A library's function means what the rule that offers it says: comparing the two would compare the rule with itself.
-fn calls_library(module: &Module, rule: &Rule) -> bool {
-    let nodes = || rule.lhs.body.nodes.iter().chain(&rule.rhs.body.nodes);
-    nodes().any(|n| matches!(&n.op, Op::Extern(id, _) if module.extern_(*id).meaning.is_some()))
+/// Why a rule that calls a library's function is not tried: the function means what the rule that offers it says, and comparing
+/// the two would compare the rule with itself; or nothing says what it means.
+fn of_library(module: &Module, rule: &Rule) -> Option<&'static str> {
+    let mut nodes = rule.lhs.body.nodes.iter().chain(&rule.rhs.body.nodes);
+    nodes.find_map(|n| {
+        let Op::Extern(id, _) = &n.op else { return None };
+        match module.extern_(*id).meaning {
+            Some(_) => Some("a library's function does it"),
+            None => Some("a library's function does it, and no rule says what that is"),
+        }
+    })
 }
 
 /// What the cases said.
@@ -221,8 +228,8 @@ impl Trial<'_> {
             if rule.more {
                 continue;
             }
-            if calls_library(self.module, rule) {
-                why = "a library's function does it";
+            if let Some(theirs) = of_library(self.module, rule) {
+                why = theirs;
                 continue;
             }
             let most = if k == 0 { dims::MANY } else { dims::FEW };

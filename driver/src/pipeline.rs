@@ -42,6 +42,8 @@ pub struct Options {
     pub machine: Machine,
     /// What kernels were measured to take there.
     pub measured: Option<Arc<Database>>,
+    /// False: rules of the program are taken at their word. Otherwise one that fires and does not hold is an error.
+    pub admit: bool,
     /// True: the report lists what could be called at sample points.
     pub offers: bool,
     /// Which of the equal terms a plan is made of.
@@ -65,6 +67,7 @@ impl Default for Options {
             at: Vec::new(),
             machine: Machine::reference(),
             measured: None,
+            admit: true,
             offers: false,
             choose: Choose::default(),
             target: Target::host(),
@@ -155,8 +158,15 @@ pub fn sources() -> SourceMap {
     Library::get().sources()
 }
 
-/// Refuses a module that could not be planned as it was asked: a pass of whoever embeds the compiler went wrong.
-pub fn sound(report: &Report) -> Result<(), Failure> {
+/// Refuses a module that could not be planned as it was asked: a pass of whoever embeds the compiler went wrong, or a rule
+/// of the program fired that does not hold.
+pub fn sound(front: &Front, report: &Report, options: &Options) -> Result<(), Failure> {
+    no_fault(report)?;
+    if options.admit { crate::admit::sound(front, report, options.store.as_ref()) } else { Ok(()) }
+}
+
+/// The first of these alone.
+pub fn no_fault(report: &Report) -> Result<(), Failure> {
     match report.faults.first() {
         Some(fault) => Err(Failure::Message { code: "E0511", text: fault.clone() }),
         None => Ok(()),
@@ -193,7 +203,9 @@ pub fn plan_of(module: &Module, entries: &[FuncId], options: &Options) -> (Modul
 pub fn compile(front: &Front, entries: &[FuncId], options: &Options) -> Result<Compilation, Failure> {
     crate::names::pipeline(&front.module, options)?;
     crate::names::implementations(&front.module, options)?;
-    compile_part(front, entries, options)
+    let planned = plan_of(&front.module, entries, options);
+    sound(front, &planned.1, options)?;
+    compile_plan(front, planned, entries, options)
 }
 
 /// The same where the options were made for a program of which this is a part.
@@ -212,7 +224,7 @@ pub(crate) fn compile_plan(
     entries: &[FuncId],
     options: &Options,
 ) -> Result<Compilation, Failure> {
-    sound(&report)?;
+    no_fault(&report)?;
     let mut entries = entries.to_vec();
     let splits = kept::split(&mut plan, &mut entries);
     let compiler = Compiler::new(options.target.clone()).storing(options.store.clone());

@@ -327,7 +327,7 @@ impl Session {
         let entry = entry::find(&mut front, Some(name))?;
         let name = front.module.func(entry).name.clone();
         let (plan, mut report) = pipeline::plan(&front.module, &options);
-        pipeline::sound(&report)?;
+        pipeline::no_fault(&report)?;
         report.functions.retain(|f| f.name == name);
         crate::orders::tell(&plan, &mut report, &options.target);
         crate::admit::tell(&front, &mut report, self.options.store.as_ref());

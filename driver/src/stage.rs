@@ -52,7 +52,7 @@ pub fn show(
     crate::names::pipeline(&front.module, options)?;
     let called = if entry.is_some() { entries.as_slice() } else { &[] };
     let (plan, report) = pipeline::plan_of(&front.module, called, options);
-    pipeline::sound(&report)?;
+    pipeline::sound(front, &report, options)?;
     if stage == Stage::Plan {
         return Ok(module_text(&plan, &entries));
     }

@@ -103,7 +103,7 @@ fn offers(front: &Front, entries: &[FuncId], options: &Options) -> Result<Vec<Of
         f.plan |= !used.contains(&FuncId(i as u32));
     }
     let (_, report) = pipeline::plan(&module, &Options { offers: true, ..options.clone() });
-    pipeline::sound(&report)?;
+    pipeline::sound(front, &report, options)?;
     let mut best: BTreeMap<Key, Offer> = BTreeMap::new();
     for offer in report.functions.into_iter().flat_map(|f| f.offers).filter(|o| o.excess < FAR) {
         let known = best.get(&offer.key).is_none_or(|old| offer.excess < old.excess);

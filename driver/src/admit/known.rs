@@ -8,18 +8,19 @@
 //! A plan names an instance, and the word beside it is the instance's: of a rule that was tried and not refused it is
 //! `proven` if this very instance is, with its types, rank and attributes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use codegen::Store;
-use ir::Module;
+use ir::diag::Diagnostic;
 use ir::source::Span;
 use ir::text::stable_hash;
+use ir::{Module, Rule};
 use rewrites::Report;
 
-use super::{Trial, Verdict, fingerprint, instances, proof};
-use crate::Front;
+use super::{Status, Trial, Verdict, fingerprint, instances, proof};
 use crate::compare::wide::{self, Casts};
 use crate::library::Library;
+use crate::{Failure, Front};
 
 /// What a status can be.
 const WORDS: [&str; 4] = ["proven", "tested", "trusted", "refused"];
@@ -107,10 +108,43 @@ fn recorded(front: &Front, span: Span) -> Option<Recorded> {
 }
 
 fn tried(module: &Module, all: &Instances, span: Span) -> &'static str {
-    let Some((_, ids)) = all.iter().find(|(s, _)| *s == span) else { return "trusted" };
-    let Some(doubles) = wide::module(module, Casts::Round) else { return "trusted" };
+    trial(module, all, span).map_or("trusted", |s| s.name())
+}
+
+fn trial(module: &Module, all: &Instances, span: Span) -> Option<Status> {
+    let (_, ids) = all.iter().find(|(s, _)| *s == span)?;
+    let doubles = wide::module(module, Casts::Round)?;
     let sizes = crate::compare::sizes::module(&doubles);
-    Trial { module, doubles: &doubles, sizes: &sizes }.status(ids).0.name()
+    Some(Trial { module, doubles: &doubles, sizes: &sizes }.status(ids).0)
+}
+
+/// Refuses a program in whose plan a rule of its own fired that does not hold, with the case that shows it.
+pub fn sound(front: &Front, report: &Report, store: Option<&Store>) -> Result<(), Failure> {
+    let fired: BTreeSet<&str> =
+        report.functions.iter().flat_map(|f| &f.rules).map(|r| rewrites::rule_name(&r.rule)).collect();
+    let own = |r: &&Rule| fired.contains(r.name.name()) && recorded(front, r.span).is_none();
+    let spans: BTreeSet<Span> = front.module.rules.iter().filter(own).map(|r| r.span).collect();
+    if spans.is_empty() {
+        return Ok(());
+    }
+    let mut every = front.clone();
+    super::every_rule(&mut every);
+    let all = instances(&every.module);
+    let refused =
+        spans.into_iter().filter(|s| status(&every, &all, *s, store) == "refused").filter_map(|s| {
+            let (_, ids) = all.iter().find(|(span, _)| *span == s)?;
+            refusal(every.module.rule(ids[0]), &trial(&every.module, &all, s)?)
+        });
+    let refused: Vec<Diagnostic> = refused.collect();
+    if refused.is_empty() { Ok(()) } else { Err(Failure::Diagnostics(refused)) }
+}
+
+/// What is said of a rule that does not hold.
+pub fn refusal(rule: &Rule, status: &Status) -> Option<Diagnostic> {
+    let Status::Refused(counter) = status else { return None };
+    let text = format!("rule `{}` does not hold", rule.name);
+    let d = Diagnostic::error("E0609", rule.span, text);
+    Some(counter.lines().into_iter().fold(d, Diagnostic::note))
 }
 
 /// The status of instances of rules, by their names in the module: of the library's from its record, of the program's own
