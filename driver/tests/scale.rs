@@ -137,3 +137,29 @@ fn a_flat_graph_of_five_thousand_operators_is_planned_within_the_budget() {
     assert!(report.saturated || !report.notes.is_empty(), "what was given up is said");
     println!("{} nodes, {:?}", report.nodes, report.notes);
 }
+
+/// A function of so many products of `x` and a matrix each: side by side in a sum, or one after the other.
+fn products(many: usize, side_by_side: bool) -> String {
+    let params: String = (0..many).map(|i| format!(", w{i}: f32[64, 64]")).collect();
+    let each = (0..many).map(|i| if side_by_side { format!("x @ w{i}") } else { format!("@ w{i}") });
+    let body = each.collect::<Vec<_>>().join(if side_by_side { " + " } else { " " });
+    let body = if side_by_side { body } else { format!("x {body}") };
+    format!("fn main<n>(x: f32[n, 64]{params}) -> f32[n, 64] {{ {body} }}\n")
+}
+
+// Each of these values can be said in hundreds of ways, and three of them in hundreds of thousands.
+#[test]
+fn rules_of_several_values_do_not_look_at_all_ways_to_say_them() {
+    for text in [products(10, true), products(20, false), products(60, false)] {
+        let report = planned(&text);
+        let merge = report.rules.iter().find(|r| r.rule.starts_with("rule merge_three_products"));
+        let why = "parameter 2 must be constant and is known only while running";
+        assert_eq!(merge.map(|r| &r.refused[..]), Some(&[why.to_owned()][..]), "{:?}", report.rules);
+    }
+    let own = "rule never<n>(x: f32[n, 64], a: f32[64, 64], b: f32[64, 64], c: f32[64, 64]) when n * n == 7 {
+        (x @ a, x @ b, x @ c) => (x @ a, x @ c, x @ b)
+    }\n";
+    let report = planned(&format!("{own}{}", products(9, true)));
+    let note = "stopped merging by a rule after 1000 matches";
+    assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
+}

@@ -169,6 +169,16 @@ pub(crate) fn saturate(
     out
 }
 
+/// What stands for the `const` parameters of a pattern is known before the run, as far as the match goes.
+pub(crate) fn constant(pattern: &Pattern, m: &Match, b: &BlockGraph) -> Result<(), String> {
+    let running = |i: usize| m.params[i].is_some_and(|c| b.graph[c].data.stage == Stage::Step);
+    let wanted = pattern.constant.iter().enumerate().filter(|(_, wanted)| **wanted);
+    match wanted.map(|(i, _)| i).find(|&i| running(i)) {
+        Some(i) => Err(format!("parameter {} must be constant and is known only while running", i + 1)),
+        None => Ok(()),
+    }
+}
+
 /// Everything that must be proved before a match is applied; gives the values of the pattern's dims.
 pub(crate) fn ready(
     source: &Source<'_>,
@@ -185,11 +195,7 @@ pub(crate) fn ready(
     let ctx = &b.graph.analysis;
     let bound = solve_dims(ctx, &pattern.dims, m)?;
     let map = |s: Sym| bound.get(&s).cloned();
-    for (i, wanted) in pattern.constant.iter().enumerate() {
-        if *wanted && m.params[i].is_some_and(|c| b.graph[c].data.stage == Stage::Step) {
-            return Err(format!("parameter {} must be constant and is known only while running", i + 1));
-        }
-    }
+    constant(pattern, m, b)?;
     let mut unknown = None;
     for p in pattern.when.iter().map(|p| p.subst(&map)) {
         match ctx.prove(&p) {
