@@ -163,3 +163,21 @@ fn rules_of_several_values_do_not_look_at_all_ways_to_say_them() {
     let note = "stopped merging by a rule after 1000 matches";
     assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
 }
+
+#[test]
+fn conditions_of_rules_make_so_many_regimes_and_no_more() {
+    let mut text = String::from(
+        "prim slow<n>(x: f32[n]) -> y: f32[n] { for i in n { y[i] = sum(k in 99) max(x[i], 0.0) / 99.0 } }
+fn main<n>(x: f32[n]) -> f32[n] { slow(x) }\n",
+    );
+    for i in 0..8 {
+        let _ =
+            writeln!(text, "rule r{i}<n>(x: f32[n]) when n == {} {{ slow(x) => relu(x) }}", 1001 + 10 * i);
+    }
+    let report = planned(&text);
+    let guards: Vec<&str> = report.regimes.iter().map(|r| r.guard.as_str()).collect();
+    let six = ["n == 1001", "n == 1011", "n == 1021", "n == 1031", "n == 1041", "n == 1051", "otherwise"];
+    assert_eq!(guards, six, "{:?}", report.notes);
+    let notes = report.notes.iter().filter(|n| n.ends_with("6 conditions of rules have one"));
+    assert_eq!(notes.count(), 2, "{:?}", report.notes);
+}
