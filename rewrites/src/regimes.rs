@@ -328,7 +328,25 @@ pub(crate) fn arms(
             arms.push(Arm { preds: Vec::new(), plan, at });
         }
     }
-    arms
+    joined(facts, arms, solved)
+}
+
+/// The arms less those before an arm with the same plan that would take all of their dims.
+fn joined(facts: &Facts, arms: Vec<Arm>, solved: &[Solved]) -> Vec<Arm> {
+    let mut kept: Vec<Arm> = Vec::new();
+    for arm in arms.into_iter().rev() {
+        let same = |next: &&Arm| solved[next.plan].key == solved[arm.plan].key;
+        let taken = kept.last().filter(same).is_some_and(|next| {
+            let mut here = facts.clone();
+            arm.preds.iter().for_each(|p| here.assume(p.clone()));
+            next.preds.iter().all(|p| arm.preds.contains(p) || here.prove(p).is_proved())
+        });
+        if !taken {
+            kept.push(arm);
+        }
+    }
+    kept.reverse();
+    kept
 }
 
 impl Tree<'_> {
