@@ -465,7 +465,7 @@ fn function(
         if s.requires.iter().any(|r| !told.contains(r) && r.eval(&env) != Ok(true)) {
             return f64::INFINITY;
         }
-        let us = regimes::cost_at(&cells[s.cell].1, &s.plan, options, &env).unwrap_or(f64::INFINITY);
+        let us = regimes::cost_of(&cells[s.cell].1, s, options, &env).unwrap_or(f64::INFINITY);
         extract::rank(options.choose, plan, us.max(1e-6))
     };
     let costs: Vec<Vec<f64>> =

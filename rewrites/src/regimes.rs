@@ -20,7 +20,7 @@ use crate::Options;
 use crate::cells::{holds, meet, said};
 use crate::cost::BEYOND;
 use crate::emit::{Plan, Traced, Unit};
-use crate::extract::{costs, extract, total};
+use crate::extract::{costs, extract, priced, total};
 use crate::lang::Ir;
 use crate::rounds::GUESS;
 
@@ -204,6 +204,25 @@ pub(crate) fn cost_at(
         for (u, p) in blocks.iter().zip(&plan.nested[i]) {
             sum += times(&unit.b.pinned[i].node.op) * cost_at(u, p, options, at)?;
         }
+    }
+    Some(sum)
+}
+
+/// What a plan costs at a point with the steps that emitting it added.
+pub(crate) fn cost_of(
+    unit: &Unit,
+    solved: &Solved,
+    options: &Options,
+    at: &dyn Fn(Sym) -> Option<i64>,
+) -> Option<f64> {
+    let mut sum = cost_at(unit, &solved.plan, options, at)?;
+    for step in solved.trace.iter().filter(|t| t.again) {
+        let (mut inner, mut often) = (unit, 1.0);
+        for &(i, j) in &step.path {
+            often *= times(&inner.b.pinned[i].node.op);
+            inner = &inner.nested[i][j];
+        }
+        sum += often * priced(&inner.b, step.imp, options, at).us;
     }
     Some(sum)
 }
