@@ -137,3 +137,47 @@ fn a_flat_graph_of_five_thousand_operators_is_planned_within_the_budget() {
     assert!(report.saturated || !report.notes.is_empty(), "what was given up is said");
     println!("{} nodes, {:?}", report.nodes, report.notes);
 }
+
+/// A function of so many products of `x` and a matrix each: side by side in a sum, or one after the other.
+fn products(many: usize, side_by_side: bool) -> String {
+    let params: String = (0..many).map(|i| format!(", w{i}: f32[64, 64]")).collect();
+    let each = (0..many).map(|i| if side_by_side { format!("x @ w{i}") } else { format!("@ w{i}") });
+    let body = each.collect::<Vec<_>>().join(if side_by_side { " + " } else { " " });
+    let body = if side_by_side { body } else { format!("x {body}") };
+    format!("fn main<n>(x: f32[n, 64]{params}) -> f32[n, 64] {{ {body} }}\n")
+}
+
+// Each of these values can be said in hundreds of ways, and three of them in hundreds of thousands.
+#[test]
+fn rules_of_several_values_do_not_look_at_all_ways_to_say_them() {
+    for text in [products(10, true), products(20, false), products(60, false)] {
+        let report = planned(&text);
+        let merge = report.rules.iter().find(|r| r.rule.starts_with("rule merge_three_products"));
+        let why = "parameter 2 must be constant and is known only while running";
+        assert_eq!(merge.map(|r| &r.refused[..]), Some(&[why.to_owned()][..]), "{:?}", report.rules);
+    }
+    let own = "rule never<n>(x: f32[n, 64], a: f32[64, 64], b: f32[64, 64], c: f32[64, 64]) when n * n == 7 {
+        (x @ a, x @ b, x @ c) => (x @ a, x @ c, x @ b)
+    }\n";
+    let report = planned(&format!("{own}{}", products(9, true)));
+    let note = "stopped merging by a rule after 1000 matches";
+    assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
+}
+
+#[test]
+fn conditions_of_rules_make_so_many_regimes_and_no_more() {
+    let mut text = String::from(
+        "prim slow<n>(x: f32[n]) -> y: f32[n] { for i in n { y[i] = sum(k in 99) max(x[i], 0.0) / 99.0 } }
+fn main<n>(x: f32[n]) -> f32[n] { slow(x) }\n",
+    );
+    for i in 0..8 {
+        let _ =
+            writeln!(text, "rule r{i}<n>(x: f32[n]) when n == {} {{ slow(x) => relu(x) }}", 1001 + 10 * i);
+    }
+    let report = planned(&text);
+    let guards: Vec<&str> = report.regimes.iter().map(|r| r.guard.as_str()).collect();
+    let six = ["n == 1001", "n == 1011", "n == 1021", "n == 1031", "n == 1041", "n == 1051", "otherwise"];
+    assert_eq!(guards, six, "{:?}", report.notes);
+    let notes = report.notes.iter().filter(|n| n.ends_with("6 conditions of rules have one"));
+    assert_eq!(notes.count(), 2, "{:?}", report.notes);
+}

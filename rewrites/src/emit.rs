@@ -11,12 +11,14 @@
 //!    the loop that it stood after unless something above needs its value.
 //! 2. Before a pinned node consumes a leaf, every step of the plan that reads that leaf is emitted. If one of
 //!    them needs what only comes later, the choice is refused. A read of a consumed leaf is refused.
-//! 3. A pure value that is consumed, or that the block gives back (its new owner may update it), must be a
+//! 3. A pure value that is consumed, or that a block inside gives back (its new owner may update it), must be a
 //!    buffer of its own. Where several such values are one class, its step is emitted once for each, all at the same
 //!    place, where the operands still are; the last owner takes the buffer that everyone reads, and before it is
 //!    consumed rule 2 holds for it too. Equal values are merged for reading, never for owning.
 //! 4. A pure value handed over is never a leaf, even where a rule found it equal to one: the program made a
 //!    new buffer there, so the plan does too, while the leaf is still what it was.
+//! 5. What a function gives back is only read: as in a program, a result may be an argument, and two results one buffer. The
+//!    machine copies what several hold before one of them updates it, so no caller sees the difference.
 //!
 //! Scalars are registers, not buffers; none of this concerns them.
 
@@ -31,7 +33,7 @@ use shape::{Expr, Sym};
 use crate::block::{BlockGraph, Use};
 use crate::extract::{Cand, Choice, Pool, order};
 use crate::fuse::Fused;
-use crate::lang::{Action, Ir, OpKey};
+use crate::lang::{Action, ImplId, Ir, OpKey};
 
 /// A block with what may be chosen in it.
 #[derive(Clone, Debug)]
@@ -49,8 +51,18 @@ pub(crate) struct Plan {
     pub(crate) nested: Vec<Vec<Plan>>,
 }
 
-/// One emitted step, for the report: the block's path, the class, and the value it defines.
-pub(crate) type Traced = (Vec<(usize, usize)>, usize, ValId);
+/// One emitted step, for the report.
+#[derive(Clone, Debug)]
+pub(crate) struct Traced {
+    /// The path of its block.
+    pub(crate) path: Vec<(usize, usize)>,
+    pub(crate) class: usize,
+    /// The value it defines.
+    pub(crate) value: ValId,
+    pub(crate) imp: ImplId,
+    /// True if the choice has no such step: it makes a buffer of its own for a value that is there already, or what that needs.
+    pub(crate) again: bool,
+}
 
 /// Emits a function's body by a plan. Fused primitives are named by numbers past the module's own.
 pub(crate) fn emit(
@@ -124,7 +136,7 @@ impl Emitter<'_> {
             names,
             env: env.clone(),
             made: FxHashMap::default(),
-            copies: copies(self.func, unit),
+            copies: copies(self.func, unit, path.is_empty()),
             owned: FxHashMap::default(),
             consumed: FxHashSet::default(),
             closed: b.graph.analysis.level_of.keys().copied().collect(),
@@ -186,7 +198,8 @@ impl Emitter<'_> {
         st.now = b.pinned.len();
         let mut results = Vec::new();
         for &r in &b.results {
-            results.push(if b.pure.contains(&r) {
+            let new = handed(&st) == Use::Consume || loaded(&st, r)?;
+            results.push(if new && b.pure.contains(&r) {
                 self.own(&mut st, r)?
             } else {
                 self.read_val(&mut st, r)?
@@ -309,7 +322,9 @@ impl Emitter<'_> {
             results.push(ValId(self.out.vals.len() as u32 - 1));
         }
         if let Some(&first) = results.first() {
-            self.trace.push((st.path.to_vec(), class, first));
+            let planned = st.rank.contains_key(&class) && chosen(st, class)?.imp == Some(id);
+            let again = !planned || st.made.contains_key(&class);
+            self.trace.push(Traced { path: st.path.to_vec(), class, value: first, imp: id, again });
         }
         st.nodes.push(Node { op, args, results: results.clone(), opens: Vec::new(), span });
         Ok(results)
@@ -379,7 +394,8 @@ impl Emitter<'_> {
             // Values the program made anew and a rule found equal to this one.
             let twin = |w: &ValId| b.pure.contains(w) && class_of(st.unit, *w) == class;
             let later = b.pinned[st.now..].iter().flat_map(|p| p.uses.iter().map(|(&w, &u)| (w, u)));
-            let later = later.chain(b.results.iter().map(|&w| (w, Use::Consume)));
+            let given = handed(st);
+            let later = later.chain(b.results.iter().map(|&w| (w, given)));
             let twins: Vec<(ValId, Use)> = later.filter(|(w, _)| twin(w)).collect();
             for &(w, u) in &twins {
                 if u == Use::Consume && !st.owned.contains_key(&w) {
@@ -422,6 +438,18 @@ fn chosen<'s>(st: &State<'s>, class: usize) -> Result<&'s Cand, String> {
     Ok(&st.unit.pool.cands[class][at])
 }
 
+/// What giving back a value is to its buffer: rule 5.
+fn handed(st: &State<'_>) -> Use {
+    if st.path.is_empty() { Use::Read } else { Use::Consume }
+}
+
+/// True if the chosen value is kept from when weights are loaded: that buffer is the next run's too.
+fn loaded(st: &State<'_>, v: ValId) -> Result<bool, String> {
+    let b = &st.unit.b;
+    Ok(b.pure.contains(&v)
+        && matches!(chosen(st, class_of(st.unit, v))?.node, Ir::Leaf(w) if b.kept.iter().any(|k| k.1 == w)))
+}
+
 /// True if the chosen value of a class is someone else's buffer.
 fn is_leaf(st: &State<'_>, class: usize) -> Result<bool, String> {
     Ok(matches!(chosen(st, class)?.node, Ir::Leaf(_)))
@@ -433,14 +461,15 @@ fn leaf(st: &State<'_>, v: ValId) -> Result<ValId, String> {
 }
 
 /// For each class the owners that need a buffer besides the shared one: all but the last, or all if the
-/// shared one is read under a name that owns nothing.
-fn copies(func: &Func, unit: &Unit) -> IndexMap<usize, Vec<ValId>> {
+/// shared one is read under a name that owns nothing. `whole`: the block is a function's body.
+fn copies(func: &Func, unit: &Unit, whole: bool) -> IndexMap<usize, Vec<ValId>> {
     let b = &unit.b;
     let mut owners: IndexMap<usize, Vec<ValId>> = IndexMap::new();
     let mut readers: Vec<ValId> = Vec::new();
     let buffers = |v: &ValId| b.pure.contains(v) && !func.ty(*v).shape.is_empty();
     let uses = b.pinned.iter().flat_map(|p| p.uses.iter().map(|(&v, &u)| (v, u)));
-    let uses = uses.chain(b.results.iter().map(|&v| (v, Use::Consume))).filter(|(v, _)| buffers(v));
+    let given = if whole { Use::Read } else { Use::Consume };
+    let uses = uses.chain(b.results.iter().map(|&v| (v, given))).filter(|(v, _)| buffers(v));
     for (v, u) in uses {
         if u == Use::Read {
             readers.push(v);

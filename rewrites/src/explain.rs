@@ -9,10 +9,10 @@ use shape::{Facts, Pred};
 use crate::Options;
 use crate::cost::{At, Cost};
 use crate::emit::{Plan, Traced, Unit};
-use crate::extract::{Cand, Pins, Priced, costs, kind};
+use crate::extract::{Cand, Pins, Priced, costs, kind, priced};
 use crate::lang::Action;
 use crate::measured::Key;
-use crate::regimes::{Arm, Point, Solved, arm_at, cost_at, env};
+use crate::regimes::{Arm, Point, Solved, arm_at, cost_of, env};
 use crate::report::{Alternative, RegimeReport, RuleReport, Step};
 use crate::saturate::Outcome;
 
@@ -63,7 +63,7 @@ pub(crate) fn regimes(
             let unit = &cells[s.cell].1;
             RegimeReport {
                 guard,
-                total_us: cost_at(unit, &s.plan, options, &at).unwrap_or(f64::INFINITY),
+                total_us: cost_of(unit, s, options, &at).unwrap_or(f64::INFINITY),
                 steps: steps(options, s, unit, &at),
                 at: func.dims.iter().map(|&d| (d.name().to_owned(), at(d).unwrap_or(0))).collect(),
             }
@@ -87,7 +87,9 @@ pub(crate) fn not_held(pins: &Pins, regimes: &[RegimeReport], notes: &mut Vec<St
 
 /// The steps of a plan.
 fn steps(options: &Options, solved: &Solved, root: &Unit, at: &At<'_>) -> Vec<Step> {
-    each_step(options, solved, root, at, &mut |block, traced| block.step(solved, traced))
+    each_step(options, solved, root, at, &mut |block, traced| {
+        if traced.again { Some(block.again(options, solved, traced, at)) } else { block.step(solved, traced) }
+    })
 }
 
 /// What could be called at a point by a plan, and by those that differ from it in one step: the implementation, what
@@ -98,7 +100,7 @@ pub(crate) fn offers(
     root: &Unit,
     at: &At<'_>,
 ) -> Vec<(Action, Key, f64)> {
-    let steps = each_step(options, solved, root, at, &mut |block, (_, class, _)| {
+    let steps = each_step(options, solved, root, at, &mut |block, Traced { class, .. }| {
         let chosen = block.plan.choice[*class]?;
         let all = block.rest + block.priced.cost();
         let desc = |c: usize, i: usize| {
@@ -126,10 +128,10 @@ fn each_step<T>(
     at: &At<'_>,
     f: &mut dyn FnMut(&mut Block<'_>, &Traced) -> Option<T>,
 ) -> Vec<T> {
-    let Some(all) = cost_at(root, &solved.plan, options, at) else { return Vec::new() };
+    let Some(all) = cost_of(root, solved, options, at) else { return Vec::new() };
     let mut blocks: BTreeMap<&[(usize, usize)], Vec<usize>> = BTreeMap::new();
     for (i, t) in solved.trace.iter().enumerate() {
-        blocks.entry(&t.0).or_default().push(i);
+        blocks.entry(&t.path).or_default().push(i);
     }
     let mut steps: Vec<Option<T>> = solved.trace.iter().map(|_| None).collect();
     for (path, traced) in blocks {
@@ -161,7 +163,7 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    fn step(&mut self, solved: &Solved, (path, class, value): &Traced) -> Option<Step> {
+    fn step(&mut self, solved: &Solved, Traced { path, class, value, .. }: &Traced) -> Option<Step> {
         let unit = self.unit;
         let chosen = self.plan.choice[*class]?;
         let cand = &unit.pool.cands[*class][chosen];
@@ -201,7 +203,7 @@ impl Block<'_> {
         Some(Step {
             value: val.name.name().to_owned(),
             ty: val.ty.to_string(),
-            block: path.iter().map(|(i, j)| format!("{i}.{j}")).collect::<Vec<_>>().join("/"),
+            block: place(path),
             kind: kind(desc).to_owned(),
             name: desc.name.clone(),
             fused: if let Action::Fused(i) = desc.action { Some(i) } else { None },
@@ -217,6 +219,29 @@ impl Block<'_> {
             alternatives,
             refused,
         })
+    }
+
+    /// A step that the choice does not have: nothing else is weighed against it.
+    fn again(&self, options: &Options, solved: &Solved, step: &Traced, at: &At<'_>) -> Step {
+        let b = &self.unit.b;
+        let desc = b.graph.analysis.table.desc(step.imp);
+        let cost = priced(b, step.imp, options, at);
+        let val = solved.func.val(step.value);
+        Step {
+            value: val.name.name().to_owned(),
+            ty: val.ty.to_string(),
+            block: place(&step.path),
+            kind: kind(desc).to_owned(),
+            name: desc.name.clone(),
+            fused: if let Action::Fused(i) = desc.action { Some(i) } else { None },
+            covers: desc.covers.clone(),
+            order: desc.num.name().to_owned(),
+            flops: cost.flops,
+            bytes: cost.bytes,
+            us: cost.us,
+            source: cost.basis.name().to_owned(),
+            ..Step::default()
+        }
     }
 
     /// What could compute the class of a step, or one that it covers, in the place of the candidate chosen; and what the
@@ -258,6 +283,11 @@ impl Block<'_> {
         }
         best
     }
+}
+
+/// A block's path as text.
+fn place(path: &[(usize, usize)]) -> String {
+    path.iter().map(|(i, j)| format!("{i}.{j}")).collect::<Vec<_>>().join("/")
 }
 
 /// The class of a step, and those it covers.

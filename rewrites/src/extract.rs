@@ -335,7 +335,12 @@ fn force(b: &BlockGraph, pool: &mut Pool, names: &[String]) {
 }
 
 /// The cost of an implementation at a point.
-fn priced(b: &BlockGraph, id: ImplId, options: &Options, point: &dyn Fn(Sym) -> Option<i64>) -> Cost {
+pub(crate) fn priced(
+    b: &BlockGraph,
+    id: ImplId,
+    options: &Options,
+    point: &dyn Fn(Sym) -> Option<i64>,
+) -> Cost {
     let desc = b.graph.analysis.table.desc(id);
     cost(options, &desc.work, desc.identity.as_ref(), point)
 }

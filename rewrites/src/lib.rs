@@ -14,7 +14,7 @@
 //!    weights make by themselves;
 //! 3. [`fuse`], [`inline`], [`classify`], [`rounds`]: implementations join the classes: kernels, fused groups, library calls;
 //! 4. [`cost`], [`machine`], [`measured`]: what each would take, as expressions of the dims or as it was measured;
-//! 5. [`extract`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between; one for all points
+//! 5. [`extract`], [`mod@cells`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between; one for all points
 //!    where the function is invariant. Tests ask for the dearest and for random ones ([`Choose`]): all mean the same;
 //! 6. [`emit`], [`assemble`], [`copy`]: blocks again. A plan that cannot keep the order of effects is refused here.
 //!    What weights make by themselves becomes a function of theirs ([`keep`]). Fused primitives that differ in no more
@@ -28,6 +28,7 @@ mod alike;
 mod ask;
 mod assemble;
 mod block;
+mod cells;
 mod classify;
 mod copy;
 mod cost;
@@ -64,6 +65,7 @@ use rustc_hash::FxHashSet;
 use shape::{Facts, Pred};
 
 use crate::block::{BlockGraph, Source};
+use crate::cells::Guard;
 use crate::emit::{Plan, Unit};
 use crate::extract::Pins;
 use crate::fuse::Fused;
@@ -166,7 +168,7 @@ pub struct Budget {
     pub flips: usize,
     /// Plans of a function.
     pub plans: usize,
-    /// Conditions of rules that regimes are made for.
+    /// Conditions of rules that regimes are made for, those of a rule together; twice as many are looked at in all, with those that hold together.
     pub guards: usize,
 }
 
@@ -181,7 +183,7 @@ impl Default for Budget {
             between: 12,
             flips: 2_000,
             plans: 4,
-            guards: 3,
+            guards: 6,
         }
     }
 }
@@ -378,18 +380,14 @@ fn function(
     let func = &kept;
 
     // One cell for each combination of undecided conditions that some point fulfils; the first has none.
-    let mut guards = std::mem::take(&mut outcome.guards);
-    guards.truncate(if turns.plans() > 1 { options.budget.guards } else { 0 });
-    let mut signatures: Vec<Vec<usize>> = vec![Vec::new()];
-    for p in &points {
-        let s = regimes::signature(&guards, p);
-        if !signatures.contains(&s) {
-            signatures.push(s);
-        }
+    let guards = std::mem::take(&mut outcome.guards);
+    let allowed = |p: &Point| func.requires.iter().chain(facts.iter()).all(|r| regimes::may_hold(r, p));
+    let most = if turns.plans() > 1 { options.budget.guards } else { 0 };
+    if most > 0 {
+        points.extend(cells::met(&guards, &points, &allowed));
     }
-    let mut cells: Vec<(Vec<Pred>, Unit)> = Vec::new();
-    for s in &signatures {
-        let preds: Vec<Pred> = s.iter().map(|&i| guards[i].clone()).collect();
+    let mut cells: Vec<(Guard, Unit)> = Vec::new();
+    for preds in cells::cells(&guards, &points, most, &mut outcome.notes) {
         let mut b = base.clone();
         if !preds.is_empty() {
             assume(&mut b, &preds);
@@ -413,7 +411,7 @@ fn function(
     collect_notes(&cells[0].1, &mut report.notes);
     report.rules = explain::rules(&outcome);
 
-    let barred = barred(options, &facts, &points, &guards, &signatures, &cells, &keepable);
+    let barred = barred(options, &facts, &points, &cells, &keepable);
     // A plan for each point, from the base and from the cell whose conditions hold there. Where the plans of neighbours
     // differ a third may be best between them.
     let (mut found, mut refused): (Vec<Solved>, Vec<Plan>) = Default::default();
@@ -422,9 +420,8 @@ fn function(
     let (mut next, mut more) = (points.clone(), between);
     while !next.is_empty() {
         let point = next.remove(0);
-        let own = regimes::signature(&guards, &point);
         for (cell, (preds, unit)) in cells.iter().enumerate() {
-            if cell != 0 && signatures[cell] != own {
+            if !cells::holds(preds, &point) {
                 continue;
             }
             let env = regimes::env(&facts, &point);
@@ -456,28 +453,31 @@ fn function(
         }
         if next.is_empty() && more > 0 {
             next = regimes::between(&asked, more);
-            next.retain(|p| func.requires.iter().chain(facts.iter()).all(|r| regimes::may_hold(r, p)));
+            next.retain(allowed);
             more -= next.len();
         }
     }
     let solved = regimes::distinct(found);
-    let cost = |plan: usize, point: &Point| {
+    // What is told to hold is not asked of the point.
+    let cost = |plan: usize, point: &Point, told: &[Pred]| {
         let s = &solved[plan];
         let env = regimes::env(&facts, point);
-        if s.requires.iter().any(|r| r.eval(&env) != Ok(true)) {
+        if s.requires.iter().any(|r| !told.contains(r) && r.eval(&env) != Ok(true)) {
             return f64::INFINITY;
         }
-        let us = regimes::cost_at(&cells[s.cell].1, &s.plan, options, &env).unwrap_or(f64::INFINITY);
+        let us = regimes::cost_of(&cells[s.cell].1, s, options, &env).unwrap_or(f64::INFINITY);
         extract::rank(options.choose, plan, us.max(1e-6))
     };
     let costs: Vec<Vec<f64>> =
-        (0..solved.len()).map(|p| points.iter().map(|point| cost(p, point)).collect()).collect();
-    let anywhere: Vec<bool> = solved.iter().map(|s| s.requires.is_empty()).collect();
+        (0..solved.len()).map(|p| points.iter().map(|point| cost(p, point, &[])).collect()).collect();
     let kept = match turns.plans() {
         1 => vec![regimes::together(&costs)],
-        most => regimes::few(&costs, &anywhere, most),
+        most => regimes::few(&costs, &solved, most),
     };
     let arms = regimes::arms(&facts, &points, &costs, &kept, &solved, &cost);
+    if options.choose == Choose::Cheapest && turns.plans() > 1 {
+        regimes::not_served(&points, &costs, &solved, &arms, &mut report.notes);
+    }
     report.regimes = explain::regimes(options, func, &facts, &cells, &solved, &arms);
     if options.use_rules {
         explain::not_held(pins, &report.regimes, &mut report.notes);
@@ -485,7 +485,7 @@ fn function(
     if options.offers {
         for point in regimes::samples(&points) {
             let at = regimes::env(&facts, point);
-            let price = |p: &usize| cost(*p, point);
+            let price = |p: &usize| cost(*p, point, &[]);
             let plans = if report.invariant { kept.clone() } else { (0..solved.len()).collect() };
             let Some(best) = plans.into_iter().min_by(|a, b| price(a).total_cmp(&price(b))) else { continue };
             let found = explain::offers(options, &solved[best], &cells[solved[best].cell].1, &at);
@@ -514,9 +514,7 @@ fn barred(
     options: &Options,
     facts: &Facts,
     points: &[Point],
-    guards: &[Pred],
-    signatures: &[Vec<usize>],
-    cells: &[(Vec<Pred>, Unit)],
+    cells: &[(Guard, Unit)],
     kept: &[Kept],
 ) -> FxHashSet<ValId> {
     if kept.len() < 2 || !options.use_rules {
@@ -532,9 +530,9 @@ fn barred(
     let barred = keep::bar(&price, &mut |barred| {
         let barred = vals(barred);
         let at = |point: &Point| {
-            let (own, env) = (regimes::signature(guards, point), regimes::env(facts, point));
-            let here = cells.iter().enumerate().filter(|(c, _)| *c == 0 || signatures[*c] == own);
-            let plans = here.filter_map(|(_, (_, unit))| {
+            let env = regimes::env(facts, point);
+            let here = cells.iter().filter(|(preds, _)| cells::holds(preds, point));
+            let plans = here.filter_map(|(_, unit)| {
                 let plan = regimes::plan_at(unit, options, &env, &barred);
                 Some((regimes::cost_at(unit, &plan, options, &env)?, keep::used(unit, &plan, kept)))
             });

@@ -16,7 +16,7 @@ use shape::{Expr, Sym};
 use crate::Budget;
 use crate::block::{BlockGraph, Merged, Source};
 use crate::pattern::{Head, Heads, Match, PVal, Pattern, Reach, Side, at, typed};
-use crate::saturate::{Outcome, apply, ready, title};
+use crate::saturate::{Outcome, apply, constant, ready, title};
 
 /// Applies the rules of several values once; true if something was merged.
 pub(crate) fn merge(
@@ -44,13 +44,21 @@ pub(crate) fn merge(
         let alike = each.iter().all(|e| *e == each[0]);
         let family = if alike { each[0].clone() } else { each.concat() };
         let mut free = free(b, &family);
+        let mut work = Work { refusals: budget.matches, steps: budget.steps, running: false };
         for &first in heads.classes(pattern, pattern.lhs.roots[0]) {
             if !free.contains(&b.graph.find(first)) || b.graph.total_size() > budget.nodes {
                 continue;
             }
-            let mut search = Search { source, pattern, heads: &heads, alike, free: &free, dims, out };
-            let mut left = Reach { matches: budget.matches, steps: budget.steps };
-            let Some((values, m, bound)) = search.from(first, b, &mut left) else { continue };
+            if work.refusals == 0 || work.steps == 0 {
+                break;
+            }
+            let mut left = Reach { matches: budget.matches, steps: work.steps };
+            let of_rule = &mut work;
+            let mut search =
+                Search { source, pattern, heads: &heads, alike, free: &free, dims, work: of_rule, out };
+            let found = search.from(first, b, &mut left);
+            work.steps = left.steps;
+            let Some((values, m, bound)) = found else { continue };
             let Some(made) = apply(source, pattern, &m, &values, &bound, b).filter(|made| made.news) else {
                 continue;
             };
@@ -59,8 +67,35 @@ pub(crate) fn merge(
             b.graph.rebuild();
             free = self::free(b, &family);
         }
+        work.note(budget, out);
     }
     b.merged.len() > before
+}
+
+/// What a rule may still do in its turn. Rules of one value make many ways to say a value, and each way to say each value of a
+/// match is a match of its own.
+struct Work {
+    /// Whole matches that may yet be refused.
+    refusals: usize,
+    /// Operations that may yet be compared with those of the pattern.
+    steps: usize,
+    /// One was refused as something stands for a `const` parameter that only running tells.
+    running: bool,
+}
+
+impl Work {
+    /// Says so if the rule was cut short.
+    fn note(&self, budget: &Budget, out: &mut Outcome) {
+        let cut = [
+            (self.refusals, format!("stopped merging by a rule after {} matches", budget.matches)),
+            (self.steps, format!("stopped merging by a rule after {} operations", budget.steps)),
+        ];
+        for (_, note) in cut.into_iter().filter(|(left, _)| *left == 0) {
+            if !out.notes.contains(&note) {
+                out.notes.push(note);
+            }
+        }
+    }
 }
 
 /// The operations of a value of a side, from the value down.
@@ -96,6 +131,7 @@ struct Search<'a> {
     alike: bool,
     free: &'a FxHashSet<Id>,
     dims: &'a [Sym],
+    work: &'a mut Work,
     out: &'a mut Outcome,
 }
 
@@ -107,14 +143,25 @@ impl Search<'_> {
         found.into_iter().find_map(|m| self.go_on(vec![b.graph.find(first)], m, b, left))
     }
 
+    /// True if a match that has begun is not worth completing: something stands for a `const` parameter that only running
+    /// tells, and that this happens has been said of the rule.
+    fn lost(&self, m: &Match, b: &BlockGraph) -> bool {
+        self.work.running && constant(self.pattern, m, b).is_err()
+    }
+
     /// The first way to complete a match of the first few values.
     fn go_on(&mut self, values: Vec<Id>, m: Match, b: &BlockGraph, left: &mut Reach) -> Option<Found> {
         let (pattern, side) = (self.pattern, &self.pattern.lhs);
+        if self.work.refusals == 0 || self.lost(&m, b) {
+            return None;
+        }
         let Some(&root) = side.roots.get(values.len()) else {
             let m = typed(&b.graph, pattern, vec![m]).pop()?;
             return match ready(self.source, pattern, &m, &values, self.dims, b, self.out) {
                 Ok(bound) => Some((values, m, bound)),
                 Err(why) => {
+                    self.work.refusals -= 1;
+                    self.work.running |= constant(pattern, &m, b).is_err();
                     self.out.refuse(pattern, why, values[0], b);
                     None
                 }

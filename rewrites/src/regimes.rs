@@ -6,19 +6,21 @@
 //! where; each number is refined by bisection to the place where the costs of the two plans cross. The tree is
 //! written as a list of arms for `Op::Switch`.
 //!
-//! A condition of a rule that nothing decides (`when m <= 8`) makes a *cell*: a clone of the saturated e-graph that
+//! A condition of a rule that nothing decides (`when m <= 8`) makes a *cell* ([`crate::cells`]): a clone of the saturated e-graph that
 //! knows the condition, in which the rule fires. The equalities found there never reach the shared graph; every
-//! arm whose plan comes from a cell says the cell's conditions.
+//! arm whose plan comes from a cell says the cell's conditions. The tree asks for them too, so such a plan runs wherever they
+//! hold and it is cheaper, and not only where comparisons of one dim lead.
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
 use ir::graph::{Func, Op, ValId};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use shape::{Expr, Facts, Pred, Sym};
 
 use crate::Options;
+use crate::cells::{holds, meet, said};
 use crate::cost::BEYOND;
 use crate::emit::{Plan, Traced, Unit};
-use crate::extract::{costs, extract, total};
+use crate::extract::{costs, extract, priced, total};
 use crate::lang::Ir;
 use crate::rounds::GUESS;
 
@@ -98,41 +100,13 @@ pub(crate) fn grid(func: &Func, facts: &Facts) -> Vec<Point> {
     let all = points.clone();
     let conditions = || func.requires.iter().chain(facts.iter());
     for point in &mut points {
-        conditions().for_each(|r| meet(r, point));
+        let exact = |r: &&Pred| matches!(r, Pred::Eq(..) | Pred::Divides(..));
+        conditions().filter(exact).for_each(|r| meet(r, &[], point));
     }
     points.retain(|p| conditions().all(|r| may_hold(r, p)));
     let points: Vec<Point> = points.into_iter().collect::<IndexSet<_>>().into_iter().collect();
     // Conditions that none of them meets say nothing of what is typical.
     if points.is_empty() { all } else { points }
-}
-
-/// Moves a point to where a condition holds, if one of its dims can be set to what it must be, or raised by a little.
-fn meet(pred: &Pred, point: &mut Point) {
-    const STEPS: i64 = 128;
-    let held = |p: &Point| pred.eval(&|s: Sym| p.iter().find(|(d, _)| *d == s).map(|x| x.1));
-    if !matches!(pred, Pred::Eq(..) | Pred::Divides(..)) || held(point) != Ok(false) {
-        return;
-    }
-    let [a, b] = pred.exprs();
-    let dims = pred.syms();
-    for axis in 0..point.len() {
-        let (dim, value) = point[axis];
-        if !dims.contains(&dim) {
-            continue;
-        }
-        let is = |e: &Expr, other: &Expr| {
-            let known = |s: Sym| point.iter().find(|(d, _)| *d == s).map(|x| x.1);
-            if e.as_sym() == Some(dim) { other.eval(&known).ok() } else { None }
-        };
-        let set = if matches!(pred, Pred::Eq(..)) { is(a, b).or(is(b, a)) } else { None };
-        for x in set.into_iter().chain((1..STEPS).map(|more| value.saturating_add(more))) {
-            point[axis].1 = x;
-            if held(point) == Ok(true) {
-                return;
-            }
-        }
-        point[axis].1 = value;
-    }
 }
 
 /// False where a condition does not hold at a point.
@@ -234,17 +208,38 @@ pub(crate) fn cost_at(
     Some(sum)
 }
 
+/// What a plan costs at a point with the steps that emitting it added.
+pub(crate) fn cost_of(
+    unit: &Unit,
+    solved: &Solved,
+    options: &Options,
+    at: &dyn Fn(Sym) -> Option<i64>,
+) -> Option<f64> {
+    let mut sum = cost_at(unit, &solved.plan, options, at)?;
+    for step in solved.trace.iter().filter(|t| t.again) {
+        let (mut inner, mut often) = (unit, 1.0);
+        for &(i, j) in &step.path {
+            often *= times(&inner.b.pinned[i].node.op);
+            inner = &inner.nested[i][j];
+        }
+        sum += often * priced(&inner.b, step.imp, options, at).us;
+    }
+    Some(sum)
+}
+
 /// The plan that does best over all points together.
 pub(crate) fn together(costs: &[Vec<f64>]) -> usize {
     let all = |p: &usize| costs[*p].iter().map(|c| c.ln()).sum::<f64>();
     (0..costs.len()).min_by(|a, b| all(a).total_cmp(&all(b))).unwrap_or(0)
 }
 
-/// Drops plans that are hardly better than others until few are left; the last one runs everywhere.
-/// `costs[plan][point]` is infinite where a plan may not run. Gives the plans kept.
-pub(crate) fn few(costs: &[Vec<f64>], anywhere: &[bool], cap: usize) -> Vec<usize> {
+/// Drops plans that are hardly better than others until few are left, of which equal ones in several cells count once; the last
+/// one runs everywhere. `costs[plan][point]` is infinite where a plan may not run. Gives the plans kept.
+pub(crate) fn few(costs: &[Vec<f64>], solved: &[Solved], cap: usize) -> Vec<usize> {
     let mut kept: Vec<usize> = (0..costs.len()).collect();
+    let anywhere: Vec<bool> = solved.iter().map(|s| s.requires.is_empty()).collect();
     let best = |kept: &[usize], s: usize| kept.iter().map(|&p| costs[p][s]).fold(f64::INFINITY, f64::min);
+    let different = |kept: &[usize]| kept.iter().map(|&p| &solved[p].key).collect::<FxHashSet<_>>().len();
     let points = costs.first().map_or(0, Vec::len);
     while kept.len() > 1 {
         let mut least: Option<(f64, f64, usize)> = None;
@@ -268,34 +263,42 @@ pub(crate) fn few(costs: &[Vec<f64>], anywhere: &[bool], cap: usize) -> Vec<usiz
             }
         }
         match least {
-            Some((worst, _, i)) if worst <= HARDLY || kept.len() > cap => drop(kept.remove(i)),
+            Some((worst, _, i)) if worst <= HARDLY || different(&kept) > cap => drop(kept.remove(i)),
             _ => break,
         }
     }
     kept
 }
 
-/// The cost of a plan at any point, infinite where it may not run.
-pub(crate) type CostAt<'a> = dyn Fn(usize, &Point) -> f64 + 'a;
+/// The cost of a plan at any point, infinite where it may not run; what is told to hold is not asked of the point.
+pub(crate) type CostAt<'a> = dyn Fn(usize, &Point, &[Pred]) -> f64 + 'a;
 
 struct Tree<'a> {
     points: &'a [Point],
     kept: &'a [usize],
     /// By how much a kept plan is dearer than the best at each point, as a logarithm; infinite where it may not run.
     losses: Vec<Vec<f64>>,
+    /// What kept plans require, and where it holds.
+    guards: Vec<(&'a [Pred], Vec<bool>)>,
     at: &'a CostAt<'a>,
     arms: Vec<Arm>,
 }
 
-/// A place to part points at.
+/// A way to part points.
 #[derive(Clone, Copy)]
 struct Cut {
-    dim: Sym,
-    /// Neighbouring values of the dim, between which the cut is.
-    lo: i64,
-    hi: i64,
+    by: By,
     /// What is lost after it.
     loss: f64,
+}
+
+/// What parts points.
+#[derive(Clone, Copy)]
+enum By {
+    /// A dim, between two neighbouring values.
+    Dim { dim: Sym, lo: i64, hi: i64 },
+    /// A guard, by its place: where it holds, and where it does not.
+    Guard(usize),
 }
 
 /// The arms that say which of the kept plans runs where.
@@ -311,7 +314,16 @@ pub(crate) fn arms(
     let low: Vec<f64> = (0..points.len()).map(low).collect();
     let losses =
         kept.iter().map(|&p| costs[p].iter().zip(&low).map(|(c, l)| (c / l).ln()).collect()).collect();
-    let mut tree = Tree { points, kept, losses, at, arms: Vec::new() };
+    // A guard that holds at all points or at none parts nothing.
+    let mut guards: Vec<(&[Pred], Vec<bool>)> = Vec::new();
+    for &p in kept {
+        let requires = &solved[p].requires[..];
+        let held: Vec<bool> = points.iter().map(|point| holds(requires, point)).collect();
+        if held.contains(&true) && held.contains(&false) && guards.iter().all(|g| g.0 != requires) {
+            guards.push((requires, held));
+        }
+    }
+    let mut tree = Tree { points, kept, losses, guards, at, arms: Vec::new() };
     tree.grow(&(0..points.len()).collect::<Vec<_>>(), &[], 3);
     let mut arms = tree.arms;
     // What the arms before an arm leave over need not be said again.
@@ -335,7 +347,25 @@ pub(crate) fn arms(
             arms.push(Arm { preds: Vec::new(), plan, at });
         }
     }
-    arms
+    joined(facts, arms, solved)
+}
+
+/// The arms less those before an arm with the same plan that would take all of their dims.
+fn joined(facts: &Facts, arms: Vec<Arm>, solved: &[Solved]) -> Vec<Arm> {
+    let mut kept: Vec<Arm> = Vec::new();
+    for arm in arms.into_iter().rev() {
+        let same = |next: &&Arm| solved[next.plan].key == solved[arm.plan].key;
+        let taken = kept.last().filter(same).is_some_and(|next| {
+            let mut here = facts.clone();
+            arm.preds.iter().for_each(|p| here.assume(p.clone()));
+            next.preds.iter().all(|p| arm.preds.contains(p) || here.prove(p).is_proved())
+        });
+        if !taken {
+            kept.push(arm);
+        }
+    }
+    kept.reverse();
+    kept
 }
 
 impl Tree<'_> {
@@ -351,22 +381,35 @@ impl Tree<'_> {
         let at = set.get(set.len() / 2).map_or_else(Vec::new, |&s| self.points[s].clone());
         // One percent a point is not worth an arm.
         let least = 0.01 * set.len() as f64;
-        let worth = (loss > least || loss > HARDLY.ln()) && depth > 0 && self.arms.len() + 2 <= ARMS;
+        let most = ARMS + self.guards.len();
+        let worth = (loss > least || loss > HARDLY.ln()) && self.arms.len() + 2 <= most;
         let gains = |cut: &Cut, least: f64| cut.loss < loss - least;
-        let cut = worth.then(|| self.cut(set, 1)).flatten();
+        let cut = worth.then(|| self.cut(set, 1, depth)).flatten();
         // What is best only where two dims are large shows after a second cut.
         let deep = depth > 1 && worth && cut.is_none_or(|c| !gains(&c, least));
-        let second = deep.then(|| self.cut(set, 2)).flatten().filter(|c| gains(c, least));
-        let Some(Cut { dim, lo, hi, .. }) = second.or(cut.filter(|c| gains(c, 0.0))) else {
+        let second = deep.then(|| self.cut(set, 2, depth)).flatten().filter(|c| gains(c, least));
+        let Some(cut) = second.or(cut.filter(|c| gains(c, 0.0))) else {
             self.arms.push(Arm { preds: path.to_vec(), plan, at });
             return;
+        };
+        let (dim, lo, hi) = match cut.by {
+            By::Dim { dim, lo, hi } => (dim, lo, hi),
+            By::Guard(guard) => {
+                let (preds, held) = &self.guards[guard];
+                let (inside, outside): (Vec<usize>, Vec<usize>) = set.iter().partition(|&&s| held[s]);
+                let more = preds.iter().filter(|p| !path.contains(p)).cloned();
+                let inner: Vec<Pred> = path.iter().cloned().chain(more).collect();
+                self.grow(&inside, &inner, depth);
+                self.grow(&outside, path, depth);
+                return;
+            }
         };
         let value = |s: usize| self.points[s].iter().find(|(d, _)| *d == dim).map_or(0, |x| x.1);
         let (left, right): (Vec<usize>, Vec<usize>) = set.iter().partition(|&&s| value(s) <= lo);
         let near = |set: &[usize], x: i64| set.iter().copied().filter(|&s| value(s) == x).collect::<Vec<_>>();
         let edge = near(&left, lo);
         let (a, b) = (self.best(&edge).0, self.best(&near(&right, hi)).0);
-        let t = self.cross(dim, lo, hi, a, b, &edge);
+        let t = self.cross((dim, lo, hi), (a, b), &edge, path);
         let pred = Pred::Le(Expr::sym(dim), Expr::int(t));
         // What bounds the dim on the path so far says less.
         let looser = |p: &&Pred| matches!(p, Pred::Le(e, _) if *e == Expr::sym(dim));
@@ -376,17 +419,18 @@ impl Tree<'_> {
         self.grow(&right, path, depth - 1);
     }
 
-    /// The cut between two neighbouring values of one dim after which plans do best, each side cut again if it is the first
-    /// of several. Of equal ones, one before which a plan may not run.
-    fn cut(&self, set: &[usize], cuts: usize) -> Option<Cut> {
+    /// The cut after which plans do best, each side cut again if it is the first of several: by a guard, or between two
+    /// neighbouring values of one dim if the tree may be so deep. Of equal ones that by a guard, which says exactly where a plan may
+    /// run, or else one before which a plan may not run.
+    fn cut(&self, set: &[usize], cuts: usize, depth: usize) -> Option<Cut> {
         let mut found: Option<(Cut, bool)> = None;
         let rest = |side: &[usize]| {
-            let again = if cuts > 1 { self.cut(side, cuts - 1) } else { None };
+            let again = if cuts > 1 { self.cut(side, cuts - 1, depth.saturating_sub(1)) } else { None };
             again.map_or(f64::INFINITY, |c| c.loss).min(self.best(side).1)
         };
         let never = |side: &[usize], of: &Vec<f64>| side.iter().all(|&s| of[s].is_infinite());
         let dims: Vec<Sym> = self.points.first()?.iter().map(|x| x.0).collect();
-        for (axis, &dim) in dims.iter().enumerate() {
+        for (axis, &dim) in dims.iter().enumerate().filter(|_| depth > 0) {
             let mut values: Vec<i64> = set.iter().map(|&s| self.points[s][axis].1).collect();
             values.sort_unstable();
             values.dedup();
@@ -399,22 +443,44 @@ impl Tree<'_> {
                     loss < old.loss - 1e-9 || loss < old.loss + 1e-9 && gate && !was_gate
                 };
                 if found.as_ref().is_none_or(better) {
-                    found = Some((Cut { dim, lo: pair[0], hi: pair[1], loss }, gate));
+                    let by = By::Dim { dim, lo: pair[0], hi: pair[1] };
+                    found = Some((Cut { by, loss }, gate));
                 }
             }
         }
-        found.map(|f| f.0)
+        let mut found = found.map(|f| f.0);
+        let mut by_guard = false;
+        for (i, (_, held)) in self.guards.iter().enumerate() {
+            let (inside, outside): (Vec<usize>, Vec<usize>) = set.iter().partition(|&&s| held[s]);
+            if inside.is_empty() || outside.is_empty() {
+                continue;
+            }
+            let loss = rest(&inside) + rest(&outside);
+            let better = |old: &Cut| loss < old.loss + if by_guard { -1e-9 } else { 1e-9 };
+            if found.as_ref().is_none_or(better) {
+                found = Some(Cut { by: By::Guard(i), loss });
+                by_guard = true;
+            }
+        }
+        found
     }
 
-    /// The last value of `dim` in `lo..hi` at which plan `a` still is no dearer than `b`, over the points of an edge.
-    fn cross(&self, dim: Sym, lo: i64, hi: i64, a: usize, b: usize, edge: &[usize]) -> i64 {
+    /// The last value of a dim between two at which plan `a` still is no dearer than `b`, over the points of an edge. What the
+    /// path says holds there too: a guard that most numbers do not meet does not hide where costs cross.
+    fn cross(
+        &self,
+        (dim, lo, hi): (Sym, i64, i64),
+        (a, b): (usize, usize),
+        edge: &[usize],
+        path: &[Pred],
+    ) -> i64 {
         let better = |t: i64| {
             let sum = |p: usize| {
                 edge.iter()
                     .map(|&s| {
                         let mut point = self.points[s].clone();
                         point.iter_mut().filter(|(d, _)| *d == dim).for_each(|x| x.1 = t);
-                        (self.at)(p, &point).ln()
+                        (self.at)(p, &point, path).ln()
                     })
                     .sum::<f64>()
             };
@@ -429,27 +495,50 @@ impl Tree<'_> {
     }
 }
 
-/// The distinct plans of some points, in order of appearance; equal plans with fewer conditions win.
+/// The distinct plans of some points, in order of appearance. Of equal plans one that requires less goes before those that
+/// require the same and more; where neither does, each stands for its own conditions.
 pub(crate) fn distinct(found: Vec<Solved>) -> Vec<Solved> {
-    let mut plans: IndexMap<String, Solved> = IndexMap::new();
+    let mut plans: Vec<Solved> = Vec::new();
+    let less = |a: &Solved, b: &Solved| a.key == b.key && a.requires.iter().all(|r| b.requires.contains(r));
     for s in found {
-        match plans.get(&s.key) {
-            Some(old) if old.requires.len() <= s.requires.len() => {}
-            _ => drop(plans.insert(s.key.clone(), s)),
+        if plans.iter().any(|old| less(old, &s)) {
+            continue;
+        }
+        let place = plans.iter().position(|old| less(&s, old)).unwrap_or(plans.len());
+        plans.retain(|old| !less(&s, old));
+        plans.insert(place, s);
+    }
+    plans
+}
+
+/// Says under which conditions of rules a plan is not used though it is cheaper, as plans or arms are too many.
+pub(crate) fn not_served(
+    points: &[Point],
+    costs: &[Vec<f64>],
+    solved: &[Solved],
+    arms: &[Arm],
+    notes: &mut Vec<String>,
+) {
+    let known = |point: &Point, s: Sym| point.iter().find(|(d, _)| *d == s).map(|x| x.1);
+    let Some(last) = arms.last() else { return };
+    for (plan, s) in solved.iter().enumerate().filter(|(_, s)| !s.requires.is_empty()) {
+        let missed = |&i: &usize| {
+            let runs = arms.get(arm_at(arms, &|s| known(&points[i], s))).unwrap_or(last).plan;
+            let cheapest = costs.iter().all(|of| costs[plan][i] <= of[i]);
+            cheapest && costs[plan][i] * HARDLY < costs[runs][i]
+        };
+        if let Some(i) = (0..points.len()).find(missed) {
+            let at: Vec<String> = points[i].iter().map(|(d, x)| format!("{d} = {x}")).collect();
+            let note = format!("{} has no plan of its own at {}", said(&s.requires), at.join(", "));
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
         }
     }
-    plans.into_values().collect()
 }
 
 /// The index of the arm that runs at a point.
 pub(crate) fn arm_at(arms: &[Arm], at: &dyn Fn(Sym) -> Option<i64>) -> usize {
     let holds = |a: &Arm| a.preds.iter().all(|p| p.eval(at) == Ok(true));
     arms.iter().position(holds).unwrap_or(arms.len().saturating_sub(1))
-}
-
-/// Which conditions hold at a point, by index.
-pub(crate) fn signature(guards: &[Pred], point: &Point) -> Vec<usize> {
-    let known: FxHashMap<Sym, i64> = point.iter().copied().collect();
-    let holds = |g: &Pred| g.eval(&|s| known.get(&s).copied()) == Ok(true);
-    (0..guards.len()).filter(|&i| holds(&guards[i])).collect()
 }

@@ -14,6 +14,7 @@ use shape::{Expr, Pred, Sym, Verdict};
 
 use crate::Budget;
 use crate::block::{BlockGraph, Origin, Source};
+use crate::cells::Guard;
 use crate::lang::{Graph, Ir, Kids, OpKey, Stage};
 use crate::pattern::{Heads, Match, PVal, Pattern, Reach, Side, search, solve_dims};
 
@@ -28,8 +29,8 @@ pub(crate) struct Outcome {
     pub(crate) fired: IndexMap<String, usize>,
     /// By rule: why a structural match was refused, and where the first one stands.
     pub(crate) refused: IndexMap<String, Vec<(String, Option<Span>)>>,
-    /// Conditions nothing decides that a regime may decide.
-    pub(crate) guards: Vec<Pred>,
+    /// Conditions nothing decides that a regime may decide, those of a match together.
+    pub(crate) guards: Vec<Guard>,
 }
 
 /// A match that was applied: the pattern, the class, what its parameters and dims stand for.
@@ -169,6 +170,16 @@ pub(crate) fn saturate(
     out
 }
 
+/// What stands for the `const` parameters of a pattern is known before the run, as far as the match goes.
+pub(crate) fn constant(pattern: &Pattern, m: &Match, b: &BlockGraph) -> Result<(), String> {
+    let running = |i: usize| m.params[i].is_some_and(|c| b.graph[c].data.stage == Stage::Step);
+    let wanted = pattern.constant.iter().enumerate().filter(|(_, wanted)| **wanted);
+    match wanted.map(|(i, _)| i).find(|&i| running(i)) {
+        Some(i) => Err(format!("parameter {} must be constant and is known only while running", i + 1)),
+        None => Ok(()),
+    }
+}
+
 /// Everything that must be proved before a match is applied; gives the values of the pattern's dims.
 pub(crate) fn ready(
     source: &Source<'_>,
@@ -185,26 +196,23 @@ pub(crate) fn ready(
     let ctx = &b.graph.analysis;
     let bound = solve_dims(ctx, &pattern.dims, m)?;
     let map = |s: Sym| bound.get(&s).cloned();
-    for (i, wanted) in pattern.constant.iter().enumerate() {
-        if *wanted && m.params[i].is_some_and(|c| b.graph[c].data.stage == Stage::Step) {
-            return Err(format!("parameter {} must be constant and is known only while running", i + 1));
-        }
-    }
-    let mut unknown = None;
+    constant(pattern, m, b)?;
+    let mut unknown: Guard = Vec::new();
     for p in pattern.when.iter().map(|p| p.subst(&map)) {
         match ctx.prove(&p) {
             Verdict::Proved => {}
             Verdict::Refuted => return Err(format!("{p} does not hold")),
-            Verdict::Unknown => {
-                if p.syms().iter().all(|s| dims.contains(s)) && !out.guards.contains(&p) {
-                    out.guards.push(p.clone());
-                }
-                unknown.get_or_insert(p);
-            }
+            Verdict::Unknown if unknown.contains(&p) => {}
+            Verdict::Unknown => unknown.push(p),
         }
     }
-    if let Some(p) = unknown {
-        return Err(format!("{p} is not known here"));
+    if let Some(p) = unknown.first() {
+        let why = format!("{p} is not known here");
+        let own = unknown.iter().flat_map(Pred::syms).all(|s| dims.contains(&s));
+        if own && !out.guards.contains(&unknown) {
+            out.guards.push(unknown);
+        }
+        return Err(why);
     }
     // The types of the other side: each operation's operands fit it, and the whole has the class's type.
     let ty = |v: PVal| match v {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use ir::Module;
-use program::{Program, data, matmul, relu, same};
+use program::{Program, data, e, matmul, relu, same};
 use rewrites::{Database, FuncReport, Machine, Options, render, rewrite};
 use shape::{Expr, Pred};
 
@@ -152,6 +152,22 @@ fn plans_that_are_equal_in_two_regimes_are_one() {
         line(&mut db, "sgemm", m, 64, 2.0 * m as f64);
     }
     assert_eq!(chosen(&product(), &options(&db)), pairs(&[("always", "matmul")]));
+}
+
+#[test]
+fn of_neighbouring_regimes_with_equal_plans_one_that_holds_for_both_is_kept() {
+    let mut p = Program::new(vec![matmul(), relu()]);
+    p.blas();
+    p.module.rules[0].when = vec![Pred::Le(Expr::int(1), e("n"))];
+    p.func("f", "m, p", &["m, 64", "64, p"], |b| vec![b.call("matmul", "m, 64, p", &[0, 1])]);
+    // Left of one cut the library is best in the end, and right of it everywhere: that is one place.
+    let want = [
+        ("m <= 31", "matmul"),
+        ("m <= 41, p <= 219", "matmul"),
+        ("1 <= p", "sgemm"),
+        ("otherwise", "matmul"),
+    ];
+    assert_eq!(chosen(&p.module, &options(&crossing(64, 37, ("matmul", "sgemm")))), pairs(&want));
 }
 
 #[test]
