@@ -162,7 +162,7 @@ fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
     let at = rest.iter().filter(|t| forced(t).is_none() && by(t).is_none()).map(pair);
     let at = at.collect::<Option<Vec<_>>>().ok_or("@opt ENTRY n=64")?;
     let report = planned(&front, entry, &Options { at, force, pipeline, ..Options::default() });
-    if let Err(f) = pipeline::sound(&report) {
+    if let Err(f) = pipeline::no_fault(&report) {
         return Ok(f.render(&front.sources, false));
     }
     let name = &front.module.func(entry).name;
