@@ -7,6 +7,9 @@ mod program;
 use program::run;
 use serde_json::{Value, json};
 
+/// A machine file that is right.
+const REFERENCE: &str = include_str!("../../machines/reference.toml");
+
 const PROGRAM: &str = "fn f<m>(x: f32[m, 8]) -> f32[m, 8] { relu(x + x) }\n";
 
 fn files(more: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
@@ -44,9 +47,21 @@ fn a_database_goes_before_the_model_and_says_so() {
 }
 
 #[test]
+fn a_machine_whose_name_a_database_cannot_hold_is_refused() {
+    for name in ["a b  c", "", "#x"] {
+        let machine = REFERENCE.replace("name = \"reference\"", &format!("name = {name:?}"));
+        let said =
+            run(&files(&[("m.toml", &machine)]), &["tune", "f.tn", "--db", "d", "--machine", "m.toml"]);
+        assert_eq!((said.exit, said.codes()), (Some(1), vec!["E0604"]), "{}", said.stderr);
+        assert!(said.stderr.contains("m.toml: machine file: the name must be one word"), "{}", said.stderr);
+    }
+}
+
+#[test]
 fn files_that_cannot_be_meant_are_refused() {
     for (text, args, says) in [
         ("reference f cold m=4 1.0\n", ["--db", "x"], "x: line 1: a line is MACHINE KERNEL"),
+        ("reference f cold * m=-4 1.0\n", ["--db", "x"], "`m=-4` is not DIM=N"),
         ("", ["--db", "y"], "y: "),
         ("name = \"a\"\n", ["--machine", "x"], "x: machine file: missing field"),
     ] {

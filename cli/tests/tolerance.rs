@@ -75,6 +75,20 @@ fn a_rule_that_is_off_by_more_than_it_says_is_refused() {
 }
 
 #[test]
+fn a_size_is_never_less_than_the_result() {
+    // As sizes, 1 / (1 + exp(-x)) falls where the number grows, and 1 / (x - 1.5) has no pole.
+    for side in ["sigmoid(x)", "tanh(x)", "exp(x)", "erf(x)", "1.0 / (1.0 + exp(-x))", "1.0 / (x - 1.5)"] {
+        let rule = |t: &str| {
+            format!("#[tolerance({t})]\nrule r<n, m>(x: f32[n, m]) {{ {side} => f32(bf16({side})) }}\n")
+        };
+        let held = of(&rule("0.01"), &["rules", "f.tn", "--check"]);
+        assert_eq!(held.exit, Some(0), "{side}: {}{}", held.stdout, held.stderr);
+        let less = of(&rule("0.0001"), &["rules", "f.tn", "--check"]);
+        assert_eq!(less.codes(), ["E0609"], "{side}: {}{}", less.stdout, less.stderr);
+    }
+}
+
+#[test]
 fn a_plan_is_accepted_within_the_tolerance_and_not_outside() {
     let compare =
         |text: &str, entry: &str| of(text, &["run", "f.tn", "-e", entry, "-i", "x=randn[16]@1", "--compare"]);

@@ -167,6 +167,11 @@ impl Machine {
     }
 
     fn checked(self) -> Result<Machine, &'static str> {
+        // A database of measurements names the machine at the beginning of a line of words.
+        let is_word = |name: &str| !name.chars().any(|c| c.is_whitespace() || c.is_control());
+        if self.name.is_empty() || self.name.starts_with('#') || !is_word(&self.name) {
+            return Err("the name must be one word, and no comment: `laptop-2`");
+        }
         let (g, l) = (&self.generated, &self.library);
         let shares = [
             g.elementwise,
@@ -412,6 +417,10 @@ mod tests {
             ("cores = 2", "cores = 0", "positive"),
             ("kernel_us = 0.4", "kernel_us = -1.0", "from 0 on"),
             ("cores = 2", "cors = 2", "unknown field"),
+            ("name = \"reference\"", "name = \"a b  c\"", "one word"),
+            ("name = \"reference\"", "name = \"a\\nb\"", "one word"),
+            ("name = \"reference\"", "name = \"\"", "one word"),
+            ("name = \"reference\"", "name = \"#x\"", "one word"),
             ("bytes = 1000000.0", "bytes = 48e9", "more than the level before"),
         ];
         for (from, to, says) in cases {

@@ -89,7 +89,7 @@ impl Database {
         };
         let pair = |text: &str| {
             let (name, value) = text.split_once('=')?;
-            Some((name.to_owned(), value.parse::<i64>().ok()?))
+            Some((name.to_owned(), value.parse::<i64>().ok().filter(|n| *n >= 0)?))
         };
         let list: Vec<&str> = if dims == "-" { Vec::new() } else { dims.split(',').collect() };
         let dims = list.iter().map(|d| pair(d).ok_or(format!("`{d}` is not DIM=N")));
@@ -255,6 +255,7 @@ here  g  cold *  -  1.500
         for (text, says) in [
             ("\nhere f 1.0\n", "line 2"),
             ("here f cold - m=x 1.0", "not DIM=N"),
+            ("here f cold - m=1,n=-1 1.0", "`n=-1` is not DIM=N"),
             ("here f cold - m=1 -1.0", "above 0"),
             ("here f cold - m=1 1.0\nhere f cold - n=1 1.0", "has the dims m and here n"),
         ] {

@@ -46,9 +46,12 @@ pub(super) struct Tolerated {
 }
 
 impl Tolerated {
-    fn size(&self, k: usize, at: usize) -> f64 {
+    /// The size of an element of a result, which is never less than the element itself: what is divided by the size of a sum,
+    /// or falls as its argument grows, comes out too small where sizes stand for numbers.
+    fn size(&self, k: usize, at: usize, result: &Tensor) -> f64 {
         let size = self.sizes.get(k).filter(|t| at < t.len()).map_or(0.0, |t| t.get_f64(at).abs());
-        if size.is_finite() { size } else { 0.0 }
+        let finite = |x: f64| if x.is_finite() { x } else { 0.0 };
+        finite(size).max(finite(result.get_f64(at).abs()))
     }
 
     /// By what part of the sizes results are off, at most.
@@ -56,7 +59,7 @@ impl Tolerated {
         let mut most = 0.0f64;
         for (k, (a, b)) in want.iter().zip(got).enumerate() {
             for at in 0..a.len().min(b.len()) {
-                let (off, size) = ((a.get_f64(at) - b.get_f64(at)).abs(), self.size(k, at));
+                let (off, size) = ((a.get_f64(at) - b.get_f64(at)).abs(), self.size(k, at, a));
                 if off.is_finite() && size > 0.0 {
                     most = most.max(off / size);
                 }
@@ -115,7 +118,7 @@ impl Case<'_> {
                 let (place, left, right) = (place(a.shape(), at), number(a, at), number(b, at));
                 let size =
                     self.tolerated.as_ref().filter(|_| a.dtype().is_float()).map_or_else(String::new, |t| {
-                        format!(", and a part of {} of {} is tolerated", t.part, t.size(k, at))
+                        format!(", and a part of {} of {} is tolerated", t.part, t.size(k, at, a))
                     });
                 format!("{}at {place:?} the left side gives {left}, the right side {right}{size}", of(k))
             };
@@ -168,7 +171,7 @@ impl Case<'_> {
                 continue;
             }
             let moved: f64 = strays.iter().map(|s| s[at]).sum();
-            let lost = self.tolerated.as_ref().map_or(0.0, |t| t.part * t.size(k, at));
+            let lost = self.tolerated.as_ref().map_or(0.0, |t| t.part * t.size(k, at, a));
             let allowed =
                 bound(dtype) * (x.abs() + BESIDE * scale) + rounded + least(dtype) + MOVED * moved + lost;
             // Halves, for what is the largest there is.
