@@ -364,12 +364,16 @@ fn telling(side: &Func, untold: &[Sym]) -> Func {
 
 /// How often the values of one kind are drawn: a few elements alone would miss much.
 fn rounds(rule: &Rule, dims: &BTreeMap<Sym, i64>) -> u64 {
-    let elements = |v: &ir::graph::ValId| {
+    let most = elements(rule, dims).max().unwrap_or(0);
+    if most == 0 { 1 } else { (ELEMENTS / most).max(1) as u64 }
+}
+
+/// The number of elements of each argument.
+fn elements<'a>(rule: &'a Rule, dims: &'a BTreeMap<Sym, i64>) -> impl Iterator<Item = i64> + 'a {
+    rule.lhs.body.params.iter().map(|v| {
         let shape = rule.lhs.ty(*v).shape.iter().map(|e| e.eval(&|s| dims.get(&s).copied()).ok());
         shape.product::<Option<i64>>().unwrap_or(0)
-    };
-    let most = rule.lhs.body.params.iter().map(elements).max().unwrap_or(0);
-    if most == 0 { 1 } else { (ELEMENTS / most).max(1) as u64 }
+    })
 }
 
 fn place(shape: &[i64], mut at: usize) -> Vec<usize> {

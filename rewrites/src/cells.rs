@@ -9,7 +9,7 @@
 use indexmap::IndexSet;
 use shape::{Expr, Pred, Sym};
 
-use crate::regimes::Point;
+use crate::regimes::{Point, extent};
 
 /// Conditions that hold together.
 pub(crate) type Guard = Vec<Pred>;
@@ -19,8 +19,7 @@ const MET: usize = 12;
 
 /// True if all conditions of a guard hold at a point.
 pub(crate) fn holds(guard: &[Pred], point: &Point) -> bool {
-    let at = |s: Sym| point.iter().find(|(d, _)| *d == s).map(|x| x.1);
-    guard.iter().all(|p| p.eval(&at) == Ok(true))
+    guard.iter().all(|p| value(p, point) == Some(true))
 }
 
 /// Points at which guards hold that hold at none of the grid's: these, moved there.
@@ -82,15 +81,14 @@ fn cross(pred: &Pred, point: &mut Point) {
 }
 
 fn value(pred: &Pred, point: &Point) -> Option<bool> {
-    pred.eval(&|s: Sym| point.iter().find(|(d, _)| *d == s).map(|x| x.1)).ok()
+    pred.eval(&|s| extent(point, s)).ok()
 }
 
 /// What a dim must be, or may at most or at least be, where it is one side of a condition.
 fn wanted(pred: &Pred, dim: Sym, point: &Point) -> Option<i64> {
-    let known = |s: Sym| point.iter().find(|(d, _)| *d == s).map(|x| x.1);
     let [a, b] = pred.exprs();
     let is = |e: &Expr, other: &Expr| {
-        if e.as_sym() == Some(dim) { other.eval(&known).ok() } else { None }
+        if e.as_sym() == Some(dim) { other.eval(&|s| extent(point, s)).ok() } else { None }
     };
     let (below, above) = (is(a, b), is(b, a));
     match pred {
@@ -106,8 +104,7 @@ fn crossing(pred: &Pred, axis: usize, point: &Point) -> Option<i64> {
     const FAR: i64 = 1 << 20;
     let Pred::Eq(a, b) = pred else { return None };
     let less = |x: i64| {
-        let at = |s: Sym| point.iter().enumerate().find(|(_, (d, _))| *d == s);
-        let known = |s: Sym| at(s).map(|(i, p)| if i == axis { x } else { p.1 });
+        let known = |s: Sym| if s == point[axis].0 { Some(x) } else { extent(point, s) };
         Some(a.eval(&known).ok()?.cmp(&b.eval(&known).ok()?))
     };
     let (mut lo, mut hi) = (1, FAR);

@@ -136,7 +136,7 @@ impl Emitter<'_> {
             names,
             env: env.clone(),
             made: FxHashMap::default(),
-            copies: copies(self.func, unit, path.is_empty()),
+            copies: copies(self.func, unit, handed(path)),
             owned: FxHashMap::default(),
             consumed: FxHashSet::default(),
             closed: b.graph.analysis.level_of.keys().copied().collect(),
@@ -198,7 +198,7 @@ impl Emitter<'_> {
         st.now = b.pinned.len();
         let mut results = Vec::new();
         for &r in &b.results {
-            let new = handed(&st) == Use::Consume || loaded(&st, r)?;
+            let new = handed(st.path) == Use::Consume || loaded(&st, r)?;
             results.push(if new && b.pure.contains(&r) {
                 self.own(&mut st, r)?
             } else {
@@ -394,7 +394,7 @@ impl Emitter<'_> {
             // Values the program made anew and a rule found equal to this one.
             let twin = |w: &ValId| b.pure.contains(w) && class_of(st.unit, *w) == class;
             let later = b.pinned[st.now..].iter().flat_map(|p| p.uses.iter().map(|(&w, &u)| (w, u)));
-            let given = handed(st);
+            let given = handed(st.path);
             let later = later.chain(b.results.iter().map(|&w| (w, given)));
             let twins: Vec<(ValId, Use)> = later.filter(|(w, _)| twin(w)).collect();
             for &(w, u) in &twins {
@@ -439,8 +439,8 @@ fn chosen<'s>(st: &State<'s>, class: usize) -> Result<&'s Cand, String> {
 }
 
 /// What giving back a value is to its buffer: rule 5.
-fn handed(st: &State<'_>) -> Use {
-    if st.path.is_empty() { Use::Read } else { Use::Consume }
+fn handed(path: &[(usize, usize)]) -> Use {
+    if path.is_empty() { Use::Read } else { Use::Consume }
 }
 
 /// True if the chosen value is kept from when weights are loaded: that buffer is the next run's too.
@@ -461,14 +461,13 @@ fn leaf(st: &State<'_>, v: ValId) -> Result<ValId, String> {
 }
 
 /// For each class the owners that need a buffer besides the shared one: all but the last, or all if the
-/// shared one is read under a name that owns nothing. `whole`: the block is a function's body.
-fn copies(func: &Func, unit: &Unit, whole: bool) -> IndexMap<usize, Vec<ValId>> {
+/// shared one is read under a name that owns nothing. `given` is what giving back a value is to its buffer.
+fn copies(func: &Func, unit: &Unit, given: Use) -> IndexMap<usize, Vec<ValId>> {
     let b = &unit.b;
     let mut owners: IndexMap<usize, Vec<ValId>> = IndexMap::new();
     let mut readers: Vec<ValId> = Vec::new();
     let buffers = |v: &ValId| b.pure.contains(v) && !func.ty(*v).shape.is_empty();
     let uses = b.pinned.iter().flat_map(|p| p.uses.iter().map(|(&v, &u)| (v, u)));
-    let given = if whole { Use::Read } else { Use::Consume };
     let uses = uses.chain(b.results.iter().map(|&v| (v, given))).filter(|(v, _)| buffers(v));
     for (v, u) in uses {
         if u == Use::Read {

@@ -163,13 +163,12 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    fn step(&mut self, solved: &Solved, Traced { path, class, value, .. }: &Traced) -> Option<Step> {
+    fn step(&mut self, solved: &Solved, traced: &Traced) -> Option<Step> {
         let unit = self.unit;
+        let class = &traced.class;
         let chosen = self.plan.choice[*class]?;
         let cand = &unit.pool.cands[*class][chosen];
-        let desc = unit.b.graph.analysis.table.desc(cand.imp?);
         let cost = self.us[*class][chosen];
-        let val = solved.func.val(*value);
         let mut alternatives = Vec::new();
         let mut refused = Vec::new();
         for (c, i, plan_us) in self.alternatives(*class, chosen) {
@@ -201,36 +200,28 @@ impl Block<'_> {
         });
         let pins = unit.pool.pins_of(&unit.b, *class, cand);
         Some(Step {
-            value: val.name.name().to_owned(),
-            ty: val.ty.to_string(),
-            block: place(path),
-            kind: kind(desc).to_owned(),
-            name: desc.name.clone(),
-            fused: if let Action::Fused(i) = desc.action { Some(i) } else { None },
-            covers: desc.covers.clone(),
-            order: desc.num.name().to_owned(),
-            flops: cost.flops,
-            bytes: cost.bytes,
-            us: cost.us,
-            source: cost.basis.name().to_owned(),
             why: cand.why.clone(),
             pinned: pins.iter().any(|&k| unit.pool.forces(k)),
             pins,
             alternatives,
             refused,
+            ..self.said(solved, traced, cost)
         })
     }
 
     /// A step that the choice does not have: nothing else is weighed against it.
-    fn again(&self, options: &Options, solved: &Solved, step: &Traced, at: &At<'_>) -> Step {
-        let b = &self.unit.b;
-        let desc = b.graph.analysis.table.desc(step.imp);
-        let cost = priced(b, step.imp, options, at);
-        let val = solved.func.val(step.value);
+    fn again(&self, options: &Options, solved: &Solved, traced: &Traced, at: &At<'_>) -> Step {
+        self.said(solved, traced, priced(&self.unit.b, traced.imp, options, at))
+    }
+
+    /// What a step does and costs.
+    fn said(&self, solved: &Solved, traced: &Traced, cost: Cost) -> Step {
+        let desc = self.unit.b.graph.analysis.table.desc(traced.imp);
+        let val = solved.func.val(traced.value);
         Step {
             value: val.name.name().to_owned(),
             ty: val.ty.to_string(),
-            block: place(&step.path),
+            block: place(&traced.path),
             kind: kind(desc).to_owned(),
             name: desc.name.clone(),
             fused: if let Action::Fused(i) = desc.action { Some(i) } else { None },

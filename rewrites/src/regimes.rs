@@ -109,9 +109,14 @@ pub(crate) fn grid(func: &Func, facts: &Facts) -> Vec<Point> {
     if points.is_empty() { all } else { points }
 }
 
+/// The extent of a dim at a point.
+pub(crate) fn extent(point: &Point, dim: Sym) -> Option<i64> {
+    point.iter().find(|(d, _)| *d == dim).map(|x| x.1)
+}
+
 /// False where a condition does not hold at a point.
 pub(crate) fn may_hold(pred: &Pred, point: &Point) -> bool {
-    pred.eval(&|s: Sym| point.iter().find(|(d, _)| *d == s).map(|x| x.1)) != Ok(false)
+    pred.eval(&|s| extent(point, s)) != Ok(false)
 }
 
 /// At most `most` points in the middle between neighbours along one dim that were given different plans.
@@ -158,7 +163,7 @@ fn typical(facts: &Facts, s: Sym) -> i64 {
 
 /// The dims at a point; what the block opens itself has a typical value.
 pub(crate) fn env<'a>(facts: &'a Facts, point: &'a Point) -> impl Fn(Sym) -> Option<i64> + 'a {
-    move |s| Some(point.iter().find(|(d, _)| *d == s).map_or_else(|| typical(facts, s), |x| x.1))
+    move |s| Some(extent(point, s).unwrap_or_else(|| typical(facts, s)))
 }
 
 /// How often the blocks of a node run.
@@ -395,16 +400,15 @@ impl Tree<'_> {
         let (dim, lo, hi) = match cut.by {
             By::Dim { dim, lo, hi } => (dim, lo, hi),
             By::Guard(guard) => {
-                let (preds, held) = &self.guards[guard];
-                let (inside, outside): (Vec<usize>, Vec<usize>) = set.iter().partition(|&&s| held[s]);
-                let more = preds.iter().filter(|p| !path.contains(p)).cloned();
+                let (inside, outside) = self.parted(set, guard);
+                let more = self.guards[guard].0.iter().filter(|p| !path.contains(p)).cloned();
                 let inner: Vec<Pred> = path.iter().cloned().chain(more).collect();
                 self.grow(&inside, &inner, depth);
                 self.grow(&outside, path, depth);
                 return;
             }
         };
-        let value = |s: usize| self.points[s].iter().find(|(d, _)| *d == dim).map_or(0, |x| x.1);
+        let value = |s: usize| extent(&self.points[s], dim).unwrap_or(0);
         let (left, right): (Vec<usize>, Vec<usize>) = set.iter().partition(|&&s| value(s) <= lo);
         let near = |set: &[usize], x: i64| set.iter().copied().filter(|&s| value(s) == x).collect::<Vec<_>>();
         let edge = near(&left, lo);
@@ -450,8 +454,8 @@ impl Tree<'_> {
         }
         let mut found = found.map(|f| f.0);
         let mut by_guard = false;
-        for (i, (_, held)) in self.guards.iter().enumerate() {
-            let (inside, outside): (Vec<usize>, Vec<usize>) = set.iter().partition(|&&s| held[s]);
+        for i in 0..self.guards.len() {
+            let (inside, outside) = self.parted(set, i);
             if inside.is_empty() || outside.is_empty() {
                 continue;
             }
@@ -463,6 +467,12 @@ impl Tree<'_> {
             }
         }
         found
+    }
+
+    /// The points at which a guard holds, and the others.
+    fn parted(&self, set: &[usize], guard: usize) -> (Vec<usize>, Vec<usize>) {
+        let held = &self.guards[guard].1;
+        set.iter().partition(|&&s| held[s])
     }
 
     /// The last value of a dim between two at which plan `a` still is no dearer than `b`, over the points of an edge. What the
@@ -519,11 +529,10 @@ pub(crate) fn not_served(
     arms: &[Arm],
     notes: &mut Vec<String>,
 ) {
-    let known = |point: &Point, s: Sym| point.iter().find(|(d, _)| *d == s).map(|x| x.1);
     let Some(last) = arms.last() else { return };
     for (plan, s) in solved.iter().enumerate().filter(|(_, s)| !s.requires.is_empty()) {
         let missed = |&i: &usize| {
-            let runs = arms.get(arm_at(arms, &|s| known(&points[i], s))).unwrap_or(last).plan;
+            let runs = arms.get(arm_at(arms, &|s| extent(&points[i], s))).unwrap_or(last).plan;
             let cheapest = costs.iter().all(|of| costs[plan][i] <= of[i]);
             cheapest && costs[plan][i] * HARDLY < costs[runs][i]
         };

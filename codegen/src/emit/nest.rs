@@ -58,14 +58,9 @@ impl<'e, 'c> Emit<'e, 'c> {
         &mut self,
         var: VarId,
         bounds: (V<'c>, V<'c>),
-        run: &Run,
+        wide: Wide,
         body: &[Stmt],
     ) -> Result<(), Error> {
-        let Run::Lanes { lanes, vectors } = run else {
-            return Err(self.fault("a loop that is no lanes".to_string()));
-        };
-        // What is left over goes one by one.
-        let wide = Wide { lanes: *lanes, vectors: *vectors, masked: false, single: true };
         self.in_turn = true;
         let done = self.by_lanes(var, bounds, wide, &mut |e| e.inner(body), None);
         self.in_turn = false;

@@ -7,6 +7,7 @@ use ir::{Combine, Literal};
 use super::Emit;
 use super::dot::side_by_side;
 use super::expr::is_held;
+use super::nest::Wide;
 use super::poll::levels;
 use super::tile::{Slot, Tile};
 use crate::Error;
@@ -92,8 +93,8 @@ impl<'c> Emit<'_, 'c> {
                     return self.both_ways(s, large);
                 }
                 let (lo, mut hi) = self.bounds(*var, lo, hi)?;
-                if self.is_in_turn(s) {
-                    return self.lanes_in_turn(*var, (lo, hi), run, body);
+                if let Some(wide) = self.in_turn(s) {
+                    return self.lanes_in_turn(*var, (lo, hi), wide, body);
                 }
                 if self.is_tiled(s) {
                     return self.tile_loop(*var, (lo, hi), run, body);
@@ -175,11 +176,14 @@ impl<'c> Emit<'_, 'c> {
         Ok(())
     }
 
-    /// Whether a loop runs as lanes that store one after the other.
-    fn is_in_turn(&self, s: &Stmt) -> bool {
-        let Stmt::For { run: Run::Lanes { .. }, mark: Mark::Serial, body, .. } = s else { return false };
+    /// The lanes of a loop that store one after the other, where it runs so; what is left over goes one by one.
+    fn in_turn(&self, s: &Stmt) -> Option<Wide> {
+        let Stmt::For { run: Run::Lanes { lanes, vectors }, mark: Mark::Serial, body, .. } = s else {
+            return None;
+        };
         let free = self.tile.lanes.is_none() && self.tile.rows == 1;
-        free && fits_in_turn(self.prim, &self.ll.target, body)
+        let wide = Wide { lanes: *lanes, vectors: *vectors, masked: false, single: true };
+        (free && fits_in_turn(self.prim, &self.ll.target, body)).then_some(wide)
     }
 
     /// Whether a loop runs as lanes or rows here, where that is what it is told.

@@ -120,23 +120,23 @@ fn trial(module: &Module, all: &Instances, span: Span) -> Option<Status> {
 
 /// Refuses a program in whose plan a rule of its own fired that does not hold, with the case that shows it.
 pub fn sound(front: &Front, report: &Report, store: Option<&Store>) -> Result<(), Failure> {
-    let fired: BTreeSet<&str> =
-        report.functions.iter().flat_map(|f| &f.rules).map(|r| rewrites::rule_name(&r.rule)).collect();
-    let own = |r: &&Rule| fired.contains(r.name.name()) && recorded(front, r.span).is_none();
-    let spans: BTreeSet<Span> = front.module.rules.iter().filter(own).map(|r| r.span).collect();
+    let rules = |name: &str| front.module.rules.iter().find(|r| r.name.name() == name);
+    let fired = report.functions.iter().flat_map(|f| &f.rules).map(|r| rewrites::rule_name(&r.rule));
+    let own = fired.filter(|name| rules(name).is_some_and(|r| recorded(front, r.span).is_none()));
+    let found = statuses(front, own, store);
+    let refused = found.iter().filter(|(_, word)| **word == "refused");
+    let spans: BTreeSet<Span> = refused.filter_map(|(name, _)| Some(rules(name)?.span)).collect();
     if spans.is_empty() {
         return Ok(());
     }
     let mut every = front.clone();
     super::every_rule(&mut every);
     let all = instances(&every.module);
-    let refused =
-        spans.into_iter().filter(|s| status(&every, &all, *s, store) == "refused").filter_map(|s| {
-            let (_, ids) = all.iter().find(|(span, _)| *span == s)?;
-            refusal(every.module.rule(ids[0]), &trial(&every.module, &all, s)?)
-        });
-    let refused: Vec<Diagnostic> = refused.collect();
-    if refused.is_empty() { Ok(()) } else { Err(Failure::Diagnostics(refused)) }
+    let case = |span: Span| {
+        let (_, ids) = all.iter().find(|(s, _)| *s == span)?;
+        refusal(every.module.rule(ids[0]), &trial(&every.module, &all, span)?)
+    };
+    Err(Failure::Diagnostics(spans.into_iter().filter_map(case).collect()))
 }
 
 /// What is said of a rule that does not hold.

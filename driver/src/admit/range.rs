@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use interp::Interp;
+use ir::graph::Func;
 use ir::{Rule, RuleId};
 use shape::Sym;
 use tensor::generate::Rng;
@@ -15,13 +16,15 @@ use tensor::{DType, Tensor};
 use super::judge::number;
 use super::numbers::Numbers;
 use super::values::{self, Values};
-use super::{Counter, STEPS, Trial, dims, place, telling, untold};
+use super::{Counter, STEPS, Trial, dims, elements, place, telling, untold};
 use crate::compare::wide;
 
 /// Magnitudes of arguments.
 const MAGNITUDES: [f64; 5] = [2e-3, 0.06, 1.0, 200.0, 60_000.0];
 /// So many choices of magnitudes are tried at each assignment of dims.
 const CHOICES: usize = 125;
+/// Of each, so many choices of signs.
+const SIGNS: u32 = 8;
 /// Assignments of dims among which some without an empty tensor are found.
 const ASSIGNMENTS: usize = 200;
 /// Elements of a case.
@@ -31,62 +34,85 @@ const KEPT: f64 = 0.01;
 /// and by what the right side is then off that has lost its digits.
 const LOST: f64 = 0.1;
 
+/// An instance, with what runs its sides.
+struct Sides<'a> {
+    rule: &'a Rule,
+    numbers: Numbers,
+    untold: Vec<Sym>,
+    /// The left side in double, and both as they are.
+    exact: Func,
+    own: [Func; 2],
+    doubles: Interp<'a>,
+    narrow: Interp<'a>,
+}
+
 impl Trial<'_> {
     /// A case in which the left side of an instance keeps to the range of f16 and the right side does not.
     pub(super) fn out_of_range(&self, id: RuleId) -> Option<Counter> {
         let rule = self.module.rule(id);
-        let given: Vec<DType> = rule.lhs.body.params.iter().map(|v| rule.lhs.ty(*v).dtype).collect();
-        let narrow = given.iter().filter(|d| **d == DType::F16).count();
+        let narrow = rule.lhs.body.params.iter().filter(|v| rule.lhs.ty(**v).dtype == DType::F16).count();
         if narrow == 0 {
             return None;
         }
-        let all = MAGNITUDES.len().checked_pow(narrow as u32).filter(|n| *n <= CHOICES);
-        let mut rng = Rng::new(1);
-        let mut choices: Vec<Vec<f64>> = Vec::new();
-        for choice in 0..all.unwrap_or(CHOICES) {
-            let mut rest = choice;
-            let mut one = || {
-                let k = if all.is_some() { rest } else { rng.below(MAGNITUDES.len() as u64) as usize };
-                rest /= MAGNITUDES.len();
-                MAGNITUDES[k % MAGNITUDES.len()]
-            };
-            choices.push((0..narrow).map(|_| one()).collect());
-        }
+        let limits = || interp::Limits { steps: Some(STEPS), ..interp::Limits::default() };
+        let untold = untold(rule);
+        let sides = Sides {
+            rule,
+            numbers: Numbers::of(self.module, rule),
+            exact: telling(&self.doubles.rule(id).lhs, &untold),
+            own: [&rule.lhs, &rule.rhs].map(|side| telling(side, &untold)),
+            untold,
+            doubles: Interp::with_limits(self.doubles, limits()),
+            narrow: Interp::with_limits(self.module, limits()),
+        };
+        let choices = choices(narrow);
         let small = |dims: &BTreeMap<Sym, i64>| {
-            let elements: i64 = elements(rule, dims);
-            dims.values().all(|n| *n > 0) && elements <= ELEMENTS
+            dims.values().all(|n| *n > 0) && elements(rule, dims).sum::<i64>() <= ELEMENTS
         };
         let sizes = dims::assignments(rule, &rule.when, ASSIGNMENTS).into_iter().filter(small);
-        sizes.take(dims::FEW).find_map(|dims| choices.iter().find_map(|m| self.leaves(rule, id, &dims, m)))
+        sizes.take(dims::FEW).find_map(|dims| {
+            choices
+                .iter()
+                .find_map(|m| (0..SIGNS.min(1 << narrow.min(8))).find_map(|s| sides.leave(&dims, m, s)))
+        })
     }
+}
 
+/// Magnitudes for so many arguments: each choice, where there are few, or some of them.
+fn choices(arguments: usize) -> Vec<Vec<f64>> {
+    let of = MAGNITUDES.len();
+    let all = of.checked_pow(arguments as u32).filter(|n| *n <= CHOICES);
+    let mut rng = Rng::new(1);
+    let mut choice = |number: usize| {
+        let mut digit = |k: usize| match all {
+            Some(_) => number / of.pow(k as u32) % of,
+            None => rng.below(of as u64) as usize,
+        };
+        (0..arguments).map(|k| MAGNITUDES[digit(k)]).collect()
+    };
+    (0..all.unwrap_or(CHOICES)).map(&mut choice).collect()
+}
+
+impl Sides<'_> {
     /// The case of these dims and magnitudes, if it is one.
-    fn leaves(
-        &self,
-        rule: &Rule,
-        id: RuleId,
-        dims: &BTreeMap<Sym, i64>,
-        magnitudes: &[f64],
-    ) -> Option<Counter> {
-        let limits = || interp::Limits { steps: Some(STEPS), ..interp::Limits::default() };
-        let numbers = Numbers::of(self.module, rule);
-        let mut args = values::arguments(&rule.lhs, dims, Values::Small, 0, &numbers)?;
+    ///
+    /// Where a bit of `signs` is set, an argument is negative: what a rule takes from another may be more than either. What
+    /// cancels keeps few digits on each side, so only what has no end counts then.
+    fn leave(&self, dims: &BTreeMap<Sym, i64>, magnitudes: &[f64], signs: u32) -> Option<Counter> {
+        let mut args = values::arguments(&self.rule.lhs, dims, Values::Small, 0, &self.numbers)?;
         let mut rng = Rng::new(7);
-        for ((_, t), size) in args.iter_mut().filter(|a| a.1.dtype() == DType::F16).zip(magnitudes) {
-            // Of one sign, so that nothing cancels.
+        let narrow = args.iter_mut().filter(|a| a.1.dtype() == DType::F16);
+        for (k, ((_, t), size)) in narrow.zip(magnitudes).enumerate() {
+            let size = if signs.checked_shr(k as u32).unwrap_or(0) & 1 == 1 { -size } else { *size };
             (0..t.len()).for_each(|i| t.set_f64(i, size * (1.0 + rng.uniform()) / 2.0));
         }
-        let untold = untold(rule);
         let told: Vec<Tensor> =
-            untold.iter().map(|s| Tensor::zeros(DType::F64, &[dims[s]]).ok()).collect::<Option<_>>()?;
+            self.untold.iter().map(|s| Tensor::zeros(DType::F64, &[dims[s]]).ok()).collect::<Option<_>>()?;
         let own: Vec<Tensor> = args.iter().map(|a| a.1.clone()).chain(told.iter().cloned()).collect();
-        let doubles = args.iter().map(|a| wide::tensor(&a.1)).chain(told.iter().map(|t| Some(t.clone())));
-        let doubles: Vec<Tensor> = doubles.collect::<Option<_>>()?;
-        let interp = Interp::with_limits(self.module, limits());
-        let exact = Interp::with_limits(self.doubles, limits());
-        let want = exact.run_func(&telling(&self.doubles.rule(id).lhs, &untold), doubles).ok()?;
-        let left = interp.run_func(&telling(&rule.lhs, &untold), own.clone()).ok()?;
-        let right = interp.run_func(&telling(&rule.rhs, &untold), own).ok()?;
+        let doubles = args.iter().map(|a| wide::tensor(&a.1)).chain(told.into_iter().map(Some));
+        let want = self.doubles.run_func(&self.exact, doubles.collect::<Option<_>>()?).ok()?;
+        let left = self.narrow.run_func(&self.own[0], own.clone()).ok()?;
+        let right = self.narrow.run_func(&self.own[1], own).ok()?;
         for ((want, left), right) in want.iter().zip(&left).zip(&right) {
             if !left.dtype().is_float() || want.shape() != right.shape() {
                 continue;
@@ -95,7 +121,8 @@ impl Trial<'_> {
             let off = |t: &Tensor, i: usize| (t.get_f64(i) - want.get_f64(i)).abs() / largest;
             let kept = largest > 0.0 && (0..left.len()).all(|i| off(left, i) <= KEPT);
             // A rule that loses something has said how much.
-            let loses = |i: usize| rule.tolerance.is_none() && off(right, i) > LOST;
+            let exact = self.rule.tolerance.is_none() && signs == 0;
+            let loses = |i: usize| exact && off(right, i) > LOST;
             let lost = |i: &usize| !right.get_f64(*i).is_finite() || loses(*i);
             if let Some(at) = (0..right.len()).find(lost).filter(|_| kept) {
                 let text = format!(
@@ -109,13 +136,4 @@ impl Trial<'_> {
         }
         None
     }
-}
-
-/// The elements of all arguments.
-fn elements(rule: &Rule, dims: &BTreeMap<Sym, i64>) -> i64 {
-    let of = |v: &ir::graph::ValId| {
-        let shape = rule.lhs.ty(*v).shape.iter().map(|e| e.eval(&|s| dims.get(&s).copied()).ok());
-        shape.product::<Option<i64>>().unwrap_or(0)
-    };
-    rule.lhs.body.params.iter().map(of).sum()
 }
