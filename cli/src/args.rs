@@ -17,10 +17,10 @@ pub(crate) struct Cli {
 #[derive(Args)]
 pub(crate) struct Question {
     /// Say only why a value's step, or a kernel, was chosen
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["json", "output"])]
+    #[arg(long, value_name = "NAME", conflicts_with = "output")]
     pub(crate) why: Option<String>,
     /// Say only what became of a rule
-    #[arg(long, value_name = "RULE", conflicts_with_all = ["json", "output", "why"])]
+    #[arg(long, value_name = "RULE", conflicts_with_all = ["output", "why"])]
     pub(crate) why_not: Option<String>,
 }
 

@@ -461,14 +461,11 @@ fn opt(
         report.functions.retain(|f| names.contains(&f.name.as_str()));
         driver::orders::tell(&plan, &mut report, &options.target);
         driver::admit::tell(&front, &mut report, options.store.as_ref());
-        let answer = match (&question.why, &question.why_not) {
-            (Some(name), _) => Some(ask::why(&report, name)?),
-            (None, Some(rule)) => Some(ask::why_not(&front, &report, rule)?),
-            (None, None) => None,
-        };
-        if let Some(answer) = answer {
-            output::print(&answer);
-            return Ok(ExitCode::SUCCESS);
+        if let Some(name) = &question.why {
+            return said(&ask::why(&report, name)?, json);
+        }
+        if let Some(rule) = &question.why_not {
+            return said(&ask::why_not(&front, &report, rule)?, json);
         }
         // What fired is shown all the same, but not kept.
         let sound = driver::admit::sound(&front, &report, options.store.as_ref());
@@ -493,6 +490,16 @@ fn opt(
         }
     };
     go().map_err(|f| (sources, f))
+}
+
+/// An answer, as it is asked for.
+fn said(answer: &(impl serde::Serialize + std::fmt::Display), json: bool) -> Result<ExitCode, Failure> {
+    if json {
+        output::print_json(&serde_json::to_value(answer).map_err(|e| Failure::data(e.to_string()))?);
+    } else {
+        output::print(&answer.to_string());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn build(file: &Path, out: &Path, which: &Which, compile: &Compile) -> Done {

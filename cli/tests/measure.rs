@@ -36,6 +36,21 @@ fn tuning_says_what_it_did() {
 }
 
 #[test]
+fn a_layer_is_measured_by_a_number_that_there_is() {
+    let stack = concat!(
+        "record Layer {\n    up: f32[64, 64] from \"layers.{i}.up\"\n}\n",
+        "record W { layers: [Layer; 3] }\n",
+        "fn f<n>(x: f32[n, 64], w: W) -> f32[n, 64] {\n",
+        "    var h = x\n    for i in 3 { h = relu(h @ w.layers[i].up) }\n    h\n}\n",
+    );
+    let said = run(&[("f.tn", stack.to_owned())], &["tune", "f.tn", "--db", "f.tune", "--json"]);
+    assert_eq!(said.exit, Some(0), "{}", said.stderr);
+    let answer: Value = serde_json::from_str(&said.stdout).expect("an object");
+    assert_eq!((&answer["failed"], &answer["left"]), (&json!([]), &json!(0)));
+    assert!(answer["measured"].as_u64() > Some(0), "{answer}");
+}
+
+#[test]
 fn a_database_goes_before_the_model_and_says_so() {
     let db = "reference fused_add_relu cold * m=4 123.0\n";
     let said =

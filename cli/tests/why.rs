@@ -62,3 +62,21 @@ fn a_name_that_nothing_has_is_a_wrong_usage() {
         assert!(said.stderr.contains("did you mean"), "{}", said.stderr);
     }
 }
+
+#[test]
+fn an_answer_as_json_has_what_the_text_says() {
+    let of = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&asked(&[args, &["--json"]].concat())).expect("one JSON object")
+    };
+    let why = of(&["-e", "gated", "--at", "n=16", "--why", "matmul"]);
+    let plan = &why["chosen"][0];
+    assert_eq!((&plan["function"], &plan["at"][0][1]), (&"gated".into(), &16.into()), "{why}");
+    assert_eq!(plan["steps"][0]["why"][0], "rule merge_two_products_f32_1", "{why}");
+    assert!(plan["steps"][0]["alternatives"][0]["plan_us"].is_number(), "{why}");
+    let lost = of(&["-e", "gated", "--at", "n=4096", "--why-not", "merge_two_products"]);
+    let fate = &lost["functions"][0];
+    assert!(fate["rules"][0]["fired"].as_u64().is_some_and(|n| n > 0), "{lost}");
+    assert!(fate["plans"].as_array().is_some_and(|all| all.iter().any(|p| p["lost"].is_object())), "{lost}");
+    let refused = of(&["-e", "free", "--why-not", "merge_two_products"]);
+    assert_eq!(refused["functions"][0]["rules"][0]["refused"][0]["place"], "f.tn:6", "{refused}");
+}

@@ -1,12 +1,12 @@
 //! Questions about the plans of a program: `tenon opt --why`, `--why-not`.
 
 use ir::source::Span;
-use rewrites::Report;
+use rewrites::{Report, Why, WhyNot};
 
 use crate::{Failure, Front};
 
 /// Why the steps that make a value, or are of a kernel of that name, were chosen.
-pub fn why(report: &Report, name: &str) -> Result<String, Failure> {
+pub fn why<'r>(report: &'r Report, name: &str) -> Result<Why<'r>, Failure> {
     rewrites::why(report, name).ok_or_else(|| {
         let steps = || report.functions.iter().flat_map(|f| &f.regimes).flat_map(|r| &r.steps);
         let known = steps().flat_map(|s| [s.name.as_str(), s.value.as_str()]);
@@ -18,7 +18,7 @@ pub fn why(report: &Report, name: &str) -> Result<String, Failure> {
 }
 
 /// What became of a rule, all its instances taken together, in each function.
-pub fn why_not(front: &Front, report: &Report, rule: &str) -> Result<String, Failure> {
+pub fn why_not<'r>(front: &Front, report: &'r Report, rule: &str) -> Result<WhyNot<'r>, Failure> {
     let rules = &front.module.rules;
     let text = |span: Span| front.sources.snippet(span);
     let named = rules.iter().filter(|r| r.name.name() == rule || text(r.span) == rule);

@@ -37,11 +37,9 @@ pub struct Tuned {
 }
 
 /// For each kernel at some dims.
-const BUDGET: Duration = Duration::from_millis(25);
-/// Kernels that are compiled together.
+const BUDGET: Duration = Duration::from_millis(12);
+/// Kernels that are compiled together, each for all dims at which it is measured.
 const BATCH: usize = 8;
-/// Plans that cost more than so many times the best are not worth a measurement.
-const FAR: f64 = 2.0;
 /// How often the choice is asked anew.
 const ROUNDS: usize = 4;
 
@@ -70,7 +68,7 @@ pub fn tune(
         if wanted.is_empty() {
             break;
         }
-        for batch in wanted.chunks(BATCH) {
+        for batch in batches(&wanted) {
             if begun.elapsed() >= limit {
                 return Ok(tuned);
             }
@@ -94,7 +92,7 @@ pub fn tune(
     Ok(tuned)
 }
 
-/// What the functions may call: what is chosen first, then what comes closest; each once.
+/// What measurements would choose between, each once: the kernel on which most time hangs first, at all its dims.
 fn offers(front: &Front, entries: &[FuncId], options: &Options) -> Result<Vec<Offer>, Failure> {
     let mut module = front.module.clone();
     let used = stage::reachable(&module, entries).funcs;
@@ -104,16 +102,30 @@ fn offers(front: &Front, entries: &[FuncId], options: &Options) -> Result<Vec<Of
     }
     let (_, report) = pipeline::plan(&module, &Options { offers: true, ..options.clone() });
     pipeline::sound(front, &report, options)?;
-    let mut best: BTreeMap<Key, Offer> = BTreeMap::new();
-    for offer in report.functions.into_iter().flat_map(|f| f.offers).filter(|o| o.excess < FAR) {
-        let known = best.get(&offer.key).is_none_or(|old| offer.excess < old.excess);
-        if known {
-            best.insert(offer.key.clone(), offer);
-        }
+    let mut each: BTreeMap<Key, Offer> = BTreeMap::new();
+    let mut stakes: BTreeMap<String, f64> = BTreeMap::new();
+    for offer in report.functions.into_iter().flat_map(|f| f.offers) {
+        let stake = stakes.entry(offer.key.kernel.clone()).or_default();
+        *stake = stake.max(offer.stake);
+        each.entry(offer.key.clone()).or_insert(offer);
     }
-    let mut list: Vec<Offer> = best.into_values().collect();
-    list.sort_by(|a, b| a.excess.total_cmp(&b.excess).then_with(|| a.key.cmp(&b.key)));
+    let mut list: Vec<Offer> = each.into_values().collect();
+    list.sort_by(|a, b| {
+        stakes[&b.key.kernel].total_cmp(&stakes[&a.key.kernel]).then_with(|| a.key.cmp(&b.key))
+    });
     Ok(list)
+}
+
+/// Of offers with those of a kernel side by side, those of a few kernels at a time.
+fn batches(offers: &[Offer]) -> Vec<&[Offer]> {
+    let kernels: Vec<&[Offer]> = offers.chunk_by(|a, b| a.key.kernel == b.key.kernel).collect();
+    let (mut rest, mut batches) = (offers, Vec::new());
+    for few in kernels.chunks(BATCH) {
+        let (batch, others) = rest.split_at(few.iter().map(|k| k.len()).sum());
+        batches.push(batch);
+        rest = others;
+    }
+    batches
 }
 
 /// Measures some kernels, each at its dims.

@@ -1,48 +1,91 @@
-//! Questions about plans, answered in words from the report: why a kernel was chosen, and why a rule led nowhere.
+//! Questions about plans, answered from the report: why a kernel was chosen, and why a rule led nowhere. An answer is data; as
+//! text it is what `tenon opt --why` and `--why-not` print.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt;
 
-use crate::report::{Alternative, FuncReport, RegimeReport, Report, Step, short};
+use serde::Serialize;
+
+use crate::report::{Alternative, FuncReport, RegimeReport, Report, RuleReport, Step, short};
+
+/// A plan that is spoken of.
+#[derive(Clone, Debug, Serialize)]
+struct Plan<'r> {
+    function: &'r str,
+    guard: &'r str,
+    at: &'r [(String, i64)],
+    total_us: f64,
+}
+
+impl<'r> Plan<'r> {
+    fn of(f: &'r FuncReport, r: &'r RegimeReport) -> Plan<'r> {
+        Plan { function: &f.name, guard: &r.guard, at: &r.at, total_us: r.total_us }
+    }
+}
+
+impl fmt::Display for Plan<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at: Vec<String> = self.at.iter().map(|(d, x)| format!("{d} = {x}")).collect();
+        let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
+        let total = short(self.total_us);
+        writeln!(out, "fn {}, {}: the plan takes {total} us{at}", self.function, self.guard)
+    }
+}
+
+/// The steps that are meant, plan by plan, with all that the report has of each.
+#[derive(Clone, Debug, Serialize)]
+pub struct Why<'r> {
+    chosen: Vec<Chosen<'r>>,
+    #[serde(skip)]
+    report: &'r Report,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Chosen<'r> {
+    #[serde(flatten)]
+    plan: Plan<'r>,
+    steps: Vec<&'r Step>,
+}
 
 /// Why the steps that make a value, or that are of a kernel of that name, were chosen; none if no step is meant.
-pub fn why(report: &Report, name: &str) -> Option<String> {
-    let mut out = String::new();
+pub fn why<'r>(report: &'r Report, name: &str) -> Option<Why<'r>> {
+    let mut chosen = Vec::new();
     for f in &report.functions {
         for r in &f.regimes {
-            let meant = r.steps.iter().filter(|s| s.value == name || s.name == name);
-            for (i, step) in meant.enumerate() {
-                if i == 0 {
-                    let _ = writeln!(out, "{}", place(f, r));
-                }
-                chosen(&mut out, report, r, step);
+            let steps: Vec<&Step> = r.steps.iter().filter(|s| s.value == name || s.name == name).collect();
+            if !steps.is_empty() {
+                chosen.push(Chosen { plan: Plan::of(f, r), steps });
             }
         }
     }
-    (!out.is_empty()).then_some(out)
+    (!chosen.is_empty()).then_some(Why { chosen, report })
 }
 
-fn place(f: &FuncReport, r: &RegimeReport) -> String {
-    let at: Vec<String> = r.at.iter().map(|(d, x)| format!("{d} = {x}")).collect();
-    let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
-    format!("fn {}, {}: the plan takes {} us{at}", f.name, r.guard, short(r.total_us))
-}
-
-fn chosen(out: &mut String, report: &Report, r: &RegimeReport, s: &Step) {
-    let _ = writeln!(out, "  {}: {} = {} {}, {} us", s.value, s.ty, s.kind, s.name, short(s.us));
-    let _ = writeln!(out, "    it does {}", s.covers.join(", "));
-    match s.why.as_slice() {
-        [] => out.push_str("    no rule led there: the program says so\n"),
-        rules => rules.iter().for_each(|rule| {
-            let _ = writeln!(out, "    {} led there", report.with_status(rule));
-        }),
-    }
-    if s.pinned {
-        out.push_str("    it is pinned: the text asks for it\n");
-    }
-    match s.alternatives.iter().find(|a| a.plan_us.is_some()) {
-        Some(next) => out.push_str(&format!("    the next best: {}\n", instead(report, next, r.total_us))),
-        None => out.push_str("    nothing else was offered\n"),
+impl fmt::Display for Why<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Chosen { plan, steps } in &self.chosen {
+            plan.fmt(out)?;
+            for s in steps {
+                writeln!(out, "  {}: {} = {} {}, {} us", s.value, s.ty, s.kind, s.name, short(s.us))?;
+                writeln!(out, "    it does {}", s.covers.join(", "))?;
+                if s.why.is_empty() {
+                    writeln!(out, "    no rule led there: the program says so")?;
+                }
+                for rule in &s.why {
+                    writeln!(out, "    {} led there", self.report.with_status(rule))?;
+                }
+                if s.pinned {
+                    writeln!(out, "    it is pinned: the text asks for it")?;
+                }
+                match s.alternatives.iter().find(|a| a.plan_us.is_some()) {
+                    Some(next) => {
+                        writeln!(out, "    the next best: {}", instead(self.report, next, plan.total_us))?;
+                    }
+                    None => writeln!(out, "    nothing else was offered")?,
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -55,59 +98,111 @@ fn instead(report: &Report, a: &Alternative, total: f64) -> String {
     format!("{} for {} [{}]{by}: {whole}", a.name, a.value, a.covers.join(" "))
 }
 
-/// What became of a rule in each function: `is` tells its instances. `place` says where a match was refused.
-pub fn why_not(
-    report: &Report,
+/// What became of a rule, function by function.
+#[derive(Clone, Debug, Serialize)]
+pub struct WhyNot<'r> {
+    functions: Vec<Fate<'r>>,
+    #[serde(skip)]
+    report: &'r Report,
+}
+
+/// In a function: where it matched, and, if it fired, what each plan has of it.
+#[derive(Clone, Debug, Serialize)]
+struct Fate<'r> {
+    function: &'r str,
+    rules: Vec<Matched<'r>>,
+    plans: Vec<Taken<'r>>,
+}
+
+/// An instance of the rule.
+#[derive(Clone, Debug, Serialize)]
+struct Matched<'r> {
+    rule: &'r str,
+    fired: usize,
+    refused: Vec<Refused<'r>>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Refused<'r> {
+    why: &'r str,
+    /// Where the first such match stands.
+    place: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Taken<'r> {
+    #[serde(flatten)]
+    plan: Plan<'r>,
+    /// The steps that it led to.
+    led: Vec<&'r Step>,
+    /// If there is none: the best alternative that it led to, and what was refused in the plan.
+    lost: Option<&'r Alternative>,
+    refused: BTreeSet<&'r str>,
+}
+
+/// What became of a rule in each function: `is` tells its instances. `place_of` says where a match was refused.
+pub fn why_not<'r>(
+    report: &'r Report,
     is: &dyn Fn(&str) -> bool,
     place_of: &dyn Fn(ir::source::Span) -> String,
-) -> String {
-    let mut out = String::new();
-    for f in &report.functions {
-        let mine: Vec<_> = f.rules.iter().filter(|r| is(&r.rule)).collect();
-        if mine.is_empty() {
-            let _ = writeln!(out, "fn {}: its left side stands nowhere", f.name);
-            continue;
+) -> WhyNot<'r> {
+    let matched = |rule: &'r RuleReport| {
+        let refused = rule.refused.iter().zip(&rule.places);
+        let refused = refused.map(|(why, place)| Refused { why, place: place.map(place_of) });
+        Matched { rule: &rule.rule, fired: rule.fired, refused: refused.collect() }
+    };
+    let by = |why: &[String]| why.iter().any(|w| is(w));
+    let taken = |f: &'r FuncReport, r: &'r RegimeReport| {
+        let led: Vec<&Step> = r.steps.iter().filter(|s| by(&s.why)).collect();
+        let (mut lost, mut refused) = (None, BTreeSet::new());
+        if led.is_empty() {
+            let key = |a: &Alternative| a.plan_us.unwrap_or(f64::INFINITY);
+            let others = r.steps.iter().flat_map(|s| &s.alternatives).filter(|a| by(&a.why));
+            lost = others.min_by(|a, b| key(a).total_cmp(&key(b)));
+            refused = r.steps.iter().flat_map(|s| &s.refused).map(String::as_str).collect();
         }
-        for rule in &mine {
-            let named = report.with_status(&rule.rule);
-            if rule.fired > 0 {
-                let _ = writeln!(out, "fn {}: {named} fired {} times", f.name, rule.fired);
+        Taken { plan: Plan::of(f, r), led, lost, refused }
+    };
+    let fate = |f: &'r FuncReport| {
+        let rules: Vec<Matched<'r>> = f.rules.iter().filter(|r| is(&r.rule)).map(matched).collect();
+        let fired = rules.iter().any(|r| r.fired > 0);
+        let plans = f.regimes.iter().filter(|_| fired).map(|r| taken(f, r)).collect();
+        Fate { function: &f.name, rules, plans }
+    };
+    WhyNot { functions: report.functions.iter().map(fate).collect(), report }
+}
+
+impl fmt::Display for WhyNot<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Fate { function, rules, plans } in &self.functions {
+            if rules.is_empty() {
+                writeln!(out, "fn {function}: its left side stands nowhere")?;
             }
-            for (why, place) in rule.refused.iter().zip(&rule.places) {
-                let at = place.map_or_else(String::new, |span| format!(" ({})", place_of(span)));
-                let _ = writeln!(out, "fn {}: {named} matched and was refused{at}: {why}", f.name);
+            for rule in rules {
+                let named = self.report.with_status(rule.rule);
+                if rule.fired > 0 {
+                    writeln!(out, "fn {function}: {named} fired {} times", rule.fired)?;
+                }
+                for Refused { why, place } in &rule.refused {
+                    let at = place.as_ref().map_or_else(String::new, |p| format!(" ({p})"));
+                    writeln!(out, "fn {function}: {named} matched and was refused{at}: {why}")?;
+                }
+            }
+            for Taken { plan, led, lost, refused } in plans {
+                plan.fmt(out)?;
+                for s in led {
+                    writeln!(out, "  it led to {}: {} {}, {} us", s.value, s.kind, s.name, short(s.us))?;
+                }
+                match lost {
+                    Some(a) => writeln!(out, "  it lost: {}", instead(self.report, a, plan.total_us))?,
+                    None if led.is_empty() => {
+                        writeln!(out, "  what it made is no alternative to a step of this plan")?;
+                        refused.iter().try_for_each(|r| writeln!(out, "  refused in it: {r}"))?;
+                    }
+                    None => {}
+                }
             }
         }
-        if mine.iter().all(|r| r.fired == 0) {
-            continue;
-        }
-        for r in &f.regimes {
-            let _ = writeln!(out, "{}", place(f, r));
-            let by = |why: &[String]| why.iter().any(|w| is(w));
-            let taken: Vec<&Step> = r.steps.iter().filter(|s| by(&s.why)).collect();
-            let lost = r.steps.iter().flat_map(|s| &s.alternatives).filter(|a| by(&a.why));
-            let lost = lost.min_by(|a, b| {
-                let key = |x: &Alternative| x.plan_us.unwrap_or(f64::INFINITY);
-                key(a).total_cmp(&key(b))
-            });
-            let lines: Vec<String> = match (taken.as_slice(), lost) {
-                ([], Some(a)) => vec![format!("it lost: {}", instead(report, a, r.total_us))],
-                ([], None) => {
-                    let refused: BTreeSet<&str> =
-                        r.steps.iter().flat_map(|s| &s.refused).map(String::as_str).collect();
-                    let mut lines = vec!["what it made is no alternative to a step of this plan".to_owned()];
-                    lines.extend(refused.into_iter().map(|r| format!("refused in it: {r}")));
-                    lines
-                }
-                (steps, _) => {
-                    let led = |s: &&Step| {
-                        format!("it led to {}: {} {}, {} us", s.value, s.kind, s.name, short(s.us))
-                    };
-                    steps.iter().map(led).collect()
-                }
-            };
-            lines.iter().for_each(|l| out.push_str(&format!("  {l}\n")));
-        }
+        Ok(())
     }
-    out
 }

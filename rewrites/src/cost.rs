@@ -3,7 +3,7 @@
 use ir::Extern;
 use ir::loops::{Buf, Prim};
 use ir::text::{extern_text, prim_text, stable_hash};
-use shape::{Expr, Sym};
+use shape::{Expr, Facts, Pred, Sym};
 
 use crate::Options;
 use crate::classify::{Class, Contraction, Profile};
@@ -137,6 +137,9 @@ pub(crate) struct Identity {
     pub(crate) dims: Vec<(Sym, Expr)>,
     /// The work over its own dims.
     pub(crate) own: Work,
+    /// Dims of its own that must not be larger than so much: the number of a layer, which the body of a loop opens, and of
+    /// which the function knows nothing.
+    most: Vec<(usize, Expr)>,
 }
 
 /// Operands of fewer bytes are not worth a word: they are cold and hot alike.
@@ -145,22 +148,29 @@ const SMALL: i64 = 1 << 16;
 impl Identity {
     pub(crate) fn prim(prim: &Prim, dims: Vec<Expr>, own: Work) -> Identity {
         let inputs = prim.params.iter().map(|b| prim.buf(*b));
-        Identity::new(&prim.name, &prim_text(prim), inputs, &prim.dims, dims, own)
+        Identity::new(&prim.name, &prim_text(prim), inputs, (&prim.dims, &prim.facts), dims, own)
     }
 
     pub(crate) fn library(ext: &Extern, dims: Vec<Expr>, own: Work) -> Identity {
         let inputs = ext.params.iter().map(|b| &ext.bufs[b.0 as usize]);
-        Identity::new(ext.name.name(), &extern_text(ext), inputs, &ext.dims, dims, own)
+        Identity::new(ext.name.name(), &extern_text(ext), inputs, (&ext.dims, &ext.facts), dims, own)
     }
 
     fn new<'a>(
         name: &str,
         text: &str,
         inputs: impl Iterator<Item = &'a Buf>,
-        syms: &[Sym],
+        (syms, facts): (&[Sym], &Facts),
         dims: Vec<Expr>,
         own: Work,
     ) -> Identity {
+        let at = |e: &Expr| syms.iter().position(|s| e.as_sym() == Some(*s));
+        let most = facts.iter().filter_map(|p| match p {
+            Pred::Lt(a, b) => Some((at(a)?, b - 1)),
+            Pred::Le(a, b) => Some((at(a)?, b.clone())),
+            Pred::Eq(..) | Pred::Ne(..) | Pred::Divides(..) => None,
+        });
+        let most = most.collect();
         let dims: Vec<(Sym, Expr)> = syms.iter().copied().zip(dims).collect();
         // A weight has an extent that nothing of the function changes: the step before left nothing of it in a cache.
         let is_cold = |buf: &Buf| {
@@ -174,12 +184,20 @@ impl Identity {
             cold: if cold.is_empty() { "-".to_owned() } else { cold.join(",") },
             dims,
             own,
+            most,
         }
     }
 
-    /// The dims at a point; none if they are not known there.
+    /// The dims at a point, within their bounds, so that it can be called with them; none if they are not known there.
     fn values(&self, at: &At<'_>) -> Option<Vec<i64>> {
-        self.dims.iter().map(|(_, e)| e.eval(at).ok()).collect()
+        let mut values: Vec<i64> = self.dims.iter().map(|(_, e)| e.eval(at).ok()).collect::<Option<_>>()?;
+        for (k, most) in &self.most {
+            let of = |s: Sym| self.dims.iter().position(|d| d.0 == s).map(|i| values[i]);
+            if let Ok(most) = most.eval(&of) {
+                values[*k] = values[*k].min(most.max(0));
+            }
+        }
+        Some(values)
     }
 
     /// What to measure at a point.

@@ -92,14 +92,23 @@ fn steps(options: &Options, solved: &Solved, root: &Unit, at: &At<'_>) -> Vec<St
     })
 }
 
-/// What could be called at a point by a plan, and by those that differ from it in one step: the implementation, what
-/// measurements of it are kept under, and by how much the plan with it costs more.
-pub(crate) fn offers(
-    options: &Options,
-    solved: &Solved,
-    root: &Unit,
-    at: &At<'_>,
-) -> Vec<(Action, Key, f64)> {
+/// Something that could be called, what measurements of it are kept under, and the microseconds that hang on it.
+pub(crate) struct Offered {
+    pub(crate) action: Action,
+    pub(crate) key: Key,
+    pub(crate) stake: f64,
+}
+
+/// What would take so many times as long as a step does not stand in its place because the model is somewhat wrong.
+const FAR: f64 = 3.0;
+/// So many kernels of ours are measured that may stand in for a step, the nearest, and each library call; measured, they may
+/// bring others near.
+const WAYS: usize = 4;
+/// Steps that take a smaller part of their plan than this are taken as the model has them.
+const LITTLE: f64 = 0.002;
+
+/// What measurements could choose between at a point: the steps of a plan that something comes close to, and what does.
+pub(crate) fn offers(options: &Options, solved: &Solved, root: &Unit, at: &At<'_>) -> Vec<Offered> {
     let steps = each_step(options, solved, root, at, &mut |block, Traced { class, .. }| {
         let chosen = block.plan.choice[*class]?;
         let all = block.rest + block.priced.cost();
@@ -107,13 +116,27 @@ pub(crate) fn offers(
             let table = &block.unit.b.graph.analysis.table;
             block.unit.pool.cands[c][i].imp.map(|id| table.desc(id))
         };
-        let offer = |c: usize, i: usize, excess: f64| {
+        let own = block.us[*class][chosen].us;
+        // What stands for the step and others takes as long as all of them.
+        let stake = |c: usize, i: usize| own.max(block.us[c][i].us);
+        let offer = |c: usize, i: usize| {
             let desc = desc(c, i)?;
-            Some((desc.action.clone(), desc.identity.as_ref()?.key(at)?, excess))
+            let key = desc.identity.as_ref()?.key(at)?;
+            Some(Offered { action: desc.action.clone(), key, stake: stake(c, i) })
         };
-        let mut found: Vec<_> = offer(*class, chosen, 0.0).into_iter().collect();
-        for (c, i, plan_us) in block.alternatives(*class, chosen) {
-            found.extend(plan_us.and_then(|us| offer(c, i, us / all.max(1e-9) - 1.0)));
+        let others = block.alternatives(*class, chosen).into_iter();
+        let mut near: Vec<(usize, usize, f64)> = others.filter_map(|(c, i, us)| Some((c, i, us?))).collect();
+        near.retain(|&(c, i, us)| us - all <= (FAR - 1.0) * stake(c, i) && stake(c, i) >= LITTLE * all);
+        near.sort_by(|a, b| a.2.total_cmp(&b.2));
+        let mut found: Vec<Offered> = near.into_iter().filter_map(|(c, i, _)| offer(c, i)).collect();
+        let mut ours = 0;
+        found.retain(|o| {
+            let library = matches!(o.action, Action::Library(..));
+            ours += usize::from(!library);
+            library || ours <= WAYS
+        });
+        if !found.is_empty() {
+            found.extend(offer(*class, chosen));
         }
         Some(found)
     });

@@ -67,6 +67,7 @@ use shape::{Facts, Pred};
 use crate::block::{BlockGraph, Source};
 use crate::cells::Guard;
 use crate::emit::{Plan, Unit};
+use crate::explain::Offered;
 use crate::extract::Pins;
 use crate::fuse::Fused;
 use crate::keep::{Kept, Load};
@@ -76,7 +77,7 @@ use crate::pipeline::{Assigned, Begun, Turn, Turns};
 use crate::regimes::{Point, Solved};
 use crate::saturate::Outcome;
 
-pub use crate::ask::{why, why_not};
+pub use crate::ask::{Why, WhyNot, why, why_not};
 pub use crate::classify::{Class, NumClass};
 pub use crate::flatten::flatten;
 pub use crate::machine::{Generated, Level, Library, Machine, Product, Speed};
@@ -489,8 +490,8 @@ fn function(
             let plans = if report.invariant { kept.clone() } else { (0..solved.len()).collect() };
             let Some(best) = plans.into_iter().min_by(|a, b| price(a).total_cmp(&price(b))) else { continue };
             let found = explain::offers(options, &solved[best], &cells[solved[best].cell].1, &at);
-            report.offers.extend(found.into_iter().filter_map(|(action, key, excess)| {
-                Some(Offer { key, call: callee(source, fused, report.invariant, &action)?, excess })
+            report.offers.extend(found.into_iter().filter_map(|Offered { action, key, stake }| {
+                Some(Offer { key, call: callee(source, fused, report.invariant, &action)?, stake })
             }));
         }
     }

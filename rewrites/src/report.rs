@@ -94,20 +94,20 @@ pub struct FuncReport {
     pub rules: Vec<RuleReport>,
     /// What else there is to say.
     pub notes: Vec<String>,
-    /// What it may call, if that was asked for ([`crate::Options::offers`]).
+    /// What measurements would choose between, if that was asked for ([`crate::Options::offers`]).
     #[serde(skip)]
     pub offers: Vec<Offer>,
 }
 
-/// A kernel or library function that some plan may call, at some dims.
+/// A kernel or library function that measurements may choose or leave, at some dims.
 #[derive(Clone, Debug)]
 pub struct Offer {
     /// What measurements of it are kept under.
     pub key: Key,
     /// What it is.
     pub call: Callee,
-    /// By how much the best plan with it costs more than the best plan of all, as a part of that; 0: it is chosen.
-    pub excess: f64,
+    /// The microseconds that hang on it: what it takes, or the step in whose place it may stand.
+    pub stake: f64,
 }
 
 /// What can be called.
