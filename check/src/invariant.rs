@@ -7,6 +7,7 @@
 use ir::ast::{ExprKind, File, Item, ItemKind};
 use ir::diag::Diagnostic;
 use ir::graph::Invariant;
+use ir::source::Span;
 use shape::Sym;
 
 use crate::Checker;
@@ -63,6 +64,11 @@ impl<'a> Checker<'a> {
             };
             self.report(d);
         }
+    }
+
+    /// Whether the definition of a name is marked.
+    pub(crate) fn is_invariant(&self, name: Sym, at: Span) -> bool {
+        self.defs.item(name, at).is_some_and(|i| i.attrs.iter().any(|a| a.name.name.name() == NAME))
     }
 
     /// Marks the instances of primitives, and asks of the functions that are marked what they cannot keep.

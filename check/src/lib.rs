@@ -13,7 +13,7 @@
 //! with [`conditions`] on them and [`exist`] for those that only running tells, [`lists`] and [`labels`] for what is said about ranks, and [`fit`] for what would make a shape fit;
 //! [`bind`] arguments against parameters; [`instance`] templates made concrete, [`sample`] templates checked alone; [`graph`] bodies of
 //! functions; [`prim`] bodies of primitives, with [`access`] for bounds, coverage and independence of
-//! loops; [`rule`] rules and bindings, with [`offered`] for what their generics stand for; [`schedule`] schedules; [`marks`] attributes, [`pins`] and [`tolerance`] those that steer plans,
+//! loops; [`rule`] rules and bindings, with [`offered`] for what their generics stand for and [`mod@product`] for those that loops are told by; [`schedule`] schedules; [`marks`] attributes, [`pins`] and [`tolerance`] those that steer plans,
 //! [`mod@invariant`] that of functions whose rows are to be the same in every batch, [`mod@pipeline`] what plans functions. Start at [`check`].
 //!
 //! Invariant: every error is a diagnostic, and checking goes on after it, so that one run reports all.
@@ -48,6 +48,7 @@ mod offered;
 mod pins;
 mod pipeline;
 mod prim;
+mod product;
 mod rule;
 mod sample;
 mod schedule;
@@ -234,6 +235,7 @@ impl<'a> Checker<'a> {
         all().for_each(|f| self.tries_of(f));
         all().for_each(|f| self.file(f));
         self.bodies();
+        self.products();
         all().for_each(|f| self.rules(f, |_| true));
         // Those of the library come last: they may go on with what the program's own give. Whoever asks for every rule
         // of a program asks for its own.

@@ -304,7 +304,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Forgets the diagnostics after the first few.
-    fn unsay(&mut self, kept: usize) {
+    pub(crate) fn unsay(&mut self, kept: usize) {
         for d in self.diagnostics.split_off(kept) {
             self.said.remove(&(d.code, d.span(), d.message.clone()));
         }

@@ -31,6 +31,7 @@ pub mod lets;
 pub mod loops;
 mod module;
 pub mod pipeline;
+pub mod product;
 pub mod raise;
 pub mod run;
 pub mod said;

@@ -210,7 +210,7 @@ impl<'a> Checker<'a> {
     }
 
     /// A call of an operator of the library.
-    pub(super) fn call_named(
+    pub(crate) fn call_named(
         &mut self,
         body: &mut Body,
         name: Sym,
