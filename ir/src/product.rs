@@ -7,7 +7,8 @@
 //! an element that is read at another place, a sum that does not go over whole axes: those are no such nest.
 //!
 //! Numbers: a sum is then rounded once, where the loops may round each step; so not in a type of 16 bits. It is rounded before
-//! anything is done with it, where the loops may not; so in such a type only if they do too.
+//! anything is done with it, where the loops may not; so in such a type only if they do too. And it begins with 0, where the loops
+//! may begin with -0; so not if something is divided by what comes of that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,10 +58,13 @@ pub fn product(prim: &Prim) -> Option<Product> {
     }
     let axes = vec![None; prim.buf(out).shape.len()];
     let (loops, vars, of_axis) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-    let mut reader = Reader { prim, out, loops, axes, of_axis, vars, element: None };
+    let mut reader = Reader { prim, out, loops, axes, of_axis, vars, element: None, begun: false };
     reader.block(&prim.body)?;
     let axes: Vec<VarId> = reader.axes.into_iter().collect::<Option<_>>()?;
     let mut element = rounded(reader.element?);
+    if reader.begun && divides(&element) {
+        return None;
+    }
 
     // One sum, wherever a name stands for it.
     let mut sums = BTreeMap::new();
@@ -102,6 +106,8 @@ struct Reader<'a> {
     vars: BTreeMap<VarId, (usize, Scalar)>,
     /// What the element is.
     element: Option<Scalar>,
+    /// Whether a sum begins as something else than 0.
+    begun: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -144,7 +150,7 @@ impl<'a> Reader<'a> {
         let new = match added(value, &|s| matches!(s.kind, ScalarKind::Var(w) if w == v)) {
             Some(more) => {
                 let over: Vec<Loop<'_>> = self.loops[began..].to_vec();
-                sum(rounded(old), self.value(more)?, &over)?
+                self.sum(rounded(old), self.value(more)?, &over)?
             }
             None if began == around => self.value(value)?,
             None => return None,
@@ -197,12 +203,33 @@ impl<'a> Reader<'a> {
             }
         });
         let new = match more {
-            Some(_) => sum(old?, value, &over)?,
+            Some(_) => self.sum(old?, value, &over)?,
             None if over.is_empty() => value,
             None => return None,
         };
         self.element = Some(new).filter(|_| known);
         self.element.as_ref().map(drop)
+    }
+
+    /// `old` and what some loops add to it.
+    fn sum(&mut self, old: Scalar, more: Scalar, over: &[Loop<'_>]) -> Option<Scalar> {
+        let dtype = old.dtype;
+        if more.dtype != dtype || !over.is_empty() && is_narrow(dtype) {
+            return None;
+        }
+        let more = over.iter().rev().fold(more, |body, l| {
+            let (lo, hi, body) = (Box::new(l.lo.clone()), Box::new(l.hi.clone()), Box::new(body));
+            let kind =
+                ScalarKind::Reduce { combine: Combine::Add, run: Run::Plain, var: l.var, lo, hi, body };
+            Scalar { kind, dtype }
+        });
+        let nothing = matches!(&old.kind, ScalarKind::Const(Literal::Int(0)))
+            || matches!(&old.kind, ScalarKind::Const(Literal::Float(x)) if x.to_bits() == 0);
+        if nothing {
+            return Some(more);
+        }
+        self.begun |= !over.is_empty();
+        Some(Scalar { kind: ScalarKind::Op(Intrinsic::Add, vec![old, more]), dtype })
     }
 
     /// Whether a loop goes over a whole axis.
@@ -244,21 +271,21 @@ fn added<'e>(value: &'e Scalar, old: &dyn Fn(&Scalar) -> bool) -> Option<&'e Sca
     }
 }
 
-/// `old` and what some loops add to it.
-fn sum(old: Scalar, more: Scalar, over: &[Loop<'_>]) -> Option<Scalar> {
-    let dtype = old.dtype;
-    if more.dtype != dtype || !over.is_empty() && is_narrow(dtype) {
-        return None;
-    }
-    let more = over.iter().rev().fold(more, |body, l| {
-        let (lo, hi, body) = (Box::new(l.lo.clone()), Box::new(l.hi.clone()), Box::new(body));
-        let kind = ScalarKind::Reduce { combine: Combine::Add, run: Run::Plain, var: l.var, lo, hi, body };
-        Scalar { kind, dtype }
+/// True if something is divided by what comes of a sum.
+fn divides(e: &Scalar) -> bool {
+    let mut found = false;
+    e.walk(&mut |s| {
+        let ScalarKind::Op(op, args) = &s.kind else { return };
+        let by = if matches!(op, Intrinsic::Div | Intrinsic::Rem) && s.dtype.is_float() {
+            &args[1..]
+        } else if matches!(op, Intrinsic::Rsqrt | Intrinsic::Pow) {
+            &args[..]
+        } else {
+            &[]
+        };
+        by.iter().for_each(|e| e.walk(&mut |s| found |= matches!(s.kind, ScalarKind::Reduce { .. })));
     });
-    let nothing = matches!(&old.kind, ScalarKind::Const(Literal::Int(0)))
-        || matches!(&old.kind, ScalarKind::Const(Literal::Float(x)) if *x == 0.0);
-    let add = |old| Scalar { kind: ScalarKind::Op(Intrinsic::Add, vec![old, more.clone()]), dtype };
-    Some(if nothing { more } else { add(old) })
+    found
 }
 
 /// Types in which digits that are kept or not are seen.
