@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use ir::PrimId;
 use ir::ast::{Expr, ExprKind, Ident, IndexArg};
-use ir::graph::{Block, Func, Invariant, Op, Type, ValId};
+use ir::graph::{Func, Op, ValId};
 use ir::product::{Operand, Product, product};
 use ir::source::Span;
 use ir::{Module, Rule};
@@ -29,7 +29,9 @@ impl Checker<'_> {
                 let said = self.diagnostics.len();
                 let rule = self.rule_of_product(id, found);
                 self.unsay(said);
-                self.module.rules.extend(rule);
+                if let Some(rule) = rule {
+                    self.module.add_rule(rule);
+                }
             }
         }
     }
@@ -39,37 +41,14 @@ impl Checker<'_> {
         let span = prim.span;
         let all = |dims: &[Sym]| dims.iter().map(|d| Dim::sym(*d)).collect::<Vec<_>>();
         let name = Sym::new(&format!("{}_is_product", prim.name));
-        let mut head = Func {
+        let head = Func {
             name: name.to_string(),
             def: name,
-            dims: prim.dims.clone(),
-            facts: prim.facts.clone(),
-            requires: Vec::new(),
-            params: Vec::new(),
             results: vec![None],
-            exists: Vec::new(),
-            result_types: Vec::new(),
-            vals: Vec::new(),
-            body: Block::default(),
             plan: true,
-            pins: Vec::new(),
-            invariant: Invariant::No,
-            tolerance: None,
-            pipeline: None,
-            span,
+            ..Func::around(&prim)
         };
-        let ty = |b: ir::loops::BufId| {
-            let buf = prim.buf(b);
-            Type { dtype: buf.dtype, shape: buf.shape.clone() }
-        };
-        for &b in &prim.params {
-            let name = prim.buf(b).name;
-            let val = head.add_val(name, ty(b));
-            head.body.params.push(val);
-            head.params.push(ir::graph::Param { name, own: false, from: None });
-        }
-        let result = ty(*prim.outs.first()?);
-        head.result_types.push(result.clone());
+        let result = head.result_types.first()?.clone();
         let args = head.body.params.clone();
         let mut env = self.env();
         env.facts = prim.facts.clone();

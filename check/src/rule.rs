@@ -371,7 +371,7 @@ impl<'a> Checker<'a> {
         {
             self.module.externs[ext.0 as usize].meaning.get_or_insert(id);
         }
-        self.module.rules.push(Rule {
+        self.module.add_rule(Rule {
             name,
             written: def.sig.name.name,
             lhs,

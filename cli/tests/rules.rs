@@ -299,3 +299,17 @@ fn the_status_stands_where_a_rule_is_named() {
     assert!(said(&["opt", "f.tn", "--why", "g"]).is_empty());
     assert!(said(&["opt", "f.tn", "--why-not", "wrong"]).contains("rule wrong (refused)"));
 }
+
+#[test]
+fn rules_of_one_name_are_told_apart() {
+    let program = concat!(
+        "prim lin<m, k, n>(x: f32[m, k], w: f32[n, k]) -> y: f32[m, n] {\n",
+        "    for i in m, j in n { y[i, j] = sum(l in k) x[i, l] * w[j, l] }\n}\n",
+        "rule lin_is_product<n, m>(x: f32[n, m]) { relu(x) => abs(x) }\n",
+        "fn f<m>(x: f32[m, 16], w: f32[8, 16]) -> f32[m, 8] { relu(lin(x, w)) }\n",
+    );
+    let said =
+        run(&[("f.tn", program.to_owned())], &["run", "f.tn", "-i", "x=randn[3,16]", "-i", "w=randn[8,16]"]);
+    assert_eq!((said.exit, said.codes()), (Some(1), vec!["E0609"]), "{}", said.stdout);
+    assert!(said.stderr.contains("f.tn:4"), "{}", said.stderr);
+}

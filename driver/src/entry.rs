@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ir::ast::{ItemKind, Mode, TypeKind};
 use ir::graph::{Block, Func, Node, Op, Param, Type, ValId};
-use ir::loops::{BufId, Prim};
+use ir::loops::Prim;
 use ir::source::Span;
 use ir::{ExternId, FuncId, Module, PrimId};
 use shape::{Expr as Dim, Facts, Pred, Sym, Verdict};
@@ -294,34 +294,11 @@ pub(crate) fn wrap_extern(module: &mut Module, id: ExternId) -> FuncId {
 }
 
 fn wrapped(module: &mut Module, p: &Prim, call: Op) -> FuncId {
-    let ty = |id: &BufId| Type { dtype: p.buf(*id).dtype, shape: p.buf(*id).shape.clone() };
-    let mut func = Func {
-        name: p.name.clone(),
-        def: p.def,
-        dims: p.dims.clone(),
-        facts: p.facts.clone(),
-        requires: Vec::new(),
-        params: Vec::new(),
-        results: p.outs.iter().map(|o| Some(p.buf(*o).name)).collect(),
-        exists: Vec::new(),
-        result_types: p.outs.iter().map(ty).collect(),
-        vals: Vec::new(),
-        body: Block::default(),
-        plan: false,
-        pins: Vec::new(),
-        invariant: ir::graph::Invariant::No,
-        tolerance: None,
-        pipeline: None,
-        span: p.span,
-    };
+    let mut func = Func::around(p);
     // What the primitive assumes of its dims is asked of whoever calls it from outside.
     func.requires = p.facts.iter().filter(|f| !is_dim_fact(f)).cloned().collect();
-    for id in &p.params {
-        let val = func.add_val(p.buf(*id).name, ty(id));
-        func.body.params.push(val);
-        func.params.push(Param { name: p.buf(*id).name, own: p.in_place(*id), from: None });
-    }
-    let results: Vec<_> = p.outs.iter().map(|o| func.add_val(p.buf(*o).name, ty(o))).collect();
+    let outs: Vec<_> = p.outs.iter().zip(func.result_types.clone()).collect();
+    let results: Vec<_> = outs.into_iter().map(|(o, ty)| func.add_val(p.buf(*o).name, ty)).collect();
     func.body.nodes.push(Node {
         op: call,
         args: func.body.params.clone(),

@@ -13,6 +13,7 @@ use shape::{Expr as Dim, Facts, Pred, Sym};
 use tensor::{DType, Tensor};
 
 use crate::intrinsic::Intrinsic;
+use crate::loops::{BufId, Prim};
 use crate::module::{ExternId, FuncId, PrimId};
 use crate::pipeline::PipelineId;
 use crate::source::Span;
@@ -226,6 +227,37 @@ impl Func {
     /// The type of a value.
     pub fn ty(&self, id: ValId) -> &Type {
         &self.val(id).ty
+    }
+
+    /// A function with the parameters, results and dims of a primitive, in which nothing is done yet.
+    pub fn around(p: &Prim) -> Func {
+        let ty = |id: &BufId| Type { dtype: p.buf(*id).dtype, shape: p.buf(*id).shape.clone() };
+        let mut func = Func {
+            name: p.name.clone(),
+            def: p.def,
+            dims: p.dims.clone(),
+            facts: p.facts.clone(),
+            requires: Vec::new(),
+            params: Vec::new(),
+            results: p.outs.iter().map(|o| Some(p.buf(*o).name)).collect(),
+            exists: Vec::new(),
+            result_types: p.outs.iter().map(ty).collect(),
+            vals: Vec::new(),
+            body: Block::default(),
+            plan: false,
+            pins: Vec::new(),
+            invariant: Invariant::No,
+            tolerance: None,
+            pipeline: None,
+            span: p.span,
+        };
+        for id in &p.params {
+            let name = p.buf(*id).name;
+            let val = func.add_val(name, ty(id));
+            func.body.params.push(val);
+            func.params.push(Param { name, own: p.in_place(*id), from: None });
+        }
+        func
     }
 
     /// Adds a value.

@@ -217,6 +217,11 @@ impl Scalar {
         Scalar { kind: ScalarKind::Const(Literal::Int(i)), dtype: DType::I64 }
     }
 
+    /// The variable that it is.
+    pub fn as_var(&self) -> Option<VarId> {
+        if let ScalarKind::Var(v) = self.kind { Some(v) } else { None }
+    }
+
     /// A constant of a type.
     pub fn constant(literal: Literal, dtype: DType) -> Scalar {
         Scalar { kind: ScalarKind::Const(literal), dtype }

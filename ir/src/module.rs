@@ -271,13 +271,27 @@ impl Module {
 
     /// Adds a primitive; `name` is made unique.
     pub fn add_prim(&mut self, mut prim: Prim) -> PrimId {
-        let base = prim.name.clone();
-        let mut n = 1;
-        while self.prims.iter().any(|p| p.name == prim.name) {
-            n += 1;
-            prim.name = format!("{base}_{n}");
-        }
+        prim.name = numbered(&prim.name, |name| self.prims.iter().any(|p| p.name == name));
         self.prims.push(prim);
         PrimId(self.prims.len() as u32 - 1)
     }
+
+    /// Adds a rule; `name` is made unique, as plans and what is known of rules go by it.
+    pub fn add_rule(&mut self, mut rule: Rule) -> RuleId {
+        let name = numbered(rule.name.name(), |name| self.rules.iter().any(|r| r.name.name() == name));
+        rule.name = Sym::new(&name);
+        self.rules.push(rule);
+        RuleId(self.rules.len() as u32 - 1)
+    }
+}
+
+/// The name, or the first of `name_2`, `name_3` .. that is free.
+fn numbered(base: &str, taken: impl Fn(&str) -> bool) -> String {
+    let mut name = base.to_owned();
+    let mut n = 1;
+    while taken(&name) {
+        n += 1;
+        name = format!("{base}_{n}");
+    }
+    name
 }

@@ -160,10 +160,10 @@ impl<'a> Reader<'a> {
     }
 
     fn store(&mut self, index: &[Scalar], combine: Option<Combine>, value: &Scalar) -> Option<()> {
-        let places: Vec<VarId> = index.iter().map(as_var).collect::<Option<_>>()?;
+        let places: Vec<VarId> = index.iter().map(Scalar::as_var).collect::<Option<_>>()?;
         let here = |s: &Scalar| {
             matches!(&s.kind, ScalarKind::Load { buf, index, .. } if *buf == self.out
-                && index.iter().map(as_var).eq(places.iter().map(|v| Some(*v))))
+                && index.iter().map(Scalar::as_var).eq(places.iter().map(|v| Some(*v))))
         };
         let more = match combine {
             None => added(value, &here),
@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
         let mut made = e.clone();
         let mut steady = true;
         made.walk_mut(&mut |s| {
-            if let Some(v) = as_var(s)
+            if let Some(v) = s.as_var()
                 && let Some((began, value)) = self.vars.get(&v)
             {
                 steady &= !self.loops.get(*began).is_some_and(|l| sets(l.body, v));
@@ -304,10 +304,6 @@ fn variable(v: VarId) -> Scalar {
     Scalar { kind: ScalarKind::Var(v), dtype: DType::I64 }
 }
 
-fn as_var(s: &Scalar) -> Option<VarId> {
-    if let ScalarKind::Var(v) = s.kind { Some(v) } else { None }
-}
-
 /// A factor: which parameter, and the variables at its axes.
 struct Factor {
     param: usize,
@@ -334,7 +330,7 @@ fn operands(prim: &Prim, out: BufId, sum: &Scalar, axes: &[VarId]) -> Option<([O
     let factor = |e: &Scalar| {
         let of = if let ScalarKind::Cast(of) = &e.kind { of } else { e };
         let ScalarKind::Load { buf, index, .. } = &of.kind else { return None };
-        let index: Vec<VarId> = index.iter().map(as_var).collect::<Option<_>>()?;
+        let index: Vec<VarId> = index.iter().map(Scalar::as_var).collect::<Option<_>>()?;
         let distinct: BTreeSet<&VarId> = index.iter().collect();
         let whole = index.iter().zip(&prim.buf(*buf).shape).all(|(v, n)| extent(*v).as_ref() == Some(n));
         let param = prim.params.iter().position(|p| p == buf)?;

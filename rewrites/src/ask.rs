@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::report::{Alternative, FuncReport, RegimeReport, Report, RuleReport, Step, short};
+use crate::report::{Alternative, FuncReport, RegimeReport, Report, RuleReport, Step, point, short};
 
 /// A plan that is spoken of.
 #[derive(Clone, Debug, Serialize)]
@@ -25,9 +25,7 @@ impl<'r> Plan<'r> {
 
 impl fmt::Display for Plan<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at: Vec<String> = self.at.iter().map(|(d, x)| format!("{d} = {x}")).collect();
-        let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
-        let total = short(self.total_us);
+        let (total, at) = (short(self.total_us), point(self.at));
         writeln!(out, "fn {}, {}: the plan takes {total} us{at}", self.function, self.guard)
     }
 }

@@ -233,7 +233,7 @@ fn loose_in(prim: &Prim, s: &Scalar, columns: &[VarId], over: &mut Vec<VarId>, f
         ScalarKind::Load { buf, index, .. } => {
             let uses = |i: &Scalar, vars: &[VarId]| {
                 let mut uses = false;
-                i.walk(&mut |s| uses |= as_var(s).is_some_and(|v| vars.contains(&v)));
+                i.walk(&mut |s| uses |= s.as_var().is_some_and(|v| vars.contains(&v)));
                 uses
             };
             let Some(step) = index.iter().position(|i| uses(i, over)) else { return };
@@ -264,17 +264,13 @@ fn reads_in_place(map: &MapForm) -> bool {
             if let ScalarKind::Load { index, .. } = &s.kind
                 && !index.is_empty()
             {
-                let vars: Vec<Option<VarId>> = index.iter().map(as_var).collect();
+                let vars: Vec<Option<VarId>> = index.iter().map(Scalar::as_var).collect();
                 let want: Vec<Option<VarId>> = map.index.iter().map(|&v| Some(v)).collect();
                 ok &= vars == want;
             }
         });
     }
     ok
-}
-
-pub(crate) fn as_var(s: &Scalar) -> Option<VarId> {
-    if let ScalarKind::Var(v) = s.kind { Some(v) } else { None }
 }
 
 /// The rounds of the perfect nest of independent loops at the top.
@@ -379,7 +375,7 @@ impl Walk<'_> {
                     self.reduces = true;
                     self.count.flops = &self.count.flops + times;
                     self.count.folds = &self.count.folds + times;
-                    let bound: Vec<VarId> = index.iter().filter_map(as_var).collect();
+                    let bound: Vec<VarId> = index.iter().filter_map(Scalar::as_var).collect();
                     let over: Vec<VarId> =
                         self.loops.iter().copied().filter(|v| !bound.contains(v)).collect();
                     self.contraction(*c, value, &over);
@@ -563,10 +559,10 @@ fn narrow(args: &[Scalar]) -> DType {
 fn loaded_vars(s: &Scalar) -> Vec<VarId> {
     let mut vars = Vec::new();
     s.walk(&mut |s| {
-        vars.extend(as_var(s));
+        vars.extend(s.as_var());
         if let ScalarKind::Load { index, .. } = &s.kind {
             for i in index {
-                i.walk(&mut |s| vars.extend(as_var(s)));
+                i.walk(&mut |s| vars.extend(s.as_var()));
             }
         }
     });

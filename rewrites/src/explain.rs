@@ -112,15 +112,12 @@ pub(crate) fn offers(options: &Options, solved: &Solved, root: &Unit, at: &At<'_
     let steps = each_step(options, solved, root, at, &mut |block, Traced { class, .. }| {
         let chosen = block.plan.choice[*class]?;
         let all = block.rest + block.priced.cost();
-        let desc = |c: usize, i: usize| {
-            let table = &block.unit.b.graph.analysis.table;
-            block.unit.pool.cands[c][i].imp.map(|id| table.desc(id))
-        };
         let own = block.us[*class][chosen].us;
         // What stands for the step and others takes as long as all of them.
         let stake = |c: usize, i: usize| own.max(block.us[c][i].us);
         let offer = |c: usize, i: usize| {
-            let desc = desc(c, i)?;
+            let imp = block.unit.pool.cands[c][i].imp?;
+            let desc = block.unit.b.graph.analysis.table.desc(imp);
             let key = desc.identity.as_ref()?.key(at)?;
             Some(Offered { action: desc.action.clone(), key, stake: stake(c, i) })
         };

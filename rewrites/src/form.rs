@@ -10,8 +10,6 @@ use ir::Intrinsic;
 use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
 use shape::Expr;
 
-use crate::classify::as_var;
-
 /// A primitive that gives each element of its one output an expression, once.
 #[derive(Clone, Debug)]
 pub(crate) struct MapForm {
@@ -56,7 +54,7 @@ pub(crate) fn map_form(prim: &Prim) -> Option<MapForm> {
                 body = inner;
             }
             Stmt::Store { buf, index, checked: false, combine: None, value, .. } if *buf == out => {
-                let index: Vec<VarId> = index.iter().map(as_var).collect::<Option<_>>()?;
+                let index: Vec<VarId> = index.iter().map(Scalar::as_var).collect::<Option<_>>()?;
                 if index.len() != extents.len() {
                     return None;
                 }
@@ -132,7 +130,7 @@ pub(crate) fn pointwise_at(prim: &Prim, map: &MapForm, buf: BufId) -> bool {
         if b == buf {
             any = true;
             ok &= index.len() == map.index.len()
-                && index.iter().zip(&map.index).all(|(i, v)| as_var(i) == Some(*v));
+                && index.iter().zip(&map.index).all(|(i, v)| i.as_var() == Some(*v));
         }
     });
     any && ok

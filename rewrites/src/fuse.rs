@@ -8,7 +8,7 @@
 use egg::Id;
 use indexmap::IndexMap;
 use ir::graph::Type;
-use ir::loops::{Prim, ScalarKind};
+use ir::loops::{Prim, Scalar, ScalarKind};
 use ir::{ExternId, Intrinsic, PrimId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Facts, Sym};
@@ -465,7 +465,7 @@ impl Grow<'_> {
         each_load(&group.prim.body, &mut |buf, index, loops| {
             if buf == at {
                 loads += 1;
-                let used: Vec<_> = index.iter().filter_map(crate::classify::as_var).collect();
+                let used: Vec<_> = index.iter().filter_map(Scalar::as_var).collect();
                 repeated |= loops.iter().any(|v| !used.contains(v));
             }
         });

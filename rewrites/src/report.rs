@@ -246,9 +246,7 @@ pub fn render(report: &Report) -> String {
             ),
         );
         for r in &f.regimes {
-            let at: Vec<String> = r.at.iter().map(|(d, x)| format!("{d} = {x}")).collect();
-            let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
-            line(1, format!("{}: {} us{at}", r.guard, short(r.total_us)));
+            line(1, format!("{}: {} us{}", r.guard, short(r.total_us), point(&r.at)));
             for s in &r.steps {
                 if s.kind == "native" {
                     continue;
@@ -311,6 +309,12 @@ pub fn render(report: &Report) -> String {
         }
     }
     out
+}
+
+/// ` at m = 4, n = 2`
+pub(crate) fn point(at: &[(String, i64)]) -> String {
+    let at: Vec<String> = at.iter().map(|(d, x)| format!("{d} = {x}")).collect();
+    if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) }
 }
 
 /// Three significant digits, whole numbers in full up to a million.

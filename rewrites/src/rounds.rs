@@ -12,8 +12,6 @@ use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
 use rustc_hash::FxHashMap;
 use shape::{Expr, Sym};
 
-use crate::classify::as_var;
-
 /// Rounds of a loop of which nothing is known.
 pub(crate) const GUESS: i64 = 16;
 
@@ -106,7 +104,7 @@ impl<'a> Ranges<'a> {
     /// `while i < bound { ..; i = i + step }`
     fn counted<'s>(&self, cond: &'s Scalar, body: &'s [Stmt]) -> Option<(VarId, Expr, &'s Scalar)> {
         let ScalarKind::Op(Intrinsic::Lt, sides) = &cond.kind else { return None };
-        let counter = as_var(sides.first()?)?;
+        let counter = sides.first()?.as_var()?;
         let bound = self.exact(sides.get(1)?)?;
         let mut steps = body.iter().filter_map(|s| match s {
             Stmt::Set(v, value) if *v == counter => Some(value),
@@ -119,14 +117,14 @@ impl<'a> Ranges<'a> {
             return None;
         };
         match parts.as_slice() {
-            [a, step] | [step, a] if as_var(a) == Some(counter) => Some((counter, bound, step)),
+            [a, step] | [step, a] if a.as_var() == Some(counter) => Some((counter, bound, step)),
             _ => None,
         }
     }
 
     /// Rounds that depend on data.
     fn bounded(&mut self, var: VarId, lo: &Scalar, hi: &Scalar, body: &Body<'_>) -> Expr {
-        if let Some(share) = as_var(self.meant(lo)).and_then(|v| self.strides.get(&v)) {
+        if let Some(share) = self.meant(lo).as_var().and_then(|v| self.strides.get(&v)) {
             return share.clone();
         }
         if let (Some(least), Some(most)) = (self.limit(lo, Side::Least), self.limit(hi, Side::Most)) {
@@ -208,7 +206,7 @@ impl<'a> Ranges<'a> {
         let mut found: Option<Expr> = None;
         let mut access = |buf: BufId, index: &[Scalar]| {
             for (i, e) in index.iter().zip(&self.prim.buf(buf).shape) {
-                if as_var(i) == Some(var)
+                if i.as_var() == Some(var)
                     && let Some(e) = self.known(e.clone())
                 {
                     found = Some(found.as_ref().map_or_else(|| e.clone(), |f| Expr::min(f, &e)));
@@ -253,7 +251,7 @@ impl<'a> Ranges<'a> {
         let dim = |s: &Scalar| self.prim.as_dim(s);
         let same = a == b && first.iter().zip(next).all(|(x, y)| dim(x).is_some() && dim(x) == dim(y));
         let neighbours = (dim(end)? - dim(last)?).as_int() == Some(1);
-        if same && neighbours { self.trips.get(&as_var(last)?).cloned() } else { None }
+        if same && neighbours { self.trips.get(&last.as_var()?).cloned() } else { None }
     }
 
     /// What a variable was given, or the scalar itself.
@@ -261,7 +259,7 @@ impl<'a> Ranges<'a> {
     where
         'a: 's,
     {
-        as_var(s).and_then(|v| *self.given.get(&v)?).unwrap_or(s)
+        s.as_var().and_then(|v| *self.given.get(&v)?).unwrap_or(s)
     }
 }
 
