@@ -83,7 +83,12 @@ fn line(front: &Front, Listed { name, rule, status, verdict }: &Listed<'_>) -> S
             if let Status::Proven { laws, .. } = status {
                 text += &format!("  {};", by(*laws));
             }
-            text += &format!("  {cases} cases of {}", types.join(" "));
+            text += &match cases {
+                // A proof needs none.
+                0 => "  no case could be run".to_owned(),
+                1 => format!("  1 case of {}", types.join(" ")),
+                _ => format!("  {cases} cases of {}", types.join(" ")),
+            };
             if let (Some(part), Some(lost)) = (rule.tolerance, verdict.and_then(|v| v.lost)) {
                 text += &format!(", off by {lost:.1e} of {part} at most");
                 if lost * FAR < part {

@@ -75,6 +75,48 @@ fn a_wrong_rule_is_refused_with_a_case_that_shows_it() {
 }
 
 #[test]
+fn conditions_that_few_dims_satisfy_are_solved_and_long_dims_are_tried() {
+    // The smallest cases with elements are m = 11 and n = 77; n = 5 and m = 25; 7 * 8 * 9 * 10; and a million.
+    let (exit, list) = verdicts(concat!(
+        "rule multiple<n, m>(x: f32[n, m]) when n == 7*m, m % 11 == 0 { relu(x) => abs(x) }\n",
+        "rule square<n, m>(x: f32[n, m]) when n * n == m, n >= 5 { relu(x) => abs(x) }\n",
+        "rule factors<a, b, c, d>(x: f32[a, b, c, d]) when a * b * c * d == 5040 { relu(x) => abs(x) }\n",
+        "rule large<n>(x: f32[n]) when n >= 1000003 { relu(x) => abs(x) }\n",
+        "rule long<n>(x: f32[n], y: f32[n]) { sum(x * y) => sum(x * y) + f32(n / 65) }\n",
+        "rule longer<n, m>(x: f32[n, m]) { sum(x) => sum(x) + f32(m / 4097) }\n",
+        "rule named<n>(x: f32[n]) { sum(x) => sum(x) + f32(n / 9001) }\n",
+        "rule blocks<n>(x: f32[n]) when n % 64 == 0 { sum(x) => sum(x) + f32(n / 128) }\n",
+        "rule long_multiple<n, m>(x: f32[n], y: f32[m]) when n == 7*m { sum(x) => sum(x) + f32(m / 65) }\n",
+    ));
+    assert_eq!(exit, Some(1));
+    assert!(other_than("refused", &list).is_empty(), "{list:#?}");
+    assert_eq!(list[0]["counter_example"]["dims"], json!({"m": 11, "n": 77}));
+    assert_eq!(list[1]["counter_example"]["dims"], json!({"m": 25, "n": 5}));
+    assert_eq!(list[4]["counter_example"]["dims"], json!({"n": 65}));
+    assert_eq!(list[7]["counter_example"]["dims"], json!({"n": 128}));
+    assert_eq!(list[8]["counter_example"]["dims"], json!({"m": 65, "n": 455}));
+}
+
+#[test]
+fn cases_of_empty_tensors_alone_say_nothing() {
+    let (exit, list) =
+        verdicts("rule none<n, m>(x: f32[n, m]) when n == 3000001 * m { relu(x) => abs(x) }\n");
+    assert_eq!((exit, &list[0]["status"]), (Some(0), &json!("trusted")), "{list:?}");
+    assert!(list[0]["why"].as_str().is_some_and(|why| why.contains("empty")), "{list:?}");
+    // Where there is nothing else, they are all there is to say.
+    let (exit, list) = verdicts("rule zero<m>(x: f32[0, m]) { sum(x, axis=0) => zeros[m] }\n");
+    assert_eq!((exit, list[0]["cases"].as_u64() > Some(0)), (Some(0), true), "{list:?}");
+}
+
+#[test]
+fn a_proof_without_a_case_says_so() {
+    let rule = "rule both<n>(x: f32[n], i: i64) { x[i..][0..1] => x[i..i+1] }\n";
+    let said = run(&[("f.tn", format!("{rule}{USE}"))], &["rules", "f.tn", "--check"]);
+    let line = said.stdout.lines().find(|l| l.starts_with("both")).expect("the rule").trim_end();
+    assert!(!line.contains(" 0 cases") && !line.ends_with(" of"), "{line}");
+}
+
+#[test]
 fn a_rule_of_f16_keeps_to_its_range_where_the_program_does() {
     let (exit, list) = verdicts(concat!(
         "rule late<T: f16, m, k, n>(x: T[m, k], w: T[k, n], a: T) { (x * a) @ w => (x @ w) * a }\n",
@@ -102,6 +144,31 @@ fn a_condition_is_needed_where_a_case_that_it_excludes_fails() {
     assert_eq!(exit, Some(0));
     assert!(list[0]["conditions"][0]["without"].is_object(), "{}", list[0]);
     assert!(list[1]["conditions"][0]["without"].is_null(), "{}", list[1]);
+}
+
+#[test]
+fn where_neither_side_has_a_value_a_proof_decides() {
+    let (exit, list) = verdicts(concat!(
+        "rule proven<n>(x: f32[n], y: f32[n]) { 1.0 / (x - y) => -1.0 / (y - x) }\n",
+        "rule least<n>(x: f32[n], y: f32[n]) { select(x < y, x, -1.0 / f32(0)) => select(x < y, x, f32(0) / f32(0)) }\n",
+        "rule logarithm<n>(x: f32[n]) { log(abs(x)) => log(x * x / abs(x)) }\n",
+        "rule one_side<n>(x: f32[n]) { abs(x) => x * x / abs(x) }\n",
+    ));
+    let said: Vec<&str> = list.iter().filter_map(|r| r["status"].as_str()).collect();
+    assert_eq!((exit, &said[..]), (Some(1), &["proven", "refused", "refused", "refused"][..]), "{list:#?}");
+}
+
+#[test]
+fn rounded_literals_excuse_what_is_made_of_their_rounding() {
+    let (exit, list) = verdicts(concat!(
+        // 1 + tanh cancels far below 0, which makes much of the digits of 0.79788 that bf16 has not.
+        "rule gelu<n>(x: bf16[n]) { x * 0.5 * (1.0 + tanh((x + x * 0.044715 * x * x) * 0.7978845608028654)) => gelu_tanh(x) }\n",
+        "rule other<n>(x: bf16[n]) { x * 0.5 * (1.0 + tanh((x + x * 0.044715 * x * x) * 0.75)) => gelu_tanh(x) }\n",
+        "rule digits<n>(x: bf16[n]) { x * 0.3 => x * 0.304 }\n",
+        "rule small<n>(x: bf16[n]) { sigmoid(x) * 0.00001 => sigmoid(x) * 0.00002 }\n",
+    ));
+    let said: Vec<&str> = list.iter().filter_map(|r| r["status"].as_str()).collect();
+    assert_eq!((exit, &said[..]), (Some(1), &["tested", "refused", "refused", "refused"][..]), "{list:#?}");
 }
 
 /// The names of those that have another status, each with its case; what is proven was tested too.

@@ -4,14 +4,15 @@
 //! double and casts as they say ([`crate::compare::wide`]). Where the right side gives something else than rounding explains
 //! ([`judge`]), or fails where the left does not, the rule is refused with the case that shows it, the smallest of those
 //! tried. Equality is that of the reals: sides that differ only where an infinity or NaN goes in and comes out, or where
-//! numbers leave the range of a double, are no reason, and are told. Each condition on dims is tried too: some case that it
-//! excludes should fail.
+//! numbers leave the range of a double, are no reason, and are told; so is, of what is proved, where neither side has a value in
+//! the reals. Each condition on dims is tried too: some case that it excludes should fail.
 //!
 //! A rule with a tolerance is one that loses so much: it may be off by that part of the sizes of what is added up
 //! ([`crate::compare::sizes`]), and how far it was is told. It is tried at numbers of like size, as what a narrow type keeps beside one that is
 //! a million times larger, or at the end of its range, is nothing whatever the tolerance.
 //!
-//! A case on which the left side fails says nothing. Same rule, same cases: nothing here is drawn anew.
+//! A case on which the left side fails says nothing, and one of empty tensors may refuse but is no test. Same rule, same cases:
+//! nothing here is drawn anew.
 //!
 //! What no case refuses may be proved besides ([`proof`]), for all dims and values at once: of each of the rule's instances that were
 //! tried, and of those with other ranks and attributes that the checker makes for this (`Rule::more`).
@@ -35,10 +36,11 @@ use shape::{Pred, Sym};
 use tensor::{DType, Tensor};
 
 use crate::Front;
+use crate::compare::literals;
 use crate::compare::sizes;
 use crate::compare::wide::{self, Casts};
 use crate::library::Library;
-use judge::{Case, Said, Tolerated, number};
+use judge::{Case, Moved, Said, Tolerated, number};
 use numbers::Numbers;
 use values::Values;
 
@@ -161,7 +163,9 @@ fn untried(rule: &Rule) -> Vec<Condition> {
 /// Steps of the interpreter on one side of a case.
 const STEPS: u64 = 20_000_000;
 /// Steps on both sides of all cases: beyond those, no larger ones are tried.
-const ALL_STEPS: u64 = 200_000_000;
+const ALL_STEPS: u64 = 100_000_000;
+/// Steps on both sides of cases with a long dim, besides.
+const LONG_STEPS: u64 = 25_000_000;
 /// Elements that each kind of values is tried with, where a case has few.
 const ELEMENTS: i64 = 48;
 
@@ -189,9 +193,13 @@ fn of_library(module: &Module, rule: &Rule) -> Option<&'static str> {
 /// What the cases said.
 #[derive(Default)]
 struct Tried {
-    /// How many agreed, up to the first that did not.
+    /// How many agreed, up to the first that did not, without those of empty tensors.
     agreed: usize,
+    /// Whether one of empty tensors did.
+    empty: bool,
     against: Option<Counter>,
+    /// One that differs where neither side has a value.
+    pole: Option<Counter>,
     /// One that differs in what is not finite alone.
     beyond: Option<Counter>,
     /// The largest part that was lost in those that agreed.
@@ -210,8 +218,8 @@ impl Trial<'_> {
         let conditions = (0..rule.when.len()).map(|k| {
             let mut preds = rule.when.clone();
             preds[k] = preds[k].negate();
-            let without = self.tried(ids[0], &preds, dims::MANY).against;
-            Condition { pred: rule.when[k].clone(), without }
+            let found = self.tried(ids[0], &preds, dims::MANY);
+            Condition { pred: rule.when[k].clone(), without: found.against.or(found.pole) }
         });
         let lost = rule.tolerance.map(|_| lost);
         Verdict { rule: ids[0], conditions: conditions.collect(), status, types, lost }
@@ -222,7 +230,8 @@ impl Trial<'_> {
     fn status(&self, ids: &[RuleId]) -> Found {
         let mut types: Vec<DType> = Vec::new();
         let mut lost = 0.0f64;
-        let (mut agreed, mut beyond, mut why) = (0, None, "no case that was tried could be run");
+        let (mut agreed, mut pole, mut beyond) = (0, None, None);
+        let mut why = "no case that was tried could be run";
         for (k, &id) in ids.iter().enumerate() {
             let rule = self.module.rule(id);
             if rule.more {
@@ -238,17 +247,23 @@ impl Trial<'_> {
                 return (Status::Refused(Box::new(counter)), types, lost);
             }
             agreed += found.agreed;
+            if found.empty {
+                why = "in each case that could be run some tensor was empty";
+            }
+            pole = pole.or(found.pole);
             beyond = beyond.or(found.beyond);
             lost = lost.max(found.lost);
             let given = rule.lhs.body.params.iter().map(|v| rule.lhs.ty(*v).dtype);
             types.extend(given.filter(|_| found.agreed > 0));
         }
         types = DType::all().filter(|d| types.contains(d)).collect();
-        let beyond = beyond.map(Box::new);
-        let status = match (self.proof(ids), agreed) {
-            (Some(laws), cases) => Status::Proven { laws, cases, beyond },
-            (None, 0) => Status::Trusted(why),
-            (None, cases) => Status::Tested { cases, beyond },
+        let boxed = |counter: Option<Counter>| counter.map(Box::new);
+        let status = match (self.proof(ids), pole, agreed) {
+            // A proof says that they have values in the same places.
+            (Some(laws), pole, cases) => Status::Proven { laws, cases, beyond: boxed(pole.or(beyond)) },
+            (None, Some(pole), _) => Status::Refused(Box::new(pole)),
+            (None, None, 0) => Status::Trusted(why),
+            (None, None, cases) => Status::Tested { cases, beyond: boxed(beyond) },
         };
         (status, types, lost)
     }
@@ -279,12 +294,21 @@ impl Trial<'_> {
         let measure = Interp::with_limits(self.sizes, limits);
         let size = telling(&self.sizes.rule(id).lhs, &untold);
         let mut found = Tried::default();
-        for (dims, round, kind) in dims::assignments(rule, preds, most).into_iter().flat_map(|dims| {
+        let mut cases = Vec::new();
+        for dims in dims::assignments(rule, preds, most) {
             let all = (0..rounds(rule, &dims)).flat_map(|round| kinds.iter().map(move |kind| (round, *kind)));
-            all.map(|(round, kind)| (dims.clone(), round, kind)).collect::<Vec<_>>()
-        }) {
-            if interp.steps() > ALL_STEPS {
-                break;
+            cases.extend(all.map(|(round, kind)| (dims.clone(), round, kind, ALL_STEPS)));
+        }
+        if most == dims::MANY {
+            // What goes wrong at a length does so for plain numbers.
+            for dims in dims::long(rule, preds, &numbers.integers) {
+                let plain = kinds.iter().filter(|k| matches!(k, Values::Small | Values::Normal));
+                cases.extend(plain.map(|kind| (dims.clone(), 0, *kind, ALL_STEPS + LONG_STEPS)));
+            }
+        }
+        for (dims, round, kind, budget) in cases {
+            if interp.steps() > budget {
+                continue;
             }
             let Some(args) = values::arguments(&rule.lhs, &dims, kind, round, &numbers) else { continue };
             let wide: Option<Vec<Tensor>> = args.iter().map(|a| wide::tensor(&a.1)).collect();
@@ -292,12 +316,20 @@ impl Trial<'_> {
             let told: Option<Vec<Tensor>> =
                 untold.iter().map(|s| Tensor::zeros(DType::F64, &[dims[s]]).ok()).collect();
             let Some(told) = told else { continue };
-            let run = |left: bool, mut args: Vec<Tensor>| {
+            let run = |side: &Func, mut args: Vec<Tensor>| {
                 args.extend(told.iter().cloned());
-                interp.run_func(if left { &lhs } else { &rhs }, args)
+                interp.run_func(side, args)
             };
-            let again = |left: bool, args| run(left, args).ok();
-            let Ok(want) = run(true, wide.clone()) else { continue };
+            let again = |left, moved| {
+                let (own, double) = if left { (&rule.lhs, &lhs) } else { (&rule.rhs, &rhs) };
+                match moved {
+                    Moved::Args(args) => run(double, args).ok(),
+                    Moved::Literals(seed) => {
+                        run(&literals::of_side(&self.doubles.prims, own, double, seed)?, wide.clone()).ok()
+                    }
+                }
+            };
+            let Ok(want) = run(&lhs, wide.clone()) else { continue };
             let far = matches!(kind, Values::About(_));
             let beside = if far { numbers.beside.min(1.0) } else { 1.0 };
             let moves = far || matches!(kind, Values::Special(_));
@@ -313,7 +345,7 @@ impl Trial<'_> {
                 },
             };
             let case = Case { args: &args, types: &types, far, moves, beside, tolerated };
-            let said = match run(false, wide.clone()) {
+            let said = match run(&rhs, wide.clone()) {
                 Ok(got) => {
                     let said = case.judge(&want, &got, &again);
                     if let (Said::Agreed, Some(tolerated)) = (&said, &case.tolerated) {
@@ -330,7 +362,11 @@ impl Trial<'_> {
                 Err(e) => Said::Against(format!("the left side gives a result, the right side fails: {e}")),
             };
             match said {
-                Said::Agreed => found.agreed += 1,
+                Said::Agreed if dims::says(rule, &|s| dims.get(&s).copied()) => found.agreed += 1,
+                Said::Agreed => found.empty = true,
+                Said::Pole(text) => {
+                    found.pole.get_or_insert(Counter { dims, args, text });
+                }
                 Said::Beyond(text) => {
                     found.beyond.get_or_insert(Counter { dims, args, text });
                 }

@@ -12,7 +12,7 @@ mod blame;
 pub(crate) mod bound;
 mod difference;
 mod first;
-mod literals;
+pub(crate) mod literals;
 mod part;
 mod planned;
 pub(crate) mod sizes;

@@ -1,7 +1,7 @@
 //! Whether the results of both sides of a rule are equal.
 //!
 //! In: what each side gives in double ([`crate::compare::wide`]), where only casts round. Equality is that of the reals,
-//! within what literals and casts of the type of a result round; integers are equal or not. Three things are no reason against a
+//! within what literals and casts of the type of a result round, and what is made of the literals' rounding; integers are equal or not. Three things are no reason against a
 //! rule: an infinity or NaN made of one, something that grew beyond the range of a double, and, where arguments are far from 1,
 //! what the rounding of a double explains: how far a side moves when its arguments move by their own rounding.
 
@@ -9,7 +9,7 @@ use tensor::generate::Rng;
 use tensor::{DType, Tensor};
 
 use super::place;
-use crate::compare::bound::unit;
+use crate::compare::bound::{nudge, unit};
 use crate::compare::wide;
 
 /// What is smaller than the largest element of a result by this came of terms that cancelled.
@@ -20,6 +20,10 @@ const NEAR: f64 = 64.0;
 const ROUNDED: f64 = 1e-13;
 /// For operations in a row, of moved arguments.
 const MOVED: f64 = 16.0;
+/// Runs with moved arguments,
+const ARGS: u64 = 3;
+/// and with moved literals, of which each reader may take one or its twin.
+const LITERALS: u64 = 12;
 
 /// What a case is about.
 pub(super) struct Case<'a> {
@@ -69,9 +73,31 @@ impl Tolerated {
     }
 }
 
+/// What a side is run again with, to tell how far it moves.
+pub(super) enum Moved {
+    /// Other arguments, in double.
+    Args(Vec<Tensor>),
+    /// Its literals moved by two units of their types, by this seed.
+    Literals(u64),
+}
+
+/// Runs a side again: the left one, or the right.
+pub(super) type Again<'a> = dyn Fn(bool, Moved) -> Option<Vec<Tensor>> + 'a;
+
+/// How far elements of a result move, on both sides together: nothing is known of what is not there.
+#[derive(Default)]
+struct Strays {
+    /// With the arguments' own rounding.
+    args: Vec<f64>,
+    /// With the rounding of literals.
+    literals: Vec<f64>,
+}
+
 /// What a case says.
 pub(super) enum Said {
     Agreed,
+    /// Neither side has a value in the reals where they differ, and arguments are plain.
+    Pole(String),
     /// They differ in what is not finite alone, and need not agree there.
     Beyond(String),
     Against(String),
@@ -100,15 +126,10 @@ fn least(dtype: DType) -> f64 {
 }
 
 impl Case<'_> {
-    /// Compares results. `run` gives a side's results on other arguments, in double.
-    pub(super) fn judge(
-        &self,
-        want: &[Tensor],
-        got: &[Tensor],
-        run: &dyn Fn(bool, Vec<Tensor>) -> Option<Vec<Tensor>>,
-    ) -> Said {
+    /// Compares results.
+    pub(super) fn judge(&self, want: &[Tensor], got: &[Tensor], again: &Again<'_>) -> Said {
         let of = |k| if want.len() > 1 { format!("result {k}: ") } else { String::new() };
-        let mut beyond = None;
+        let mut said = Said::Agreed;
         for (k, (a, b)) in want.iter().zip(got).enumerate() {
             if a.dtype() != b.dtype() || a.shape() != b.shape() {
                 let text = format!("{}{:?} vs {}{:?}", a.dtype(), a.shape(), b.dtype(), b.shape());
@@ -122,38 +143,29 @@ impl Case<'_> {
                     });
                 format!("{}at {place:?} the left side gives {left}, the right side {right}{size}", of(k))
             };
-            let (worst, outside) = self.result(k, a, b, &[]);
-            let worst = match worst {
-                // Asked for only where it matters.
-                Some(_) if self.moves => {
-                    let strays =
-                        [(true, want), (false, got)].map(|(left, r)| self.strays(k, &r[k], left, run));
-                    self.result(k, a, b, &strays).0
-                }
-                worst => worst,
-            };
+            let (worst, outside) = self.result(k, a, b, &Strays::default());
+            // Asked for only where it matters.
+            let worst = worst.and_then(|_| self.result(k, a, b, &self.strays(k, [a, b], again)).0);
             if let Some(at) = worst {
                 return Said::Against(told(at));
             }
             if let Some(at) = outside {
-                if self.is_finite() && !self.far && self.largest() <= NEAR {
+                let plain = self.is_finite() && !self.far && self.largest() <= NEAR;
+                if plain && !valueless(a, b, at) {
                     return Said::Against(told(at));
+                } else if plain {
+                    said = Said::Pole(told(at));
+                } else if matches!(said, Said::Agreed) {
+                    said = Said::Beyond(told(at));
                 }
-                beyond.get_or_insert_with(|| told(at));
             }
         }
-        beyond.map_or(Said::Agreed, Said::Beyond)
+        said
     }
 
-    /// The element furthest beyond what is allowed, and the first that is not finite on one side.
-    fn result(
-        &self,
-        k: usize,
-        a: &Tensor,
-        b: &Tensor,
-        strays: &[Vec<f64>],
-    ) -> (Option<usize>, Option<usize>) {
-        let (mut worst, mut outside): (Option<(f64, usize)>, _) = (None, None);
+    /// The element furthest beyond what is allowed, and the first that is not finite on one side, or else on both.
+    fn result(&self, k: usize, a: &Tensor, b: &Tensor, strays: &Strays) -> (Option<usize>, Option<usize>) {
+        let (mut worst, mut outside): (Option<(f64, usize)>, Option<usize>) = (None, None);
         if !a.dtype().is_float() {
             let differs = (0..a.len()).find(|i| a.get_i64(*i) != b.get_i64(*i));
             return (differs.filter(|_| !self.far), None);
@@ -167,13 +179,17 @@ impl Case<'_> {
                 continue;
             }
             if !x.is_finite() || !y.is_finite() {
-                outside.get_or_insert(at);
+                if outside.is_none_or(|first| valueless(a, b, first) && !valueless(a, b, at)) {
+                    outside = Some(at);
+                }
                 continue;
             }
-            let moved: f64 = strays.iter().map(|s| s[at]).sum();
+            let [moved, literals] =
+                [&strays.args, &strays.literals].map(|s| s.get(at).copied().unwrap_or(0.0));
             let lost = self.tolerated.as_ref().map_or(0.0, |t| t.part * t.size(k, at, a));
-            let allowed =
-                bound(dtype) * (x.abs() + BESIDE * scale) + rounded + least(dtype) + MOVED * moved + lost;
+            // Rounding is by one unit at most.
+            let own = (bound(dtype) * (x.abs() + BESIDE * scale)).max(literals / 2.0);
+            let allowed = own + rounded + least(dtype) + MOVED * moved + lost;
             // Halves, for what is the largest there is.
             let share = (x / 2.0 - y / 2.0).abs() / (allowed / 2.0);
             if share > 1.0 && worst.is_none_or(|w| share > w.0) {
@@ -183,36 +199,32 @@ impl Case<'_> {
         (worst.map(|w| w.1), outside)
     }
 
-    /// How far each element of a result of a side moves when its arguments do by their rounding.
-    fn strays(
-        &self,
-        k: usize,
-        base: &Tensor,
-        left: bool,
-        run: &dyn Fn(bool, Vec<Tensor>) -> Option<Vec<Tensor>>,
-    ) -> Vec<f64> {
-        let mut moved = vec![0.0f64; base.len()];
-        for seed in 1..=3 {
-            let mut rng = Rng::new(seed);
-            let args = self.args.iter().map(|(_, t)| {
-                let mut moved = wide::tensor(t)?;
-                let by = 2.0 * unit(t.dtype());
-                for i in (0..t.len()).filter(|_| t.dtype().is_float()) {
-                    let x = t.get_f64(i);
-                    moved.set_f64(i, if rng.below(2) == 0 { x * (1.0 + by) } else { x * (1.0 - by) });
-                }
-                Some(moved)
-            });
-            let Some(results) = args.collect::<Option<_>>().and_then(|args| run(left, args)) else {
-                continue;
-            };
-            let Some(now) = results.get(k).filter(|t| t.shape() == base.shape()) else { continue };
-            for (i, m) in moved.iter_mut().enumerate() {
-                let d = (base.get_f64(i) - now.get_f64(i)).abs();
-                *m = if d.is_finite() { m.max(d) } else { *m };
+    /// How far the elements of a result move, which is this on either side.
+    fn strays(&self, k: usize, of: [&Tensor; 2], again: &Again<'_>) -> Strays {
+        let moved = |trials: u64, other: &dyn Fn(u64) -> Option<Moved>| {
+            let mut moved = vec![0.0; of[0].len()];
+            for (left, base) in [true, false].into_iter().zip(of) {
+                let runs = (1..=trials).filter_map(|seed| again(left, other(seed)?));
+                let most = stray(base, runs.filter_map(|mut r| (k < r.len()).then(|| r.swap_remove(k))));
+                moved.iter_mut().zip(most).for_each(|(sum, m)| *sum += m);
             }
-        }
-        moved
+            moved
+        };
+        let args = if self.moves { moved(ARGS, &|seed| self.moved(seed)) } else { Vec::new() };
+        Strays { args, literals: moved(LITERALS, &|seed| Some(Moved::Literals(seed))) }
+    }
+
+    /// The arguments moved by their rounding.
+    fn moved(&self, seed: u64) -> Option<Moved> {
+        let mut rng = Rng::new(seed);
+        let args = self.args.iter().map(|(_, t)| {
+            let mut moved = wide::tensor(t)?;
+            if t.dtype().is_float() {
+                nudge(&mut moved, unit(t.dtype()), &mut rng);
+            }
+            Some(moved)
+        });
+        Some(Moved::Args(args.collect::<Option<_>>()?))
     }
 
     fn floats(&self) -> impl Iterator<Item = f64> {
@@ -228,6 +240,23 @@ impl Case<'_> {
     fn largest(&self) -> f64 {
         self.floats().map(f64::abs).filter(|x| x.is_finite()).fold(0.0, f64::max)
     }
+}
+
+/// Whether an element has a value in the reals on neither side.
+fn valueless(a: &Tensor, b: &Tensor, at: usize) -> bool {
+    !a.get_f64(at).is_finite() && !b.get_f64(at).is_finite()
+}
+
+/// How far each element is at most from what it is in other runs.
+fn stray(base: &Tensor, runs: impl Iterator<Item = Tensor>) -> Vec<f64> {
+    let mut moved = vec![0.0f64; base.len()];
+    for now in runs.filter(|t| t.shape() == base.shape()) {
+        for (i, m) in moved.iter_mut().enumerate() {
+            let d = (base.get_f64(i) - now.get_f64(i)).abs();
+            *m = if d.is_finite() { m.max(d) } else { *m };
+        }
+    }
+    moved
 }
 
 /// An element, exactly.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use ir::graph::{Block, Op};
 use ir::loops::{Scalar, ScalarKind};
 use ir::{FuncId, Intrinsic, Literal, Module, PrimId, Rule};
-use shape::{Expr, Step};
+use shape::{Expr, Pred, Step};
 use tensor::Tensor;
 
 /// Elements of a constant that are looked at.
@@ -56,7 +56,12 @@ impl Numbers {
                     self.block(module, a, own);
                     self.block(module, b, own);
                 }
-                Op::Switch(arms) => arms.iter().for_each(|(_, arm)| self.block(module, arm, own)),
+                Op::Switch(arms) => {
+                    for (preds, arm) in arms {
+                        preds.iter().flat_map(Pred::exprs).for_each(|e| self.dim(e, own));
+                        self.block(module, arm, own);
+                    }
+                }
                 Op::Cast | Op::Extern(..) | Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => {}
             }
         }

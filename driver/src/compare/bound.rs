@@ -129,7 +129,7 @@ pub(super) fn move_products(prim: &mut Prim, least: f64, rng: &mut Rng) {
 }
 
 /// Moves each element up or down by two units, so that it moves in a type of that unit.
-pub(super) fn nudge(t: &mut Tensor, unit: f64, rng: &mut Rng) {
+pub(crate) fn nudge(t: &mut Tensor, unit: f64, rng: &mut Rng) {
     for i in 0..t.len() {
         let up = rng.below(2) == 0;
         let x = t.get_f64(i);

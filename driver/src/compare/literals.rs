@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use ir::graph::{Block, Node, Op, Val, ValId};
+use ir::graph::{Block, Func, Node, Op, Val, ValId};
 use ir::loops::Prim;
 use ir::{FuncId, Module};
 use tensor::generate::Rng;
@@ -25,29 +25,44 @@ pub(super) fn moved(
     want: &[Tensor],
     run: &dyn Fn(&Module) -> Option<Vec<Tensor>>,
 ) -> Option<Vec<Vec<f64>>> {
-    let mut types = Vec::new();
-    module.funcs.iter().for_each(|f| {
-        f.body.walk(&mut |n| {
-            if let Op::Const(t) = &n.op {
-                types.push(rounded(t).then(|| t.dtype()));
-            }
-        });
-    });
-    if types.iter().all(Option::is_none) {
+    let types: Vec<_> = module.funcs.iter().map(types).collect();
+    if types.iter().flatten().all(Option::is_none) {
         return None;
     }
     let double = wide::module(module, Casts::Keep)?;
     let trial = |seed| {
-        let (mut rng, mut types) = (Rng::new(seed), types.iter().copied());
+        let mut rng = Rng::new(seed);
         let mut moved = double.clone();
-        for f in &mut moved.funcs {
-            let (prims, vals) = (&double.prims, &mut f.vals);
-            let mut trial = Trial { prims, rng: &mut rng, types: &mut types, vals, twins: BTreeMap::new() };
-            trial.block(&mut f.body);
+        for (f, types) in moved.funcs.iter_mut().zip(&types) {
+            move_literals(&double.prims, f, types, &mut rng);
         }
         run(&moved)
     };
     Some(movement(want, &trial))
+}
+
+/// A side of a rule with its literals moved by two units of their types, from that side in its own types and in double; none where no literal was rounded.
+pub(crate) fn of_side(prims: &[Prim], own: &Func, double: &Func, seed: u64) -> Option<Func> {
+    let types = types(own);
+    let mut moved = double.clone();
+    move_literals(prims, &mut moved, &types, &mut Rng::new(seed));
+    types.iter().any(Option::is_some).then_some(moved)
+}
+
+/// Of a function's constants, in the order in which a walk meets them: the types of those that were rounded.
+fn types(f: &Func) -> Vec<Option<DType>> {
+    let mut types = Vec::new();
+    f.body.walk(&mut |n| {
+        if let Op::Const(t) = &n.op {
+            types.push(rounded(t).then(|| t.dtype()));
+        }
+    });
+    types
+}
+
+fn move_literals(prims: &[Prim], f: &mut Func, types: &[Option<DType>], rng: &mut Rng) {
+    let types = &mut types.iter().copied();
+    Trial { prims, rng, types, vals: &mut f.vals, twins: BTreeMap::new() }.block(&mut f.body);
 }
 
 /// A program where each reader of what its arguments lead to takes that as they are or as they are moved: the function takes moved
