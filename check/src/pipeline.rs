@@ -19,6 +19,7 @@ use crate::{Checker, Files};
 /// The verbs, each with what follows it.
 const VERBS: &[(&str, &str)] = &[
     ("flatten", "nothing"),
+    ("roll", "nothing"),
     ("saturate", "families of rules, or rules, and perhaps a number of rounds: `saturate algebra, own, 2`"),
     ("merge", "families of rules, or rules: `merge merges`"),
     ("keep", "nothing"),
@@ -139,6 +140,7 @@ impl<'a> Checker<'a> {
         };
         Some(match verb {
             "flatten" => Pass::Flatten,
+            "roll" => Pass::Roll,
             "saturate" => Pass::Saturate { rules: self.chosen(&names, known, false)?, rounds: number },
             "merge" => Pass::Merge(self.chosen(&names, known, true)?),
             "keep" => Pass::Keep,

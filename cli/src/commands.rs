@@ -327,7 +327,7 @@ fn run_file(
                 let compilation = pipeline::compile(&front, &[entry], &options)?;
                 if plan {
                     let mut report = compilation.report.clone();
-                    report.functions.retain(|f| f.name == name);
+                    report.functions.retain(|f| f.is_of(&name));
                     driver::orders::tell(&compilation.plan, &mut report, &options.target);
                     driver::admit::tell(&front, &mut report, options.store.as_ref());
                     // Not on stdout: that is for the results.
@@ -458,7 +458,7 @@ fn opt(
         let (plan, mut report) = pipeline::plan_of(&front.module, called, &options);
         pipeline::no_fault(&report)?;
         let names: Vec<&str> = entries.iter().map(|id| front.module.func(*id).name.as_str()).collect();
-        report.functions.retain(|f| names.contains(&f.name.as_str()));
+        report.functions.retain(|f| names.iter().any(|name| f.is_of(name)));
         driver::orders::tell(&plan, &mut report, &options.target);
         driver::admit::tell(&front, &mut report, options.store.as_ref());
         if let Some(name) = &question.why {

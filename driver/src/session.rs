@@ -328,7 +328,7 @@ impl Session {
         let name = front.module.func(entry).name.clone();
         let (plan, mut report) = pipeline::plan(&front.module, &options);
         pipeline::no_fault(&report)?;
-        report.functions.retain(|f| f.name == name);
+        report.functions.retain(|f| f.is_of(&name));
         crate::orders::tell(&plan, &mut report, &options.target);
         crate::admit::tell(&front, &mut report, self.options.store.as_ref());
         if !alternatives {

@@ -166,7 +166,7 @@ fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
         return Ok(f.render(&front.sources, false));
     }
     let name = &front.module.func(entry).name;
-    let found: Vec<_> = report.functions.iter().filter(|f| f.name == *name).collect();
+    let found: Vec<_> = report.functions.iter().filter(|f| f.is_of(name)).collect();
     let line = |f: &rewrites::FuncReport, s: &rewrites::Step| {
         let by = if s.why.is_empty() { String::new() } else { format!(" by {}", s.why.join(", ")) };
         // What was asked for is no news.
@@ -178,6 +178,9 @@ fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
     };
     let mut out = String::new();
     for f in &found {
+        if let Some(part) = &f.part {
+            out.push_str(&format!("{}, {} times\n", f.name, part.times));
+        }
         let invariant = if f.invariant { "invariant, " } else { "" };
         for r in &f.regimes {
             let steps: String = r.steps.iter().map(|s| line(f, s)).collect();
@@ -199,7 +202,7 @@ fn rules(mut front: Front, d: &Directive) -> Result<String, String> {
     let entry = pipeline::entry(&mut front, Some(name)).map_err(|f| f.render(&front.sources, false))?;
     let report = planned(&front, entry, &Options::default());
     let name = &front.module.func(entry).name;
-    let told: Vec<_> = report.functions.iter().filter(|f| f.name == *name).flat_map(|f| &f.rules).collect();
+    let told: Vec<_> = report.functions.iter().filter(|f| f.is_of(name)).flat_map(|f| &f.rules).collect();
     let mut out = String::new();
     for rule in asked {
         let of = |r: &&ir::Rule| front.sources.snippet(r.span) == rule;

@@ -1,8 +1,8 @@
 //! Pipelines: the passes of rewriting in the order in which they run, as `pipeline NAME { .. }` says it.
 //!
 //! The checker makes them of text and refuses an order in which a pass would find nothing to work on; rewriting carries
-//! them out. A pass stands at one of four *levels*, which follow one another: functions ([`Pass::Flatten`]), the graph of
-//! equal terms ([`Pass::Saturate`], [`Pass::Merge`], [`Pass::Keep`]), what computes them ([`Pass::Fuse`],
+//! them out. A pass stands at one of four *levels*, which follow one another: functions ([`Pass::Flatten`],
+//! [`Pass::Roll`]), the graph of equal terms ([`Pass::Saturate`], [`Pass::Merge`], [`Pass::Keep`]), what computes them ([`Pass::Fuse`],
 //! [`Pass::Library`], [`Pass::Regimes`]) and plans, which are functions again. [`Pass::Own`] works on functions, and so
 //! stands before the graph or behind it.
 
@@ -35,6 +35,8 @@ pub struct Pipeline {
 pub enum Pass {
     /// `flatten`: calls of small functions, and of those that are given weights, are taken apart.
     Flatten,
+    /// `roll`: what a long text repeats becomes a function, which is planned once.
+    Roll,
     /// `saturate algebra, shape, 2`: rules of one value add equal terms, for so many rounds or until there are no more.
     Saturate {
         /// Which rules.
@@ -101,7 +103,7 @@ impl Pass {
     /// What it works on, where the one before it worked on `before`.
     pub fn level(&self, before: Level) -> Level {
         match self {
-            Pass::Flatten => Level::Functions,
+            Pass::Flatten | Pass::Roll => Level::Functions,
             Pass::Saturate { .. } | Pass::Merge(_) | Pass::Keep => Level::Terms,
             Pass::Fuse | Pass::Library | Pass::Regimes(_) => Level::Implementations,
             Pass::Own(_) if before == Level::Functions => Level::Functions,
@@ -113,6 +115,7 @@ impl Pass {
     pub fn verb(&self) -> &'static str {
         match self {
             Pass::Flatten => "flatten",
+            Pass::Roll => "roll",
             Pass::Saturate { .. } => "saturate",
             Pass::Merge(_) => "merge",
             Pass::Keep => "keep",

@@ -49,8 +49,9 @@ struct Chosen<'r> {
 pub fn why<'r>(report: &'r Report, name: &str) -> Option<Why<'r>> {
     let mut chosen = Vec::new();
     for f in &report.functions {
+        let value = f.value(name);
         for r in &f.regimes {
-            let steps: Vec<&Step> = r.steps.iter().filter(|s| s.value == name || s.name == name).collect();
+            let steps: Vec<&Step> = r.steps.iter().filter(|s| s.value == value || s.name == name).collect();
             if !steps.is_empty() {
                 chosen.push(Chosen { plan: Plan::of(f, r), steps });
             }

@@ -353,7 +353,8 @@ fn last_uses(order: &[&Node], block: &Block) -> FxHashMap<ValId, usize> {
     last
 }
 
-fn each_use(node: &Node, f: &mut dyn FnMut(ValId)) {
+/// Calls `f` on each value that a node reads, in its blocks too.
+pub(crate) fn each_use(node: &Node, f: &mut dyn FnMut(ValId)) {
     node.args.iter().for_each(|&v| f(v));
     for b in node.op.blocks() {
         b.nodes.iter().for_each(|n| each_use(n, f));

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! It means the same as before, run as it stands; whoever runs it again with the same weights leaves those calls out.
-//! Only functions that no other calls keep something: what they load would be loaded at each call. And nothing is kept that is
+//! Only functions that no other calls keep something: what they load would be loaded at each call. What a part
+//! keeps its caller loads ([`crate::roll`]). And nothing is kept that is
 //! larger than the weights it is made of: who stores weights in few bits wants them so. Nor is what only shows elements of
 //! a weight another way, as it is there already.
 

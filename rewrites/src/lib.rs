@@ -7,8 +7,8 @@
 //!
 //! What happens to a function is its pipeline's to say, which is data ([`ir::pipeline`], carried out by [`mod@pipeline`]); the usual one
 //! is `std/pipelines.tn`. All that it may say, top to bottom ([`rewrite`]):
-//! 1. [`mod@flatten`]: calls of small functions and of those that are given weights are taken apart; [`tolerance`]: what is called is
-//!    as exact as its caller; [`block`]: each block
+//! 1. [`mod@flatten`]: calls of small functions and of those that are given weights are taken apart; [`roll`]: what a long text
+//!    repeats is a function, planned once; [`tolerance`]: what is called is as exact as its caller; [`block`]: each block
 //!    becomes an e-graph of semantic nodes; effects stay where they are;
 //! 2. [`pattern`], [`saturate`], [`merge`]: the module's rules add equal nodes, types and conditions proved first; [`keep`] offers what
 //!    weights make by themselves;
@@ -17,7 +17,7 @@
 //! 5. [`extract`], [`mod@cells`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between; one for all points
 //!    where the function is invariant. Tests ask for the dearest and for random ones ([`Choose`]): all mean the same;
 //! 6. [`emit`], [`assemble`], [`copy`]: blocks again. A plan that cannot keep the order of effects is refused here.
-//!    What weights make by themselves becomes a function of theirs ([`keep`]). Fused primitives that differ in no more
+//!    What weights make by themselves becomes a function of theirs ([`keep`]), which the caller of a part calls ([`roll`]). Fused primitives that differ in no more
 //!    than names are one ([`general`]).
 //!
 //! Invariants: pure (no OS, no clock; budgets are counts); the same input gives the same bytes; a function that
@@ -49,6 +49,7 @@ mod pattern;
 mod pipeline;
 mod regimes;
 mod report;
+mod roll;
 mod rounds;
 mod saturate;
 mod tolerance;
@@ -84,7 +85,7 @@ pub use crate::machine::{Generated, Level, Library, Machine, Product, Speed};
 pub use crate::measured::{Basis, Database, Key};
 pub use crate::pipeline::OwnPass;
 pub use crate::report::{
-    Alternative, Callee, FuncReport, Offer, RegimeReport, Report, RuleReport, Step, render, rule_name,
+    Alternative, Callee, FuncReport, Offer, RegimeReport, Report, Rolled, RuleReport, Step, render, rule_name,
 };
 pub use crate::work::{KernelWork, extern_work, prim_work};
 
@@ -169,6 +170,8 @@ pub struct Budget {
     pub flips: usize,
     /// Plans of a function.
     pub plans: usize,
+    /// Operators of a run of equal periods from which on it is rolled up.
+    pub roll: usize,
     /// Conditions of rules that regimes are made for, those of a rule together; twice as many are looked at in all, with those that hold together.
     pub guards: usize,
 }
@@ -184,6 +187,7 @@ impl Default for Budget {
             between: 12,
             flips: 2_000,
             plans: 4,
+            roll: 256,
             guards: 6,
         }
     }
@@ -237,9 +241,9 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
     };
     let begun = match options.use_rules {
         true => pipeline::before(module, options, &mut assigned, &mut report.faults),
-        false => Begun { left: module.clone(), flat: Cow::Borrowed(module) },
+        false => Begun { left: module.clone(), flat: Cow::Borrowed(module), parts: Vec::new() },
     };
-    let (flat, mut out) = (begun.flat, begun.left);
+    let (flat, mut out, parts) = (begun.flat, begun.left, begun.parts);
     let source = Source::new(&flat);
     let (patterns, notes) = if options.use_rules {
         pattern::compile(&source, &|name| options.forbid.iter().any(|f| f == name))
@@ -258,6 +262,11 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
             }
         });
     }
+    let part = |i: usize| parts.iter().find(|p| p.func.0 as usize == i);
+    let whole = |i: usize| {
+        std::iter::successors(Some(i as u32), |&i| Some(part(i as usize)?.of.0)).last().unwrap_or_default()
+    };
+    let planned = out.funcs.len();
     for (i, func) in flat.funcs.iter().enumerate() {
         if func.plan || !will_run(i) {
             continue;
@@ -280,11 +289,12 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
             invariant: turns.invariant,
             pipeline: pipeline.map(|p| p.name.to_string()),
             saturated: true,
+            part: part(i).map(|p| p.report(&out.funcs[whole(i) as usize].name)),
             ..FuncReport::default()
         };
         let mut found = blank.clone();
-        // What a called function keeps would be made at each call.
-        turns.keep &= !called.contains(&(i as u32));
+        // What a called function keeps would be made at each call; what a part does, its caller keeps.
+        turns.keep &= !called.contains(&whole(i));
         let mut solve = |found: &mut FuncReport, turns: &Turns<'_>| {
             function(&source, options, (&pins, turns), &mut fused, func, found)
         };
@@ -314,6 +324,7 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
         }
         report.functions.push(found);
     }
+    roll::hoist(&mut out, &parts, planned);
     let placed = assemble::place_fused(&mut out, &fused);
     let marked = ir::invariant::mark(&mut out);
     let steps = report.functions.iter_mut().flat_map(|f| &mut f.regimes).flat_map(|r| &mut r.steps);

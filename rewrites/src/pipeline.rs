@@ -19,6 +19,7 @@ use shape::Sym;
 use crate::block::{BlockGraph, Source};
 use crate::flatten::flatten;
 use crate::pattern::Pattern;
+use crate::roll::{Part, roll};
 use crate::saturate::{Outcome, saturate};
 use crate::{Budget, Options, merge, tolerance};
 
@@ -97,6 +98,8 @@ pub(crate) struct Begun<'m> {
     pub(crate) left: Module,
     /// What graphs are made of.
     pub(crate) flat: Cow<'m, Module>,
+    /// The functions that are parts of others.
+    pub(crate) parts: Vec<Part>,
 }
 
 /// The passes on functions, of all pipelines. The sides of rules are taken apart whatever these say: a pattern is of operators.
@@ -106,7 +109,7 @@ pub(crate) fn before<'m>(
     assigned: &mut Assigned,
     faults: &mut Vec<String>,
 ) -> Begun<'m> {
-    let mut begun = Begun { left: module.clone(), flat: Cow::Borrowed(module) };
+    let mut begun = Begun { left: module.clone(), flat: Cow::Borrowed(module), parts: Vec::new() };
     tolerance::declare(&mut begun.left, options.tolerance);
     if begun.left.funcs.iter().any(|f| f.tolerance.is_some()) {
         begun.flat = Cow::Owned(begun.left.clone());
@@ -115,21 +118,30 @@ pub(crate) fn before<'m>(
     for id in assigned.used() {
         let pipeline = module.pipeline(id);
         for (_, pass) in pipeline.levels().take_while(|(level, _)| *level == Level::Functions) {
-            let Pass::Own(name) = pass else {
-                let mine = assigned.of_pipeline(id);
-                begun.flat = Cow::Owned(flatten(&begun.flat, &|f| mine.binary_search(&f).is_ok()));
-                rules = true;
-                continue;
-            };
             let mine = assigned.of_pipeline(id);
-            match own(options, pipeline, *name, &begun.flat, &mine) {
-                Ok(new) => {
-                    for m in [&mut begun.left, begun.flat.to_mut()] {
-                        adopt(m, &new, &mine);
-                    }
+            match pass {
+                Pass::Flatten => {
+                    begun.flat = Cow::Owned(flatten(&begun.flat, &|f| mine.binary_search(&f).is_ok()));
+                    rules = true;
+                }
+                Pass::Roll => {
+                    let flat = begun.flat.to_mut();
+                    begun.parts.extend(roll(flat, &mine, options.budget.roll));
+                    begun.left.funcs.extend_from_slice(&flat.funcs[begun.left.funcs.len()..]);
                     assigned.more(&begun.left, id);
                 }
-                Err(fault) => faults.push(fault),
+                Pass::Own(name) => match own(options, pipeline, *name, &begun.flat, &mine) {
+                    Ok(new) => {
+                        for m in [&mut begun.left, begun.flat.to_mut()] {
+                            adopt(m, &new, &mine);
+                        }
+                        assigned.more(&begun.left, id);
+                    }
+                    Err(fault) => faults.push(fault),
+                },
+                // Of other levels.
+                Pass::Saturate { .. } | Pass::Merge(_) | Pass::Keep => {}
+                Pass::Fuse | Pass::Library | Pass::Regimes(_) => {}
             }
         }
     }
@@ -248,7 +260,7 @@ impl<'p> Turns<'p> {
                     turns.plans = most.unwrap_or(budget.plans);
                     continue;
                 }
-                Pass::Flatten | Pass::Own(_) => continue,
+                Pass::Flatten | Pass::Roll | Pass::Own(_) => continue,
             };
             if turns.keep { &mut turns.then } else { &mut turns.first }.push(turn);
         }

@@ -76,6 +76,9 @@ pub fn rule_name(said: &str) -> &str {
 pub struct FuncReport {
     /// Its name.
     pub name: String,
+    /// What it is a part of, if it was rolled up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<Rolled>,
     /// True if it has one plan for all dims, whose kernels add up in an order that is the same in all of them.
     pub invariant: bool,
     /// The pipeline that planned it; none where rules have no part.
@@ -97,6 +100,30 @@ pub struct FuncReport {
     /// What measurements would choose between, if that was asked for ([`crate::Options::offers`]).
     #[serde(skip)]
     pub offers: Vec<Offer>,
+}
+
+/// A function that rewriting made of what another repeats.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rolled {
+    /// The function of the program that it is a part of.
+    pub of: String,
+    /// How often it is called, one after the other.
+    pub times: usize,
+    /// What it calls the values of every period but the first.
+    #[serde(skip)]
+    pub names: BTreeMap<String, String>,
+}
+
+impl FuncReport {
+    /// True for the report of a function and those of its parts.
+    pub fn is_of(&self, func: &str) -> bool {
+        self.name == func || self.part.as_ref().is_some_and(|p| p.of == func)
+    }
+
+    /// What its plan calls a value of the program.
+    pub(crate) fn value<'a>(&'a self, name: &'a str) -> &'a str {
+        self.part.as_ref().and_then(|p| p.names.get(name)).map_or(name, String::as_str)
+    }
 }
 
 /// A kernel or library function that measurements may choose or leave, at some dims.
@@ -236,8 +263,9 @@ pub fn render(report: &Report) -> String {
         line(
             0,
             format!(
-                "fn {}: {}{} nodes in {} classes, {end} after {} {rounds}{}",
+                "fn {}{}: {}{} nodes in {} classes, {end} after {} {rounds}{}",
                 f.name,
+                f.part.as_ref().map(|p| format!(", {} times in {}", p.times, p.of)).unwrap_or_default(),
                 if f.invariant { "invariant, " } else { "" },
                 f.nodes,
                 f.classes,

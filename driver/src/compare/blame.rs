@@ -81,10 +81,10 @@ impl Search<'_> {
     fn last(&self, front: &Front, id: FuncId, options: &Options) -> (String, Vec<String>) {
         let func = front.module.func(id);
         let (_, report): (_, Report) = pipeline::plan(&front.module, options);
-        let found = report.functions.iter().find(|f| f.name == func.name);
-        let steps = || found.iter().flat_map(|f| &f.regimes).flat_map(|r| &r.steps);
+        let found = report.functions.iter().filter(|f| f.is_of(&func.name));
+        let steps = || found.clone().flat_map(|f| &f.regimes).flat_map(|r| &r.steps);
         let kernel = steps().rfind(|s| s.kind != "native");
-        let fired = found.iter().flat_map(|f| &f.rules).filter(|r| r.fired > 0).map(|r| &r.rule);
+        let fired = found.clone().flat_map(|f| &f.rules).filter(|r| r.fired > 0).map(|r| &r.rule);
         let mut rules: Vec<String> = Vec::new();
         for said in steps().flat_map(|s| &s.why).chain(fired) {
             let name = rewrites::rule_name(said);
