@@ -122,31 +122,16 @@ pub(crate) struct Reach {
 }
 
 pub(crate) fn reachable(module: &Module, entries: &[FuncId]) -> Reach {
-    let mut reach = Reach::default();
-    let mut work = entries.to_vec();
-    while let Some(id) = work.pop() {
-        if !reach.funcs.insert(id) {
-            continue;
-        }
-        module.func(id).body.walk(&mut |node| match &node.op {
-            Op::Prim(p, _) => {
-                reach.prims.insert(*p);
+    let funcs = module.reached(entries.iter().copied());
+    let mut prims = BTreeSet::new();
+    for id in &funcs {
+        module.func(*id).body.walk(&mut |node| {
+            if let Op::Prim(p, _) = node.op {
+                prims.insert(p);
             }
-            Op::Call(f, _) => work.push(*f),
-            Op::Const(_)
-            | Op::Dim(_)
-            | Op::Scalar(_)
-            | Op::Cast
-            | Op::Extern(..)
-            | Op::If(..)
-            | Op::While { .. }
-            | Op::Switch(_)
-            | Op::BindDim(..)
-            | Op::Check(..)
-            | Op::Assert(_) => {}
         });
     }
-    reach
+    Reach { funcs, prims }
 }
 
 /// A plan as a program that can be edited and compiled to the same result: its functions are marked, so

@@ -1,6 +1,5 @@
 //! What each directive runs.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use driver::compare::{Difference, Planned, difference};
@@ -134,16 +133,7 @@ fn without_library(failure: Failure, sources: &SourceMap) -> Failure {
 /// The plan of a function, and of what it calls.
 fn planned(front: &Front, entry: FuncId, options: &Options) -> rewrites::Report {
     let mut module = front.module.clone();
-    let (mut called, mut next) = (BTreeSet::from([entry]), vec![entry]);
-    while let Some(id) = next.pop() {
-        front.module.func(id).body.walk(&mut |node| {
-            if let ir::graph::Op::Call(id, _) = &node.op
-                && called.insert(*id)
-            {
-                next.push(*id);
-            }
-        });
-    }
+    let called = front.module.reached([entry]);
     let others = module.funcs.iter_mut().enumerate().filter(|(i, _)| !called.contains(&FuncId(*i as u32)));
     others.for_each(|(_, f)| f.plan = true);
     let (plan, mut report) = pipeline::plan(&module, options);

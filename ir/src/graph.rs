@@ -275,6 +275,17 @@ impl Block {
             node.op.blocks().into_iter().for_each(|b| b.walk(f));
         }
     }
+
+    /// The functions that it calls, in the order of the text and as often.
+    pub fn calls(&self) -> Vec<FuncId> {
+        let mut calls = Vec::new();
+        self.walk(&mut |n| {
+            if let Op::Call(f, _) = n.op {
+                calls.push(f);
+            }
+        });
+        calls
+    }
 }
 
 impl Op {

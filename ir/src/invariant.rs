@@ -18,32 +18,19 @@ use crate::diag::Diagnostic;
 use crate::graph::{Block, Func, Invariant, Node, Op, ValId};
 use crate::module::{FuncId, Module, PrimId};
 
-/// The functions that some call, themselves included.
-fn closure(module: &Module, from: impl Iterator<Item = usize>) -> BTreeSet<usize> {
-    let mut open: Vec<usize> = from.collect();
-    let mut found: BTreeSet<usize> = open.iter().copied().collect();
-    while let Some(at) = open.pop() {
-        module.funcs[at].body.walk(&mut |n| {
-            if let Op::Call(FuncId(f), _) = n.op
-                && found.insert(f as usize)
-            {
-                open.push(f as usize);
-            }
-        });
-    }
-    found
+fn marked(module: &Module) -> BTreeSet<FuncId> {
+    module.reached(all(module).filter(|id| module.func(*id).invariant == Invariant::Yes))
 }
 
-fn marked(module: &Module) -> BTreeSet<usize> {
-    let is = |i: &usize| module.funcs[*i].invariant == Invariant::Yes;
-    closure(module, (0..module.funcs.len()).filter(is))
+fn all(module: &Module) -> impl Iterator<Item = FuncId> {
+    (0..module.funcs.len() as u32).map(FuncId)
 }
 
-/// What of the module cannot be invariant: calls of libraries by name. `all`: not only what is marked must be.
-pub fn faults(module: &Module, all: bool) -> Vec<Diagnostic> {
+/// What of the module cannot be invariant: calls of libraries by name. `every`: not only what is marked must be.
+pub fn faults(module: &Module, every: bool) -> Vec<Diagnostic> {
     let mut faults = Vec::new();
-    for at in if all { (0..module.funcs.len()).collect() } else { marked(module) } {
-        let func = &module.funcs[at];
+    for id in if every { all(module).collect() } else { marked(module) } {
+        let func = module.func(id);
         func.body.walk(&mut |n| {
             if let Op::Extern(id, _) = n.op {
                 let name = module.extern_(id).name;
@@ -59,32 +46,32 @@ pub fn faults(module: &Module, all: bool) -> Vec<Diagnostic> {
     faults
 }
 
-/// The module with all that invariant functions call invariant as well. `all`: every function is.
-pub fn reach(module: &Module, all: bool) -> Cow<'_, Module> {
+/// The module with all that invariant functions call invariant as well. `every`: every function is.
+pub fn reach(module: &Module, every: bool) -> Cow<'_, Module> {
     let within = marked(module);
-    if within.is_empty() && !all {
+    if within.is_empty() && !every {
         return Cow::Borrowed(module);
     }
     let mut out = module.clone();
-    if all {
+    if every {
         out.funcs.iter_mut().for_each(|f| settle(module, f));
         return Cow::Owned(out);
     }
-    let others = closure(module, (0..module.funcs.len()).filter(|i| !within.contains(i)));
-    let mut copies: BTreeMap<u32, u32> = BTreeMap::new();
-    for &at in &within {
-        if others.contains(&at) && module.funcs[at].invariant != Invariant::Yes {
-            let name = out.unused(&format!("{}_invariant", module.funcs[at].name));
-            copies.insert(at as u32, out.funcs.len() as u32);
-            out.funcs.push(Func { name, ..module.funcs[at].clone() });
+    let others = module.reached(all(module).filter(|id| !within.contains(id)));
+    let mut copies: BTreeMap<FuncId, FuncId> = BTreeMap::new();
+    for &id in within.intersection(&others) {
+        let func = module.func(id);
+        if func.invariant != Invariant::Yes {
+            let name = out.unused(&format!("{}_invariant", func.name));
+            copies.insert(id, FuncId(out.funcs.len() as u32));
+            out.funcs.push(Func { name, ..func.clone() });
         }
     }
-    for &at in &within {
-        let at = copies.get(&(at as u32)).map_or(at, |c| *c as usize);
-        let func = &mut out.funcs[at];
+    for id in &within {
+        let func = &mut out.funcs[copies.get(id).unwrap_or(id).0 as usize];
         settle(module, func);
         each_op(&mut func.body, &mut |op| {
-            if let Op::Call(FuncId(f), _) = op {
+            if let Op::Call(f, _) = op {
                 *f = copies.get(f).copied().unwrap_or(*f);
             }
         });

@@ -1,5 +1,7 @@
 //! The module: every definition of a program, both levels side by side.
 
+use std::collections::BTreeSet;
+
 use shape::{Facts, Pred, Sym};
 use tensor::DType;
 
@@ -237,6 +239,18 @@ impl Module {
     /// A rule.
     pub fn rule(&self, id: RuleId) -> &Rule {
         &self.rules[id.0 as usize]
+    }
+
+    /// Some functions and all that they call.
+    pub fn reached(&self, from: impl IntoIterator<Item = FuncId>) -> BTreeSet<FuncId> {
+        let mut open: Vec<FuncId> = from.into_iter().collect();
+        let mut found = BTreeSet::new();
+        while let Some(id) = open.pop() {
+            if found.insert(id) {
+                open.extend(self.func(id).body.calls());
+            }
+        }
+        found
     }
 
     /// The function of a name.

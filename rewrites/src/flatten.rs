@@ -73,16 +73,11 @@ fn is_whole(funcs: &[Func], at: usize) -> bool {
     let mut seen = FxHashSet::default();
     let mut open = vec![at];
     while let Some(f) = open.pop() {
-        let mut calls = Vec::new();
-        funcs[f].body.walk(&mut |n| {
-            if let Op::Call(FuncId(g), _) = n.op {
-                calls.push(g as usize);
-            }
-        });
-        if calls.contains(&at) {
+        let calls = funcs[f].body.calls().into_iter().map(|g| g.0 as usize);
+        open.extend(calls.filter(|g| seen.insert(*g)));
+        if seen.contains(&at) {
             return false;
         }
-        open.extend(calls.into_iter().filter(|g| seen.insert(*g)));
     }
     is_open(&funcs[at])
 }

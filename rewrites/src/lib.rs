@@ -56,7 +56,7 @@ mod tolerance;
 mod work;
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ir::graph::{Func, Invariant, ValId};
@@ -252,16 +252,9 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
     };
     report.notes = notes;
     let mut fused = Fused::default();
-    let mut called = BTreeSet::new();
-    let reached = reached(&flat, &options.entries);
-    let will_run = |i: usize| reached.as_ref().is_none_or(|r| r.contains(&(i as u32)));
-    for (_, func) in flat.funcs.iter().enumerate().filter(|(i, _)| will_run(*i)) {
-        func.body.walk(&mut |n| {
-            if let ir::graph::Op::Call(FuncId(f), _) = n.op {
-                called.insert(f);
-            }
-        });
-    }
+    let will_run = runs(&flat, &options.entries);
+    let run = flat.funcs.iter().enumerate().filter(|(i, _)| will_run(*i));
+    let called: BTreeSet<FuncId> = run.flat_map(|(_, f)| f.body.calls()).collect();
     let part = |i: usize| parts.iter().find(|p| p.func.0 as usize == i);
     let whole = |i: usize| {
         std::iter::successors(Some(i as u32), |&i| Some(part(i as usize)?.of.0)).last().unwrap_or_default()
@@ -290,11 +283,15 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
             pipeline: pipeline.map(|p| p.name.to_string()),
             saturated: true,
             part: part(i).map(|p| p.report(&out.funcs[whole(i) as usize].name)),
+            calls: func.body.calls().iter().fold(BTreeMap::new(), |mut calls, f| {
+                *calls.entry(out.func(*f).name.clone()).or_default() += 1;
+                calls
+            }),
             ..FuncReport::default()
         };
         let mut found = blank.clone();
         // What a called function keeps would be made at each call; what a part does, its caller keeps.
-        turns.keep &= !called.contains(&whole(i));
+        turns.keep &= !called.contains(&FuncId(whole(i)));
         let mut solve = |found: &mut FuncReport, turns: &Turns<'_>| {
             function(&source, options, (&pins, turns), &mut fused, func, found)
         };
@@ -340,20 +337,10 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
     (out, report)
 }
 
-/// Some functions and all they call; none where that is any.
-fn reached(module: &Module, entries: &[FuncId]) -> Option<BTreeSet<u32>> {
-    let mut reached = BTreeSet::new();
-    let mut open = entries.to_vec();
-    while let Some(FuncId(f)) = open.pop() {
-        if reached.insert(f) {
-            module.funcs[f as usize].body.walk(&mut |n| {
-                if let ir::graph::Op::Call(f, _) = n.op {
-                    open.push(f);
-                }
-            });
-        }
-    }
-    (!entries.is_empty()).then_some(reached)
+/// Which functions run where some are called; all, where none are named.
+fn runs(module: &Module, entries: &[FuncId]) -> impl Fn(usize) -> bool + use<> {
+    let (any, reached) = (entries.is_empty(), module.reached(entries.iter().copied()));
+    move |i| any || reached.contains(&FuncId(i as u32))
 }
 
 /// What is known of a function's dims wherever it runs.

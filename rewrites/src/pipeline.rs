@@ -60,9 +60,9 @@ impl Assigned {
     pub(crate) fn of(module: &Module, options: &Options) -> Result<Assigned, String> {
         let name = options.pipeline.as_deref().unwrap_or(USUAL);
         let usual = module.find_pipeline(name).ok_or_else(|| format!("there is no pipeline `{name}`"))?;
-        let runs = crate::reached(module, &options.entries);
+        let runs = crate::runs(module, &options.entries);
         let of = |(i, f): (usize, &Func)| {
-            let planned = !f.plan && runs.as_ref().is_none_or(|r| r.contains(&(i as u32)));
+            let planned = !f.plan && runs(i);
             planned.then(|| f.pipeline.unwrap_or(usual))
         };
         Ok(Assigned(module.funcs.iter().enumerate().map(of).collect()))

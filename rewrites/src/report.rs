@@ -91,6 +91,8 @@ pub struct FuncReport {
     pub iterations: usize,
     /// False if a budget ended saturation.
     pub saturated: bool,
+    /// The functions that it calls, and in how many places: their time is in no total.
+    pub calls: BTreeMap<String, usize>,
     /// The plans.
     pub regimes: Vec<RegimeReport>,
     /// Rules that fired, and those that matched and were refused.
@@ -241,6 +243,10 @@ pub struct Alternative {
 /// Alternatives of a step that the text shows, the best first; the data has all.
 const SHOWN: usize = 8;
 
+fn times(n: usize) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{n} times") }
+}
+
 /// The report as text.
 pub fn render(report: &Report) -> String {
     let mut out = String::new();
@@ -260,12 +266,13 @@ pub fn render(report: &Report) -> String {
             .as_ref()
             .filter(|p| p.trim_start_matches("std.") != USUAL)
             .map(|p| format!(", by pipeline {p}"));
+        let calls: String = f.calls.iter().map(|(name, n)| format!(", calls {name} {}", times(*n))).collect();
         line(
             0,
             format!(
-                "fn {}{}: {}{} nodes in {} classes, {end} after {} {rounds}{}",
+                "fn {}{}: {}{} nodes in {} classes, {end} after {} {rounds}{}{calls}",
                 f.name,
-                f.part.as_ref().map(|p| format!(", {} times in {}", p.times, p.of)).unwrap_or_default(),
+                f.part.as_ref().map(|p| format!(", {} in {}", times(p.times), p.of)).unwrap_or_default(),
                 if f.invariant { "invariant, " } else { "" },
                 f.nodes,
                 f.classes,
@@ -274,7 +281,8 @@ pub fn render(report: &Report) -> String {
             ),
         );
         for r in &f.regimes {
-            line(1, format!("{}: {} us{}", r.guard, short(r.total_us), point(&r.at)));
+            let beside = if f.calls.is_empty() { "" } else { ", beside calls" };
+            line(1, format!("{}: {} us{}{beside}", r.guard, short(r.total_us), point(&r.at)));
             for s in &r.steps {
                 if s.kind == "native" {
                     continue;
@@ -326,7 +334,7 @@ pub fn render(report: &Report) -> String {
         for r in &f.rules {
             let rule = report.with_status(&r.rule);
             if r.fired > 0 {
-                line(1, format!("{rule} fired {} times", r.fired));
+                line(1, format!("{rule} fired {}", times(r.fired)));
             }
             for why in &r.refused {
                 line(1, format!("{rule} refused: {why}"));
