@@ -41,7 +41,7 @@ pub(crate) fn rules(file: Option<&Path>, check: bool, json: bool) -> Done {
     let refused: Vec<Diagnostic> = verdicts
         .iter()
         .flatten()
-        .filter_map(|v| admit::refusal(front.module.rule(v.rule), &v.status))
+        .filter_map(|v| admit::refusal(&front.sources, front.module.rule(v.rule), &v.status))
         .collect();
     match refused.is_empty() {
         true => Ok(ExitCode::SUCCESS),

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use codegen::Store;
 use ir::diag::Diagnostic;
-use ir::source::Span;
+use ir::source::{SourceMap, Span};
 use ir::text::stable_hash;
 use ir::{Module, Rule};
 use rewrites::Report;
@@ -134,17 +134,24 @@ pub fn sound(front: &Front, report: &Report, store: Option<&Store>) -> Result<()
     let all = instances(&every.module);
     let case = |span: Span| {
         let (_, ids) = all.iter().find(|(s, _)| *s == span)?;
-        refusal(every.module.rule(ids[0]), &trial(&every.module, &all, span)?)
+        refusal(&every.sources, every.module.rule(ids[0]), &trial(&every.module, &all, span)?)
     };
     Err(Failure::Diagnostics(spans.into_iter().filter_map(case).collect()))
 }
 
 /// What is said of a rule that does not hold.
-pub fn refusal(rule: &Rule, status: &Status) -> Option<Diagnostic> {
+pub fn refusal(sources: &SourceMap, rule: &Rule, status: &Status) -> Option<Diagnostic> {
     let Status::Refused(counter) = status else { return None };
     let text = format!("rule `{}` does not hold", rule.name);
     let d = Diagnostic::error("E0609", rule.span, text);
-    Some(counter.lines().into_iter().fold(d, Diagnostic::note))
+    let d = counter.lines().into_iter().fold(d, Diagnostic::note);
+    // One that nobody wrote stands where the primitive does.
+    Some(match sources.snippet(rule.span) == rule.written.name() {
+        true => d,
+        false => d
+            .note("the compiler made it of these loops, which is a bug of tenon's: please report it")
+            .help(format!("`--forbid {}` leaves it out", rule.name)),
+    })
 }
 
 /// The status of instances of rules, by their names in the module: of the library's from its record, of the program's own
