@@ -30,6 +30,8 @@ impl Learn<'_> {
     pub(crate) fn given(known: &mut Known, why: Why) {
         let Some(pred) = known.given.get(why as usize).cloned() else { return };
         let mut learn = Learn { known, why, pieces: MAX_PIECES };
+        // What holds has a value.
+        pred.divisors().iter().for_each(|d| learn.not_zero(d));
         learn.pred(&pred);
         learn.propagate();
     }
@@ -41,8 +43,7 @@ impl Learn<'_> {
             Pred::Eq(a, b) => self.zero(&(a - b)),
             Pred::Ne(a, b) => self.not_zero(&(a - b)),
             Pred::Divides(k, e) => {
-                // `e % k == 0` has no truth value for k = 0.
-                self.not_zero(k);
+                self.contradiction(k.as_int() == Some(0));
                 self.multiple(k, e);
             }
         }

@@ -27,6 +27,17 @@ impl Pred {
         }
     }
 
+    /// What it divides by, beside numbers; what is within another comes before it.
+    pub fn divisors(&self) -> Vec<Expr> {
+        let mut found: Vec<Expr> = self.exprs().into_iter().flat_map(Expr::divisors).collect();
+        if let Pred::Divides(k, _) = self
+            && k.as_int().is_none()
+        {
+            found.push(k.clone());
+        }
+        found
+    }
+
     /// The statement that holds exactly where this one does not (and where both have values).
     pub fn negate(&self) -> Pred {
         match self {

@@ -2,8 +2,10 @@
 
 use ir::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
 use ir::diag::Diagnostic;
+use ir::graph::{Block, Op, Type, ValId};
 use ir::source::Span;
-use shape::Sym;
+use shape::{Pred, Sym};
+use tensor::DType;
 
 use super::call::given;
 use super::{Body, Lit, Value};
@@ -28,11 +30,11 @@ impl Checker<'_> {
         let mut spine = Vec::new();
         let mut left = e;
         while let ExprKind::Binary(op, a, b) = &left.kind {
-            spine.push((*op, b, left.span));
+            spine.push((*op, a, b, left.span));
             left = a;
         }
         // A fraction that someone meant, and that integers do not have.
-        if let Some((BinaryOp::Div, b, span)) = spine.last()
+        if let Some((BinaryOp::Div, _, b, span)) = spine.last()
             && let (ExprKind::Int(x), ExprKind::Int(y)) = (&left.kind, &b.kind)
             && x.checked_rem(*y).is_some_and(|rest| rest != 0)
         {
@@ -43,15 +45,55 @@ impl Checker<'_> {
         }
         let mut value = self.expr(body, left);
         let mut at = left.span;
-        for (op, b, span) in spine.into_iter().rev() {
-            let right = self.expr(body, b);
-            value = match (value, right) {
-                (Some(l), Some(r)) => self.operate(body, op, l, at, r, b.span, span),
-                _ => None,
+        // What holds where the left side of an `&&` does.
+        let (mut facts, mut said) = (Vec::new(), None);
+        for (op, a, b, span) in spine.into_iter().rev() {
+            if op == BinaryOp::And {
+                match said {
+                    None => _ = self.facts_of(body, a, &mut facts),
+                    Some(more) => facts.extend(more),
+                }
+                said = Some(self.preds_of(body, b).unwrap_or_default());
+            } else {
+                facts.clear();
+                said = None;
+            }
+            let guarded = !facts.is_empty() && said.iter().flatten().any(|p| !p.divisors().is_empty());
+            value = match value {
+                Some(Value::Val(v)) if guarded && *body.func.ty(v) == Type::scalar(DType::Bool) => {
+                    self.guarded(body, v, &facts, b, span)
+                }
+                value => match (value, self.expr(body, b)) {
+                    (Some(l), Some(r)) => self.operate(body, op, l, at, r, b.span, span),
+                    _ => None,
+                },
             };
             at = span;
         }
         value
+    }
+
+    /// `cond && b` of a `b` that speaks of dims, and may divide by what is not zero where the condition holds.
+    fn guarded(
+        &mut self,
+        body: &mut Body,
+        cond: ValId,
+        facts: &[Pred],
+        b: &Expr,
+        span: Span,
+    ) -> Maybe<Value> {
+        let saved = body.env.clone();
+        facts.iter().for_each(|f| body.env.facts.assume(f.clone()));
+        body.blocks.push(Block::default());
+        let value = self.condition(body, b);
+        let mut then = body.blocks.pop().expect("pushed above");
+        body.env = saved;
+        then.results = vec![value?];
+        body.blocks.push(Block::default());
+        let value = self.materialize(body, &Value::Lit(Lit::Bool(false)), DType::Bool, span);
+        let mut otherwise = body.blocks.pop().expect("pushed above");
+        otherwise.results = vec![value?];
+        Some(Value::Val(body.push(Op::If(then, otherwise), vec![cond], Type::scalar(DType::Bool), span)))
     }
 
     #[expect(clippy::too_many_arguments, reason = "two operands with their places")]

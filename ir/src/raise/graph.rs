@@ -183,7 +183,21 @@ impl Writer<'_> {
     fn switch(&mut self, arms: &[(Vec<Pred>, Block)]) -> Expr {
         let mut blocks = Vec::new();
         for (conditions, block) in arms {
-            let c = conditions.iter().map(|p| self.names.pred(p));
+            // One that divides by zero does not hold, and the text has to ask.
+            let mut facts = self.f.facts.clone();
+            let mut said = Vec::new();
+            for p in conditions {
+                for d in p.divisors() {
+                    let is = Pred::Ne(d, Dim::int(0));
+                    if !facts.prove(&is).is_proved() {
+                        said.push(is.clone());
+                        facts.assume(is);
+                    }
+                }
+                said.push(p.clone());
+                facts.assume(p.clone());
+            }
+            let c = said.iter().map(|p| self.names.pred(p));
             blocks.push((c.reduce(|a, b| term::binary(BinaryOp::And, a, b)), self.block(block)));
         }
         let mut chain: Option<ast::Block> = None;

@@ -47,29 +47,16 @@ impl Builder<'_, '_> {
             return Ok(());
         };
         let span = self.code.span;
-        let mut conds = Vec::new();
-        for p in preds {
-            conds.push(self.code.pred(p)?);
+        if preds.is_empty() {
+            return self.arm_inside(block, dying, results);
         }
-        let cond = match conds.as_slice() {
-            [] => return self.arm_inside(block, dying, results),
-            [one] => *one,
-            all => {
-                let mut both = None;
-                for c in all {
-                    let v = self.truth(*c);
-                    both = Some(match both {
-                        None => v,
-                        Some(a) => {
-                            let and =
-                                Value::Scalar { op: Intrinsic::And, dtype: DType::Bool, args: vec![a, v] };
-                            self.code.int("c", and)
-                        }
-                    });
-                }
-                Cond::Var(both.ok_or_else(|| self.fault("a switch without conditions"))?)
+        let mut divisors: Vec<Dim> = Vec::new();
+        for d in preds.iter().flat_map(Pred::divisors) {
+            if !divisors.contains(&d) {
+                divisors.push(d);
             }
-        };
+        }
+        let cond = self.all(preds, &divisors)?;
         let then = self.arm(block, dying.clone(), results)?;
         self.code.span = span;
         self.code.open();
@@ -81,6 +68,30 @@ impl Builder<'_, '_> {
     }
 
     /// A condition as an integer variable.
+    /// Whether all of some conditions hold: where one of these divisors is zero they do not.
+    fn all(&mut self, preds: &[Pred], divisors: &[Dim]) -> Result<Cond, Error> {
+        if let [divisor, others @ ..] = divisors {
+            let cond = self.code.pred(&Pred::Ne(divisor.clone(), Dim::int(0)))?;
+            let holds = self.code.int("c", Value::Int(0));
+            self.code.open();
+            let all = self.all(preds, others)?;
+            let all = self.truth(all);
+            self.assign(holds, all);
+            let then = self.code.close();
+            self.code.push(Kind::If(cond, then, Vec::new()));
+            return Ok(Cond::Var(holds));
+        }
+        let [first, others @ ..] = preds else { return Err(self.fault("a switch without conditions")) };
+        let mut all = self.code.pred(first)?;
+        for p in others {
+            let next = self.code.pred(p)?;
+            let args = vec![self.truth(all), self.truth(next)];
+            all =
+                Cond::Var(self.code.int("c", Value::Scalar { op: Intrinsic::And, dtype: DType::Bool, args }));
+        }
+        Ok(all)
+    }
+
     fn truth(&mut self, c: Cond) -> Var {
         match c {
             Cond::Var(v) => v,
