@@ -480,17 +480,11 @@ fn greedy(pool: &Pool, us: &[Vec<Cost>]) -> Choice {
         let mut changed = false;
         for &class in &order {
             for (i, cand) in pool.cands[class].iter().enumerate() {
-                set.fill(0);
-                let known = cand.kids.iter().all(|&k| {
-                    sets[k].as_ref().is_some_and(|(_, s)| {
-                        set.iter_mut().zip(s).for_each(|(a, b)| *a |= b);
-                        true
-                    })
-                });
-                if !known || set[class / 64] >> (class % 64) & 1 == 1 {
+                let Some(kids) = union(&cand.kids, &sets, &weights, &mut set) else { continue };
+                if set[class / 64] >> (class % 64) & 1 == 1 {
                     continue;
                 }
-                let sum = us[class][i].us + weigh(&set, &weights);
+                let sum = us[class][i].us + kids;
                 if sets[class].as_ref().is_none_or(|(old, _)| sum < old - 1e-9 * old.abs()) {
                     let mut own = set.clone();
                     own[class / 64] |= 1 << (class % 64);
@@ -508,14 +502,34 @@ fn greedy(pool: &Pool, us: &[Vec<Cost>]) -> Choice {
     choice
 }
 
-/// The sum of the weights of a set's members.
-fn weigh(set: &Set, weights: &[f64]) -> f64 {
+/// The steps of some classes, each counted once, into `set`, and what they cost; none where some class has none yet.
+/// Those of the dearest are taken as they are, so that little is left to add up.
+fn union(kids: &[usize], sets: &[Option<(f64, Set)>], weights: &[f64], set: &mut Set) -> Option<f64> {
+    set.fill(0);
+    let mut dearest: Option<(usize, f64)> = None;
+    for &k in kids {
+        let (sum, _) = sets[k].as_ref()?;
+        if dearest.is_none_or(|d| d.1 < *sum) {
+            dearest = Some((k, *sum));
+        }
+    }
+    let Some((first, mut sum)) = dearest else { return Some(0.0) };
+    set.copy_from_slice(&sets[first].as_ref()?.1);
+    for &k in kids.iter().filter(|k| **k != first) {
+        sum += join(set, &sets[k].as_ref()?.1, weights);
+    }
+    Some(sum)
+}
+
+/// Adds a set to another: what those weigh together that are new in it.
+fn join(set: &mut Set, more: &Set, weights: &[f64]) -> f64 {
     let mut sum = 0.0;
-    for (word, weights) in set.iter().zip(weights.chunks(64)) {
-        let mut rest = *word;
-        while rest != 0 {
-            sum += weights[rest.trailing_zeros() as usize];
-            rest &= rest - 1;
+    for ((word, more), weights) in set.iter_mut().zip(more).zip(weights.chunks(64)) {
+        let mut new = more & !*word;
+        *word |= more;
+        while new != 0 {
+            sum += weights[new.trailing_zeros() as usize];
+            new &= new - 1;
         }
     }
     sum

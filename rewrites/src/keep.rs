@@ -15,8 +15,10 @@
 //! a weight another way, as it is there already.
 
 use std::collections::BTreeSet;
+use std::hash::Hash;
 
 use egg::Id;
+use indexmap::IndexMap;
 use ir::graph::{Block, Func, Node, Op, Param, Type, ValId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Facts, Pred, Sym, Verdict};
@@ -29,6 +31,9 @@ use crate::fuse::Fused;
 use crate::lang::{Ir, OpKey, Stage};
 use crate::regimes::env;
 use crate::{Options, regimes};
+
+/// Groups of values for each of which plans are made without it, each time.
+const GROUPS: usize = 12;
 
 /// A value that may be kept.
 #[derive(Clone, Debug)]
@@ -149,8 +154,10 @@ fn loadable(b: &BlockGraph, weights: &[ValId]) -> FxHashMap<Id, BTreeSet<ValId>>
 pub(crate) type Points = Vec<(f64, BTreeSet<usize>)>;
 
 /// Which values to bar, so that all points together are cheapest: a value is paid for once, however many points have it.
-/// `solve` gives the plans with some barred.
-pub(crate) fn bar(
+/// `solve` gives the plans with some barred. Values of one kind that the same points have are barred together, as those of the
+/// layers of a model are.
+pub(crate) fn bar<K: Eq + Hash>(
+    kind: &dyn Fn(usize) -> K,
     price: &dyn Fn(usize) -> f64,
     solve: &mut dyn FnMut(&BTreeSet<usize>) -> Points,
 ) -> BTreeSet<usize> {
@@ -162,12 +169,17 @@ pub(crate) fn bar(
     let mut barred = BTreeSet::new();
     let mut best = solve(&barred);
     loop {
-        // One that every point has is paid for by all of them, as each point reckons.
-        let some: BTreeSet<usize> = best.iter().flat_map(|p| p.1.iter().copied()).collect();
-        let some = some.into_iter().filter(|k| best.iter().any(|p| !p.1.contains(k)));
+        let mut groups: IndexMap<(K, Vec<bool>), Vec<usize>> = IndexMap::new();
+        for k in best.iter().flat_map(|p| p.1.iter().copied()).collect::<BTreeSet<usize>>() {
+            let having: Vec<bool> = best.iter().map(|p| p.1.contains(&k)).collect();
+            // One that every point has is paid for by all of them, as each point reckons.
+            if having.contains(&false) {
+                groups.entry((kind(k), having)).or_default().push(k);
+            }
+        }
         let mut better = None;
-        for k in some.collect::<Vec<_>>() {
-            let with: BTreeSet<usize> = barred.iter().copied().chain([k]).collect();
+        for group in groups.into_values().take(GROUPS) {
+            let with: BTreeSet<usize> = barred.iter().copied().chain(group).collect();
             let points = solve(&with);
             let than = better.as_ref().map_or(&best, |b: &(BTreeSet<usize>, Vec<_>)| &b.1);
             let (new, old) = (total(&points), total(than));
@@ -364,7 +376,7 @@ mod tests {
             };
             times.iter().map(best).collect::<Vec<_>>()
         };
-        let barred = bar(&price, &mut solve);
+        let barred = bar(&|k| k, &price, &mut solve);
         solve(&barred).into_iter().flat_map(|p| p.1).collect()
     }
 

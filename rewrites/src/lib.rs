@@ -526,7 +526,7 @@ fn barred(
         let bytes = kept[k].bytes().eval(&regimes::env(facts, &typical)).unwrap_or(i64::MAX);
         bytes as f64 / 1e6 * options.machine.keep_us_per_mb
     };
-    let barred = keep::bar(&price, &mut |barred| {
+    let barred = keep::bar(&|k| &kept[k].ty, &price, &mut |barred| {
         let barred = vals(barred);
         let at = |point: &Point| {
             let env = regimes::env(facts, point);
