@@ -64,6 +64,28 @@ fn a_name_that_nothing_has_is_a_wrong_usage() {
 }
 
 #[test]
+fn an_operation_is_asked_for_by_the_step_that_does_it_among_others() {
+    let text = asked(&["-e", "free", "--why", "relu"]);
+    assert!(text.contains("    it does ") && text.contains("relu"), "{text}");
+}
+
+#[test]
+fn a_rule_of_the_library_that_the_program_has_no_use_for_is_told_from_none() {
+    let said = |rule| run(&[("f.tn", GATED.to_owned())], &["opt", "f.tn", "--why-not", rule]).stderr;
+    assert!(said("neg_neg").contains("has not the operators of rule `neg_neg` of the library"));
+    assert!(said("neg_negg").contains("there is no rule `neg_negg`; did you mean `neg_neg`?"));
+}
+
+#[test]
+fn what_is_compared_may_be_forced() {
+    let program = "fn f<n>(x: f32[n], y: f32[n]) -> f32[n] { relu(x + y) * 2.0 }";
+    let args =
+        ["run", "f.tn", "-i", "x=randn[3]", "-i", "y=randn[3]", "--force", "fused_add_relu", "--compare"];
+    let said = run(&[("f.tn", program.to_owned())], &args);
+    assert_eq!(said.exit, Some(0), "{}", said.stderr);
+}
+
+#[test]
 fn an_answer_as_json_has_what_the_text_says() {
     let of = |args: &[&str]| -> serde_json::Value {
         serde_json::from_str(&asked(&[args, &["--json"]].concat())).expect("one JSON object")

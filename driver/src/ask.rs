@@ -3,15 +3,16 @@
 use ir::source::Span;
 use rewrites::{Report, Why, WhyNot};
 
+use crate::library::Library;
 use crate::{Failure, Front};
 
-/// Why the steps that make a value, or are of a kernel of that name, were chosen.
+/// Why the steps that make a value, do an operation, or are of a kernel of that name, were chosen.
 pub fn why<'r>(report: &'r Report, name: &str) -> Result<Why<'r>, Failure> {
     rewrites::why(report, name).ok_or_else(|| {
         let steps = || report.functions.iter().flat_map(|f| &f.regimes).flat_map(|r| &r.steps);
         let known = steps().flat_map(|s| [s.name.as_str(), s.value.as_str()]);
         Failure::Usage(format!(
-            "--why: no step makes `{name}` or is of a kernel of that name{}",
+            "--why: no step makes `{name}` or does it, or is of a kernel of that name{}",
             near(name, known)
         ))
     })
@@ -24,10 +25,14 @@ pub fn why_not<'r>(front: &Front, report: &'r Report, rule: &str) -> Result<WhyN
     let named = rules.iter().filter(|r| r.name.name() == rule || text(r.span) == rule);
     let instances: Vec<String> = named.map(|r| format!("rule {}", r.name)).collect();
     if instances.is_empty() {
-        let known = rules.iter().map(|r| text(r.span));
-        let text =
-            format!("--why-not: the program has not the operators of a rule `{rule}`, or there is none");
-        return Err(Failure::Usage(text + &near(rule, known)));
+        let library = &Library::get().statuses;
+        let text = if library.contains_key(rule) {
+            format!("--why-not: the program has not the operators of rule `{rule}` of the library")
+        } else {
+            let known = rules.iter().map(|r| text(r.span)).chain(library.keys().map(String::as_str));
+            format!("--why-not: there is no rule `{rule}`{}", near(rule, known))
+        };
+        return Err(Failure::Usage(text));
     }
     let is = |said: &str| {
         instances.iter().any(|i| said == i || said.strip_prefix(i).is_some_and(|s| s.starts_with(',')))

@@ -93,7 +93,11 @@ pub fn compare(
     let tolerance = tolerated::tolerance(&front.module, entry, options);
     for (label, rewrites) in [(VM, true), ("vm --no-rewrites", false)] {
         // Rules are judged here one by one, where they fire.
-        let options = Options { rewrites, admit: false, ..options.clone() };
+        let mut options = Options { rewrites, admit: false, ..options.clone() };
+        if !rewrites {
+            // There is no choice.
+            (options.force, options.forbid) = Default::default();
+        }
         let compilation = pipeline::compile(front, &[entry], &options)?;
         let exe = engine::load(&compilation, threads.clone())?;
         let results = engine::execute(&exe, name, args, &limits(), &front.sources);

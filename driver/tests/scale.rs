@@ -188,3 +188,34 @@ fn main<n>(x: f32[n]) -> f32[n] { slow(x) }\n",
     let notes = report.notes.iter().filter(|n| n.ends_with("6 conditions of rules have one"));
     assert_eq!(notes.count(), 2, "{:?}", report.notes);
 }
+
+/// Layers of which one takes its weights as they are, and the others transposed.
+#[test]
+fn a_layer_unlike_the_others_parts_what_is_rolled_up_and_no_more() {
+    let weights: String = (0..80).map(|i| format!("    w{i}: f32[16, 16] from \"w{i}\"\n")).collect();
+    let layer = |i: usize| {
+        let w = if i == 40 { "m.w40".to_owned() } else { format!("m.w{i}.T") };
+        format!("    let h{} = h{i} + tanh(relu(h{i} @ {w}) * 0.5 + 0.25)\n", i + 1)
+    };
+    let layers: String = (0..80).map(layer).collect();
+    let text = format!(
+        "record M {{\n{weights}}}\nfn main<n>(h0: f32[n, 16], m: M) -> f32[n, 16] {{\n{layers}    h80\n}}\n"
+    );
+    let times: Vec<usize> = all(&text).iter().filter_map(|f| Some(f.part.as_ref()?.times)).collect();
+    assert_eq!(times, [40, 39]);
+}
+
+/// Weights of a long text that repeats nothing.
+#[test]
+fn what_is_kept_of_many_weights_is_found_in_time() {
+    let weights: String = (0..400).map(|i| format!("    w{i}: f32[64, 64] from \"w{i}\"\n")).collect();
+    let map = |i: usize| ["relu", "tanh", "sigmoid", "silu", "abs", "cos"][(i * 2_654_435_761 >> 9) % 6];
+    let steps: String =
+        (0..400).map(|i| format!("    let h{} = {}(h{i} @ m.w{i})\n", i + 1, map(i))).collect();
+    let text = format!(
+        "record M {{\n{weights}}}\nfn main<n>(h0: f32[n, 64], m: M) -> f32[n, 64] {{\n{steps}    h400\n}}\n"
+    );
+    let found = planned(&text);
+    let panels = found.rules.iter().find(|r| r.rule.contains("panels_of_weight")).expect("it matches");
+    assert!(panels.fired >= 400 && found.part.is_none() && !found.regimes.is_empty(), "{panels:?}");
+}

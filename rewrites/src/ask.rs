@@ -45,19 +45,20 @@ struct Chosen<'r> {
     steps: Vec<&'r Step>,
 }
 
-/// Why the steps that make a value, or that are of a kernel of that name, were chosen; none if no step is meant.
+/// Why the steps that make a value, or that are of a kernel of that name, were chosen; if there is none, those that do an
+/// operation of that name among others. None if no step is meant.
 pub fn why<'r>(report: &'r Report, name: &str) -> Option<Why<'r>> {
-    let mut chosen = Vec::new();
-    for f in &report.functions {
-        let value = f.value(name);
-        for r in &f.regimes {
-            let steps: Vec<&Step> = r.steps.iter().filter(|s| s.value == value || s.name == name).collect();
-            if !steps.is_empty() {
-                chosen.push(Chosen { plan: Plan::of(f, r), steps });
-            }
-        }
-    }
-    (!chosen.is_empty()).then_some(Why { chosen, report })
+    let chosen = |is: &dyn Fn(&FuncReport, &Step) -> bool| {
+        let all = report.functions.iter().flat_map(|f| f.regimes.iter().map(move |r| (f, r)));
+        let of = all.filter_map(|(f, r)| {
+            let steps: Vec<&Step> = r.steps.iter().filter(|s| is(f, s)).collect();
+            (!steps.is_empty()).then(|| Chosen { plan: Plan::of(f, r), steps })
+        });
+        Some(of.collect::<Vec<_>>()).filter(|all| !all.is_empty())
+    };
+    let chosen = chosen(&|f, s| s.value == f.value(name) || s.name == name)
+        .or_else(|| chosen(&|_, s| s.covers.iter().any(|c| c == name)))?;
+    Some(Why { chosen, report })
 }
 
 impl fmt::Display for Why<'_> {

@@ -2,7 +2,8 @@
 //!
 //! A group is grown from its root towards the inputs, one producer at a time ([`crate::inline`]). What costs nothing
 //! to absorb is always absorbed (a cheap map with one consumer, read once); everything else is a branch, taken
-//! and not taken, and extraction decides by cost. Bounds: eight members; one member that reduces (the anchor); a dear
+//! and not taken, and extraction decides by cost. Bounds: eight members that compute, or more where each of the others computes no
+//! element twice and has no other consumer; one member that reduces (the anchor); a dear
 //! value is recomputed only where each element is used once; a value with several consumers only if it is cheap.
 
 use egg::Id;
@@ -23,8 +24,10 @@ use crate::pattern::meaning;
 
 /// Nodes of one class that a group may go on with: the program's and those of rules.
 const WAYS: usize = 4;
-/// Members of a group.
+/// Members of a group that compute something.
 const MEMBERS: usize = 8;
+/// The same, where what is absorbed is computed once whether it is or not.
+const CHAIN: usize = 24;
 /// Inputs of a group: kernels with more arguments spill their pointers.
 const INPUTS: usize = 16;
 /// Stores of a producer that an epilogue is copied to.
@@ -393,7 +396,7 @@ impl Grow<'_> {
             return 0;
         }
         let next = group.inputs.iter().enumerate().find_map(|(i, &input)| {
-            if self.kept.contains(&input) || group.members.iter().any(|m| m.0 == input) {
+            if self.kept.contains(&input) {
                 return None;
             }
             let ways: Vec<(Group, Price)> = self.b.graph[input]
@@ -436,6 +439,17 @@ impl Grow<'_> {
         used
     }
 
+    /// True for what only repeats the elements of something smaller.
+    fn stretches(&self, id: PrimId) -> bool {
+        let prim = self.source.module.prim(id);
+        let scalar = || prim.params.iter().all(|p| prim.buf(*p).shape.is_empty());
+        match self.source.profile(id).class {
+            Class::Broadcast => true,
+            Class::Elementwise => prim.params.len() == 1 && scalar(),
+            Class::View | Class::Reduction | Class::Contraction | Class::Other => false,
+        }
+    }
+
     /// True for what only renames elements.
     fn is_view(&self, node: &Ir) -> bool {
         let Ir::Op(op, _) = node else { return false };
@@ -447,12 +461,15 @@ impl Grow<'_> {
     fn absorb(&self, group: &Group, i: usize, input: Id, node: &Ir) -> Option<(Group, Price)> {
         let (id, producer, kids) = self.placed(node)?;
         let p = self.source.profile(id);
+        let stretches = self.stretches(id);
+        // What only stretches something from elsewhere is absorbed again for a reader further up.
+        let member = |class: &Id| group.members.iter().any(|m| m.0 == *class);
+        if member(&input) && (!stretches || kids.iter().any(member)) {
+            return None;
+        }
         let root = group.members.last()?.0;
-        if group.members.len() >= MEMBERS
-            || producer.outs.len() != 1
-            || kids.contains(&root)
-            || kids.contains(&input)
-        {
+        let computing = group.members.iter().filter(|m| !self.stretches(m.2)).count();
+        if computing >= CHAIN || producer.outs.len() != 1 || kids.contains(&root) || kids.contains(&input) {
             return None;
         }
         let dear = p.reduces || p.slow != Expr::int(0);
@@ -485,11 +502,15 @@ impl Grow<'_> {
             return None;
         };
         let mut members = vec![(input, node.clone(), id)];
-        members.extend(group.members.iter().cloned());
+        members.extend(group.members.iter().filter(|m| m.0 != input).cloned());
         let anchors = group.anchors + usize::from(p.reduces);
         let grown = self.tidy(Group { prim, inputs, members, anchors });
-        let fits = grown.inputs.len() <= INPUTS && inline::nodes(&grown.prim) <= inline::MAX_NODES;
-        let free = !dear && single && !repeated && loads == 1;
+        // Who reads what is stretched may as well read what it is stretched from.
+        let once = !repeated && (stretches || single && loads == 1);
+        let free = once && !dear;
+        let fits = (once || computing < MEMBERS)
+            && grown.inputs.len() <= INPUTS
+            && inline::nodes(&grown.prim) <= inline::MAX_NODES;
         let price = if again {
             Price::Again
         } else if free {

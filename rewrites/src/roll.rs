@@ -146,6 +146,8 @@ struct Text<'a> {
     place: Vec<Option<usize>>,
     /// What is done at each place: alike where the number is. What may not be rolled up is like nothing else.
     row: Vec<u32>,
+    /// How weights make a value, alike where the first number is, and which of the results it is.
+    forms: FxHashMap<ValId, (usize, usize)>,
     /// The last place that reads a value; behind the row for a result of the block.
     last: FxHashMap<ValId, usize>,
 }
@@ -165,11 +167,12 @@ impl Run {
     }
 }
 
-/// Where an argument comes from: what its period makes, or elsewhere.
-#[derive(PartialEq, Eq)]
+/// Where an argument comes from: what its period makes, or elsewhere; or what weights make in this way.
+#[derive(PartialEq, Eq, Hash)]
 enum Comes<'a> {
     Own(usize, usize),
     Given(&'a Type),
+    Made(usize, usize),
 }
 
 impl<'a> Text<'a> {
@@ -183,6 +186,7 @@ impl<'a> Text<'a> {
         let mut last = FxHashMap::default();
         let (mut places, mut place, mut row) = (Vec::new(), Vec::new(), Vec::new());
         let (mut known, mut fallible) = (FxHashMap::default(), FxHashMap::default());
+        let (mut forms, mut ways) = (FxHashMap::default(), FxHashMap::default());
         let mut loaded: FxHashSet<ValId> = weights.keys().copied().collect();
         for (i, node) in block.nodes.iter().enumerate() {
             made.extend(node.results.iter().enumerate().map(|(r, &v)| (v, (i, r))));
@@ -204,6 +208,14 @@ impl<'a> Text<'a> {
             }
             if safe && node.args.iter().all(still) && node.args.iter().any(|v| loaded.contains(v)) {
                 loaded.extend(&node.results);
+                let from = |v| match forms.get(v) {
+                    Some(&(form, r)) => Comes::Made(form, r),
+                    None => Comes::Given(func.ty(*v)),
+                };
+                let way = (does, node.args.iter().map(from).collect::<Vec<_>>());
+                let next = ways.len();
+                let form = *ways.entry(way).or_insert(next);
+                forms.extend(node.results.iter().enumerate().map(|(r, &v)| (v, (form, r))));
                 place.push(None);
                 continue;
             }
@@ -218,7 +230,7 @@ impl<'a> Text<'a> {
             places.push(i);
         }
         last.extend(block.results.iter().map(|&v| (v, places.len())));
-        Text { module, func, weights, nodes: &block.nodes, made, places, place, row, last }
+        Text { module, func, weights, nodes: &block.nodes, made, places, place, row, forms, last }
     }
 
     /// The runs of at least so many nodes, longest first, no two of which share any.
@@ -241,9 +253,10 @@ impl<'a> Text<'a> {
         for (begin, end, p) in found {
             let mut at = begin;
             for stretch in free[begin..end].to_vec().chunk_by(|a, b| a == b) {
-                let run = stretch[0].then(|| self.run(at, at + stretch.len(), p, &crossing)).flatten();
+                let found =
+                    if stretch[0] { self.cut(at, at + stretch.len(), p, &crossing) } else { Vec::new() };
                 at += stretch.len();
-                if let Some(run) = run.filter(|r| r.times * p >= nodes.max(TIMES * p)) {
+                for run in found.into_iter().filter(|r| r.times * p >= nodes.max(TIMES * p)) {
                     free[run.begin..run.begin + run.times * p].fill(false);
                     runs.push(run);
                 }
@@ -268,8 +281,8 @@ impl<'a> Text<'a> {
         sums.collect()
     }
 
-    /// The longest run within a stretch, cut where least crosses.
-    fn run(&self, begin: usize, end: usize, period: usize, crossing: &[usize]) -> Option<Run> {
+    /// The runs within a stretch, cut where least crosses.
+    fn cut(&self, begin: usize, end: usize, period: usize, crossing: &[usize]) -> Vec<Run> {
         let times = |begin: usize| (end - begin) / period;
         let cuts = (begin..begin + period).filter(|&c| c <= end && times(c) >= TIMES);
         // On average, in whole numbers: which of two is less does not depend on how many they are.
@@ -277,20 +290,17 @@ impl<'a> Text<'a> {
             let inner = (1..times(*c)).map(|t| crossing[c + t * period]);
             inner.sum::<usize>() * times(begin).max(2) / (times(*c) - 1)
         };
-        let begin = cuts.min_by_key(cross)?;
+        let Some(begin) = cuts.min_by_key(cross) else { return Vec::new() };
         let periods: Vec<usize> = (0..times(begin)).map(|t| begin + t * period).collect();
         let shapes: Vec<_> =
             periods.iter().map(|&at| (self.outs(at, period), self.shape(at, period))).collect();
         let mut at = 0;
-        let mut best: Option<Run> = None;
-        for alike in shapes.chunk_by(|a, b| a == b) {
+        let runs = shapes.chunk_by(|a, b| a == b).map(|alike| {
             let run = Run { begin: periods[at], period, times: alike.len(), outs: alike[0].0.clone() };
             at += alike.len();
-            if !run.outs.is_empty() && best.as_ref().is_none_or(|b| b.times < run.times) {
-                best = Some(run);
-            }
-        }
-        best
+            run
+        });
+        runs.filter(|r| !r.outs.is_empty()).collect()
     }
 
     fn outs(&self, at: usize, period: usize) -> Vec<(usize, usize)> {
@@ -303,10 +313,18 @@ impl<'a> Text<'a> {
     /// Where what a period reads comes from, in order.
     fn shape(&self, at: usize, period: usize) -> Vec<Comes<'a>> {
         let args = self.places[at..at + period].iter().flat_map(|&i| &self.nodes[i].args);
-        args.map(|&v| {
-            self.own(v, at).map_or_else(|| Comes::Given(self.func.ty(v)), |(o, r)| Comes::Own(o, r))
-        })
-        .collect()
+        args.map(|&v| self.own(v, at).map_or_else(|| self.comes(v), |(o, r)| Comes::Own(o, r))).collect()
+    }
+
+    /// Where a value from elsewhere comes from.
+    fn comes(&self, v: ValId) -> Comes<'a> {
+        self.forms.get(&v).map_or_else(|| Comes::Given(self.func.ty(v)), |&(form, r)| Comes::Made(form, r))
+    }
+
+    /// What makes a value of weights alone, or is a constant or a dim; and which of its results that is.
+    fn still(&self, v: ValId) -> Option<(&'a Node, usize)> {
+        let &(node, r) = self.made.get(&v)?;
+        self.place[node].is_none().then(|| (&self.nodes[node], r))
     }
 
     /// Where a value is made from a place on.
@@ -356,10 +374,7 @@ impl Make<'_, '_> {
             return Some(known);
         }
         let text = self.text;
-        let still = |v: &ValId| {
-            let &(node, r) = text.made.get(v)?;
-            text.place[node].is_none().then(|| (&text.nodes[node], r))
-        };
+        let still = |v: &ValId| text.still(*v);
         let weight = |v: &ValId| text.weights.get(v);
         let like: Option<Vec<(&Node, usize)>> = vals.iter().map(still).collect();
         let like = like.filter(|l| l.iter().all(|n| n.1 == l[0].1 && same(text.module, n.0, l[0].0)));
