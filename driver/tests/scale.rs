@@ -209,7 +209,7 @@ fn a_layer_unlike_the_others_parts_what_is_rolled_up_and_no_more() {
 #[test]
 fn what_is_kept_of_many_weights_is_found_in_time() {
     let weights: String = (0..400).map(|i| format!("    w{i}: f32[64, 64] from \"w{i}\"\n")).collect();
-    let map = |i: usize| ["relu", "tanh", "sigmoid", "silu", "abs", "cos"][(i * 2_654_435_761 >> 9) % 6];
+    let map = |i: usize| ["relu", "tanh", "sigmoid", "silu", "abs", "cos"][((i * 2_654_435_761) >> 9) % 6];
     let steps: String =
         (0..400).map(|i| format!("    let h{} = {}(h{i} @ m.w{i})\n", i + 1, map(i))).collect();
     let text = format!(

@@ -17,7 +17,7 @@ use super::difference::TINY;
 const C: f64 = 16.0;
 /// Runs on moved arguments. Two readers of a value differ only where one has it as it is and the other its twin
 /// ([`super::literals`]), in half of the runs: of four runs that would be none once in sixteen times.
-const TRIALS: u64 = 12;
+pub(super) const TRIALS: u64 = 12;
 /// What is small beside the largest movement may be small by accident.
 const BESIDE: f64 = 0.05;
 
@@ -100,7 +100,7 @@ pub(super) fn spread(
         }
         run(args, by, &mut rng)
     };
-    let mut moved = movement(want, &trial);
+    let mut moved = movement(want, TRIALS, &trial);
     if kernel.unit < by {
         moved.iter_mut().flatten().for_each(|m| *m *= kernel.unit / by);
     }
@@ -137,10 +137,14 @@ pub(crate) fn nudge(t: &mut Tensor, unit: f64, rng: &mut Rng) {
     }
 }
 
-/// How far each element moves in some trials, each by its own seed. Where a trial is refused, nothing is known of its movement.
-pub(super) fn movement(want: &[Tensor], trial: &dyn Fn(u64) -> Option<Vec<Tensor>>) -> Vec<Vec<f64>> {
+/// How far each element moves in so many trials, each by its own seed. Where a trial is refused, nothing is known of its movement.
+pub(super) fn movement(
+    want: &[Tensor],
+    trials: u64,
+    trial: &dyn Fn(u64) -> Option<Vec<Tensor>>,
+) -> Vec<Vec<f64>> {
     let mut moved: Vec<Vec<f64>> = want.iter().map(|t| vec![0.0; t.len()]).collect();
-    for results in (1..=TRIALS).filter_map(trial) {
+    for results in (1..=trials).filter_map(trial) {
         for ((moved, a), b) in moved.iter_mut().zip(want).zip(&results) {
             if a.shape() == b.shape() {
                 for (i, m) in moved.iter_mut().enumerate() {

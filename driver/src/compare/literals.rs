@@ -15,7 +15,7 @@ use ir::{FuncId, Module};
 use tensor::generate::Rng;
 use tensor::{DType, Tensor};
 
-use super::bound::{movement, nudge, unit};
+use super::bound::{TRIALS, movement, nudge, unit};
 use super::difference::rounded;
 use super::wide::{self, Casts};
 
@@ -38,7 +38,7 @@ pub(super) fn moved(
         }
         run(&moved)
     };
-    Some(movement(want, &trial))
+    Some(movement(want, TRIALS, &trial))
 }
 
 /// A side of a rule with its literals moved by two units of their types, from that side in its own types and in double; none where no literal was rounded.

@@ -6,7 +6,6 @@
 //! and exactly, what another has rounded, so each reader takes an argument as it is or as it is moved ([`super::literals`]). What the
 //! casts of the program itself round may fall the other way in the plan, and is allowed besides.
 
-use ir::graph::Op;
 use ir::{FuncId, Module};
 use tensor::Tensor;
 use tensor::generate::Rng;
@@ -19,21 +18,11 @@ use crate::pipeline::Options;
 
 /// The most that a function which runs when one does tolerates; none where no rule makes use of it.
 pub(super) fn tolerance(module: &Module, entry: FuncId, options: &Options) -> Option<f64> {
-    let (mut most, mut next): (Option<f64>, usize) = (None, 0);
-    let mut runs = vec![entry];
-    while let Some(&id) = runs.get(next) {
-        let f = module.func(id);
-        let own = f.tolerance.or(options.tolerance).filter(|_| !f.plan && options.rewrites);
-        most = own.map_or(most, |t| Some(most.map_or(t, |m| m.max(t))));
-        f.body.walk(&mut |n| {
-            if let Op::Call(callee, _) = n.op
-                && !runs.contains(&callee)
-            {
-                runs.push(callee);
-            }
-        });
-        next += 1;
-    }
+    let own = |id: &FuncId| {
+        let f = module.func(*id);
+        f.tolerance.or(options.tolerance).filter(|_| !f.plan && options.rewrites)
+    };
+    let most = module.reached([entry]).iter().filter_map(own).reduce(f64::max);
     let used = |t: &f64| module.rules.iter().filter_map(|r| r.tolerance).any(|lost| lost <= *t);
     most.filter(used)
 }
@@ -43,9 +32,10 @@ pub(super) fn casts(tolerance: Option<f64>) -> Casts {
     if tolerance.is_some() { Casts::Round } else { Casts::Keep }
 }
 
-/// How far each element of each result may be off; `run` runs a program in double on some data.
+/// How far each element of each result may be off, as so many trials show; `run` runs a program in double on some data.
 pub(super) fn moved(
     module: &Module,
+    trials: u64,
     (id, tolerance): (FuncId, f64),
     args: &[Tensor],
     want: &[Tensor],
@@ -65,8 +55,8 @@ pub(super) fn moved(
         let both: Vec<Tensor> = args.iter().cloned().chain(others).collect();
         run(&literals::of_arguments(&double, id, &mut rng), &both)
     };
-    let mut moved = movement(want, &whole);
-    for (moved, more) in moved.iter_mut().zip(movement(want, &apart)) {
+    let mut moved = movement(want, trials, &whole);
+    for (moved, more) in moved.iter_mut().zip(movement(want, trials, &apart)) {
         moved.iter_mut().zip(more).for_each(|(m, more)| *m = m.max(more));
     }
     let rounded = run(&wide::module(module, Casts::Round)?, args)?;
