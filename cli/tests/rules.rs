@@ -97,6 +97,63 @@ fn conditions_that_few_dims_satisfy_are_solved_and_long_dims_are_tried() {
     assert_eq!(list[8]["counter_example"]["dims"], json!({"m": 65, "n": 455}));
 }
 
+/// A primitive of a matrix or a vector that changes some elements, and the rule that leaves it out.
+fn left_out(name: &str, dims: &str, each: &str, dtype: &str, some: &str) -> String {
+    let (at, x) = (each.replace(" in m", "").replace(" in n", ""), format!("{dtype}[{dims}]"));
+    format!(
+        "prim p_{name}<{dims}>(x: {x}) -> y: {x} {{\n    for {each} {{ y[{at}] = if {some} {{ x[{at}] + 1 }} else {{ x[{at}] }} }}\n}}\n\
+         rule {name}<{dims}>(x: {x}) {{ p_{name}(x) => x }}\n"
+    )
+}
+
+#[test]
+fn several_dims_are_tried_at_the_numbers_of_the_primitives_together() {
+    let matrix = |name, some| left_out(name, "m, n", "i in m, j in n", "f32", some);
+    let (exit, list) = verdicts(
+        &[
+            matrix("corner", "i >= 40 && j >= 40"),
+            matrix("one", "i == 37 && j == 53"),
+            matrix("diagonal", "i + j == 20 && m == 11"),
+            matrix("blocks", "i / 16 == 3 && j / 16 == 3"),
+            matrix("short", "m == 13 && n == 9"),
+        ]
+        .concat(),
+    );
+    assert_eq!(other_than("refused", &list), Vec::<String>::new());
+    assert_eq!(list[1]["counter_example"]["dims"], json!({"m": 38, "n": 54}));
+    assert_eq!((exit, list.len()), (Some(1), 5));
+}
+
+#[test]
+fn a_long_dim_is_tried_at_the_numbers_of_the_primitives() {
+    let vector = |name, some| left_out(name, "n", "i in n", "f32", some);
+    let rules = [vector("far", "i >= 5000"), vector("further", "i == 123456"), vector("dim", "n == 50000")];
+    let (exit, list) = verdicts(&rules.concat());
+    assert_eq!(other_than("refused", &list), Vec::<String>::new());
+    assert_eq!(list[0]["counter_example"]["dims"], json!({"n": 5001}));
+    assert_eq!((exit, list.len()), (Some(1), 3));
+}
+
+#[test]
+fn values_are_tried_that_the_primitives_name_and_what_lies_between() {
+    let ints = |name, some| left_out(name, "n", "i in n", "i32", some);
+    let floats = |name, some| left_out(name, "n", "i in n", "f32", some);
+    let (exit, list) = verdicts(
+        &[
+            ints("rest", "x[i] % 1000 == 777"),
+            ints("square", "x[i] * x[i] == 1764"),
+            ints("least", "x[i] < -12345"),
+            floats("window", "x[i] > 50.0 && x[i] < 51.0"),
+            floats("narrow", "x[i] > 20.0 && x[i] < 20.125"),
+            floats("negative", "-x[i] > 1000.5 && -x[i] < 1000.75"),
+            floats("whole", "x[i] * x[i] == 1764.0"),
+        ]
+        .concat(),
+    );
+    assert_eq!(other_than("refused", &list), Vec::<String>::new());
+    assert_eq!((exit, list.len()), (Some(1), 7));
+}
+
 #[test]
 fn cases_of_empty_tensors_alone_say_nothing() {
     let (exit, list) =
