@@ -155,9 +155,29 @@ fn values_are_tried_that_the_primitives_name_and_what_lies_between() {
 }
 
 #[test]
+fn where_only_large_cases_can_be_run_some_are() {
+    // Three million elements, equal dims that no number of the rule names, 22 million products.
+    let (exit, list) = verdicts(concat!(
+        "rule far<n>(x: f32[n]) when n >= 3000001 { relu(x) => abs(x) }\n",
+        "rule equal<a, b, c>(x: f32[a, b, c]) when a + b + c == 150, a == b, b == c { relu(x) => abs(x) }\n",
+        "rule product<m, k, n>(a: f32[m, k], b: f32[k, n]) when m >= 280, k >= 280, n >= 280 { (a @ b) * 2 => a @ b }\n",
+        "rule right<n>(x: f32[n]) when n >= 3000001 { x * 2 => x * 1.9999999 }\n",
+        "rule never<n>(x: f32[n]) when n >= 1000000000 { relu(x) => abs(x) }\n",
+    ));
+    let said: Vec<&str> = list.iter().filter_map(|r| r["status"].as_str()).collect();
+    assert_eq!(
+        (exit, &said[..]),
+        (Some(1), &["refused", "refused", "refused", "tested", "trusted"][..]),
+        "{list:#?}"
+    );
+    assert_eq!(list[1]["counter_example"]["dims"], json!({"a": 50, "b": 50, "c": 50}));
+    assert_eq!(list[2]["counter_example"]["dims"], json!({"k": 280, "m": 280, "n": 280}));
+}
+
+#[test]
 fn cases_of_empty_tensors_alone_say_nothing() {
     let (exit, list) =
-        verdicts("rule none<n, m>(x: f32[n, m]) when n == 3000001 * m { relu(x) => abs(x) }\n");
+        verdicts("rule none<n, m>(x: f32[n, m]) when n == 30000001 * m { relu(x) => abs(x) }\n");
     assert_eq!((exit, &list[0]["status"]), (Some(0), &json!("trusted")), "{list:?}");
     assert!(list[0]["why"].as_str().is_some_and(|why| why.contains("empty")), "{list:?}");
     // Where there is nothing else, they are all there is to say.

@@ -161,6 +161,8 @@ fn untried(rule: &Rule) -> Vec<Condition> {
 
 /// Steps of the interpreter on one side of a case.
 const STEPS: u64 = 20_000_000;
+/// Those where no smaller case can be run.
+const LARGE_STEPS: u64 = 160_000_000;
 /// Steps on both sides of all cases: beyond those, no larger ones are tried.
 const ALL_STEPS: u64 = 100_000_000;
 /// Steps on both sides of cases with a long dim, besides,
@@ -217,6 +219,7 @@ impl Trial<'_> {
         let mut lost = 0.0f64;
         let (mut agreed, mut pole, mut beyond) = (0, None, None);
         let mut why = "no case that was tried could be run";
+        let proof = self.proof(ids);
         for (k, &id) in ids.iter().enumerate() {
             let rule = self.module.rule(id);
             if rule.more {
@@ -227,7 +230,10 @@ impl Trial<'_> {
                 continue;
             }
             let most = if k == 0 { dims::MANY } else { dims::FEW };
-            let found = self.tried(id, &rule.when, most);
+            let mut found = self.tried(id, &rule.when, most);
+            if k == 0 && found.agreed == 0 && proof.is_none() {
+                self.tried_large(id, &mut found);
+            }
             if let Some(counter) = found.against.or_else(|| self.out_of_range(id)) {
                 return (Status::Refused(Box::new(counter)), types, lost);
             }
@@ -243,7 +249,7 @@ impl Trial<'_> {
         }
         types = DType::all().filter(|d| types.contains(d)).collect();
         let boxed = |counter: Option<Counter>| counter.map(Box::new);
-        let status = match (self.proof(ids), pole, agreed) {
+        let status = match (proof, pole, agreed) {
             // A proof says that they have values in the same places.
             (Some(laws), pole, cases) => Status::Proven { laws, cases, beyond: boxed(pole.or(beyond)) },
             (None, Some(pole), _) => Status::Refused(Box::new(pole)),
@@ -262,6 +268,15 @@ impl Trial<'_> {
             }
         }
         Some(laws)
+    }
+
+    /// Runs both sides at the smallest dims that its conditions allow, however large: no other case could be run.
+    fn tried_large(&self, id: RuleId, found: &mut Tried) {
+        let rule = self.module.rule(id);
+        let sides = Sides::new(self, id, LARGE_STEPS);
+        let kind = sides.kinds().into_iter().rfind(|k| Values::PLAIN.contains(k)).unwrap_or(Values::Small);
+        let cases = dims::large(rule, &rule.when).into_iter().map(|dims| (dims, 0, kind));
+        sides.compare(cases.collect(), LARGE_STEPS, found);
     }
 
     /// Runs both sides where the predicates hold.

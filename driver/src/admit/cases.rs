@@ -79,7 +79,7 @@ impl<'a> Sides<'a> {
     pub(super) fn compare(&self, cases: Vec<At>, steps: u64, found: &mut Tried) {
         let end = self.interp.steps() + steps;
         for at in cases {
-            if found.against.is_some() || self.interp.steps() > end {
+            if found.against.is_some() || self.interp.steps() >= end {
                 break;
             }
             // What cannot be run says nothing.

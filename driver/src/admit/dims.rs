@@ -10,7 +10,7 @@ use ir::graph::ValId;
 use shape::{Expr, Pred, Step, Sym};
 use tensor::generate::Rng;
 
-use solve::Solver;
+use solve::{SCANNED, Solver};
 
 /// Dims worth a try.
 const AWKWARD: [i64; 15] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33];
@@ -44,6 +44,8 @@ pub(super) const FEW: usize = 6;
 const ELEMENTS: i64 = 20_000;
 /// Those of a case of a rule whose conditions allow none that is smaller.
 const MOST_ELEMENTS: i64 = 2_000_000;
+/// Those of a case of a rule that no other can be run of.
+const HUGE_ELEMENTS: i64 = 1 << 24;
 /// Cases as large as that.
 const LARGE: usize = 2;
 
@@ -53,7 +55,7 @@ pub(super) fn assignments(rule: &Rule, preds: &[Pred], most: usize) -> Vec<BTree
     let (mut full, empty): (Found, Found) =
         search.drawn().into_iter().partition(|(_, dims)| search.says(dims));
     if full.len() < ENOUGH {
-        full.extend(search.solved());
+        full.extend(search.solved(MOST_ELEMENTS));
     }
     // Of those that say something and of the others: small ones, and some of the rest.
     let some = |of: Found, most: usize| {
@@ -63,6 +65,16 @@ pub(super) fn assignments(rule: &Rule, preds: &[Pred], most: usize) -> Vec<BTree
     };
     let chosen: Found = some(full, most).chain(some(empty, most / 2)).collect();
     chosen.into_iter().map(|(_, dims)| search.named(dims)).collect()
+}
+
+/// The smallest few that say something, however large.
+pub(super) fn large(rule: &Rule, preds: &[Pred]) -> Vec<BTreeMap<Sym, i64>> {
+    let mut search = Search::new(rule, preds);
+    let mut found = search.solved(HUGE_ELEMENTS);
+    if found.is_empty() {
+        found = search.scanned(HUGE_ELEMENTS);
+    }
+    found.into_iter().take(LARGE).map(|(_, dims)| search.named(dims)).collect()
 }
 
 /// Assignments in which one dim is long and the others are as short as the predicates allow: each dim is once of each length
@@ -192,7 +204,7 @@ impl<'a> Search<'a> {
     }
 
     /// What solves the predicates and says something; large ones only where there is nothing else.
-    fn solved(&mut self) -> Found {
+    fn solved(&mut self, most: i64) -> Found {
         let dims = self.rule.lhs.dims.len();
         let mut found = Found::new();
         for turn in 0..if dims == 0 { 0 } else { SOLVED } {
@@ -206,11 +218,31 @@ impl<'a> Search<'a> {
                 order.reverse();
             }
             let solution = self.solver.solution(vec![None; dims], &order, &self.values, &mut self.rng);
-            let fitting = solution.and_then(|dims| self.within(MOST_ELEMENTS, dims));
+            let fitting = solution.and_then(|dims| self.within(most, dims));
             found.extend(fitting.filter(|(_, dims)| self.says(dims)));
         }
         let small = found.iter().filter(|(total, _)| *total <= ELEMENTS).count();
         found.into_iter().take(if small == 0 { LARGE } else { small }).collect()
+    }
+
+    /// What solves the predicates where one dim is each number in turn.
+    fn scanned(&mut self, most: i64) -> Found {
+        let dims = self.rule.lhs.dims.len();
+        let mut found = Found::new();
+        for dim in 0..dims {
+            let order: Vec<usize> = (0..dims).filter(|d| *d != dim).collect();
+            for value in 1..=SCANNED {
+                let mut chosen = vec![None; dims];
+                chosen[dim] = self.solver.next(dim, value);
+                if chosen[dim] != Some(value) {
+                    continue;
+                }
+                let solution = self.solver.solution(chosen, &order, &self.values, &mut self.rng);
+                let fitting = solution.and_then(|dims| self.within(most, dims));
+                found.extend(fitting.filter(|(_, dims)| self.says(dims)));
+            }
+        }
+        found
     }
 
     /// Some dims of such lengths, and the others of these if they can.
