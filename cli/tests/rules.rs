@@ -175,6 +175,39 @@ fn where_only_large_cases_can_be_run_some_are() {
 }
 
 #[test]
+fn a_function_of_a_library_is_called_where_it_is_to_see_what_it_does() {
+    let externs = concat!(
+        "extern \"libc.so.6\" copy<n>(x: f32[n]) -> y: f32[n] = memcpy(y, x, c_long(4 * n))\n",
+        "extern \"libc.so.6\" half<n>(x: f32[n]) -> y: f32[n] = memcpy(y, x, c_long(4 * (n / 2)))\n",
+        "extern \"libc.so.6\" first<n>(x: f32[n], y: f32[n]) -> z: f32[n] = memcpy(z, x, c_long(4 * n))\n",
+        "extern \"libc.so.6\" fails<n>(x: f32[n]) -> y: f32[n] = memcmp(y, x, c_long(4 * n)) == 0\n",
+        "extern \"libtenon-nowhere.so.1\" nowhere<n>(x: f32[n]) -> y: f32[n] = f(i64(n), x, y)\n",
+    );
+    let rules = concat!(
+        "rule right<n>(x: f32[n]) { x * 1.0 => copy(x) }\n",
+        "rule inside<n>(x: f32[n]) { exp(x) + x => exp(x) + copy(x) }\n",
+        "rule wrong<n>(x: f32[n]) { abs(x) => copy(x) }\n",
+        "rule cut<n>(x: f32[n]) when n >= 3 { x * 1.0 => half(x) }\n",
+        "rule swapped<n>(x: f32[n], y: f32[n]) { x + y * 0.0 => first(y, x) }\n",
+        "rule failing<n>(x: f32[n]) { x * 3.0 => fails(x) }\n",
+        "rule missing<n>(x: f32[n]) { abs(x) => nowhere(x) }\n",
+    );
+    let (exit, list) = verdicts(&[externs, rules].concat());
+    let said: Vec<&str> = list.iter().filter_map(|r| r["status"].as_str()).collect();
+    let want = ["tested", "tested", "refused", "refused", "refused", "refused", "trusted"];
+    assert_eq!((exit, &said[..]), (Some(1), &want[..]), "{list:#?}");
+    assert!(list[0]["cases"].as_u64() >= Some(20), "{}", list[0]);
+    assert_eq!(list[3]["counter_example"]["dims"], json!({"n": 3}));
+    let text = list[5]["counter_example"]["text"].as_str().expect("a case");
+    assert!(text.contains("memcmp of libc.so.6 gave"), "{text}");
+    // Its plan does not run either.
+    let program = format!("{externs}{rules}fn f<n>(x: f32[n]) -> f32[n] {{ abs(x) }}\n");
+    let said = run(&[("f.tn", program)], &["run", "f.tn", "-i", "x=randn[4]", "--force", "copy"]);
+    assert_eq!(said.exit, Some(1), "{}", said.stdout);
+    assert!(said.stderr.contains("rule `wrong` does not hold"), "{}", said.stderr);
+}
+
+#[test]
 fn cases_of_empty_tensors_alone_say_nothing() {
     let (exit, list) =
         verdicts("rule none<n, m>(x: f32[n, m]) when n == 30000001 * m { relu(x) => abs(x) }\n");

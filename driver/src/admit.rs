@@ -22,6 +22,7 @@ mod dims;
 mod fingerprint;
 mod judge;
 mod known;
+mod native;
 mod numbers;
 mod proof;
 mod range;
@@ -30,7 +31,6 @@ mod values;
 use std::collections::BTreeMap;
 
 use cases::{Sides, Tried};
-use ir::graph::Op;
 use ir::source::Span;
 use ir::{Module, Rule, RuleId};
 use shape::{Pred, Sym};
@@ -180,16 +180,13 @@ struct Trial<'a> {
     sizes: &'a Module,
 }
 
-/// Why a rule that calls a library's function is not tried: the function means what the rule that offers it says, and comparing
-/// the two would compare the rule with itself; or nothing says what it means.
+/// Why the interpreter does not try a rule that calls a library's function: the function means what the rule that offers it
+/// says, and comparing the two would compare the rule with itself; or nothing says what it means.
 fn of_library(module: &Module, rule: &Rule) -> Option<&'static str> {
-    let mut nodes = rule.lhs.body.nodes.iter().chain(&rule.rhs.body.nodes);
-    nodes.find_map(|n| {
-        let Op::Extern(id, _) = &n.op else { return None };
-        match module.extern_(*id).meaning {
-            Some(_) => Some("a library's function does it"),
-            None => Some("a library's function does it, and no rule says what that is"),
-        }
+    let first = [&rule.lhs, &rule.rhs].into_iter().flat_map(|side| native::called(module, side)).next()?;
+    Some(match first.meaning {
+        Some(_) => "a library's function does it",
+        None => "a library's function does it, and no rule says what that is",
     })
 }
 
@@ -225,16 +222,18 @@ impl Trial<'_> {
             if rule.more {
                 continue;
             }
-            if let Some(theirs) = of_library(self.module, rule) {
-                why = theirs;
-                continue;
-            }
-            let most = if k == 0 { dims::MANY } else { dims::FEW };
-            let mut found = self.tried(id, &rule.when, most);
-            if k == 0 && found.agreed == 0 && proof.is_none() {
+            let theirs = of_library(self.module, rule);
+            let tried = match theirs {
+                Some(_) => self.native(id),
+                None => Some(self.tried(id, &rule.when, if k == 0 { dims::MANY } else { dims::FEW })),
+            };
+            why = theirs.unwrap_or(why);
+            let Some(mut found) = tried else { continue };
+            if k == 0 && found.agreed == 0 && proof.is_none() && theirs.is_none() {
                 self.tried_large(id, &mut found);
             }
-            if let Some(counter) = found.against.or_else(|| self.out_of_range(id)) {
+            let narrow = || if theirs.is_none() { self.out_of_range(id) } else { None };
+            if let Some(counter) = found.against.or_else(narrow) {
                 return (Status::Refused(Box::new(counter)), types, lost);
             }
             agreed += found.agreed;

@@ -9,6 +9,7 @@ use shape::{Expr, Sym};
 use tensor::{DType, Tensor};
 
 use super::judge::{Case, Moved, Said, Tolerated};
+use super::native::Native;
 use super::numbers::Numbers;
 use super::values::{self, Values};
 use super::{Counter, Trial, dims};
@@ -40,7 +41,9 @@ pub(super) struct Sides<'a> {
     trial: &'a Trial<'a>,
     rule: &'a Rule,
     pub(super) numbers: Numbers,
-    untold: Vec<Sym>,
+    pub(super) untold: Vec<Sym>,
+    /// What runs the right side, where that is not the interpreter.
+    pub(super) native: Option<Native>,
     lhs: Func,
     rhs: Func,
     /// The left side in sizes.
@@ -64,6 +67,7 @@ impl<'a> Sides<'a> {
             rhs: telling(&doubles.rhs, &untold),
             size: telling(&trial.sizes.rule(id).lhs, &untold),
             untold,
+            native: None,
             interp: Interp::with_limits(trial.doubles, limits.clone()),
             measure: Interp::with_limits(trial.sizes, limits),
         }
@@ -100,6 +104,7 @@ impl<'a> Sides<'a> {
         let again = |left, moved| {
             let (own, double) = if left { (&rule.lhs, &self.lhs) } else { (&rule.rhs, &self.rhs) };
             match moved {
+                Moved::Args(_) | Moved::Literals(_) if !left && self.native.is_some() => None,
                 Moved::Args(args) => run(double, args).ok(),
                 Moved::Literals(seed) => {
                     run(&literals::of_side(&self.trial.doubles.prims, own, double, seed)?, wide.clone()).ok()
@@ -108,12 +113,14 @@ impl<'a> Sides<'a> {
         };
         let want = run(&self.lhs, wide.clone()).ok()?;
         let far = matches!(kind, Values::About(_));
-        let tolerated = match rule.tolerance {
+        let elements = args.iter().map(|a| a.1.len()).sum();
+        let rounded = self.native.as_ref().map(|n| n.part(elements));
+        let tolerated = match rounded.map(|part| part + rule.tolerance.unwrap_or(0.0)).or(rule.tolerance) {
             None => None,
             Some(part) => {
                 let args = wide.iter().map(sizes::tensor).chain(told.iter().cloned());
                 let sizes = self.measure.run_func(&self.size, args.collect()).ok()?;
-                Some(Tolerated { part, sizes })
+                Some(Tolerated { part, sizes, said: rule.tolerance.is_some() })
             }
         };
         let types: Vec<DType> = rule.lhs.result_types.iter().map(|t| t.dtype).collect();
@@ -125,7 +132,26 @@ impl<'a> Sides<'a> {
             beside: if far { self.numbers.beside.min(1.0) } else { 1.0 },
             tolerated,
         };
-        let said = match run(&self.rhs, wide.clone()) {
+        let got = match &self.native {
+            Some(native) => {
+                let given: Vec<&Tensor> = args.iter().map(|a| &a.1).chain(&told).collect();
+                match native.run(&given)? {
+                    Ok(got) => Ok(got.iter().map(wide::tensor).collect::<Option<Vec<_>>>()?),
+                    Err(e) => Err(fails(&e)),
+                }
+            }
+            None => match run(&self.rhs, wide.clone()) {
+                Ok(got) => Ok(got),
+                // Too long is not wrong.
+                Err(interp::Error::Steps(_)) => return None,
+                // The checker proved something by a condition that does not hold here.
+                Err(interp::Error::Internal { .. }) => {
+                    Err("the right side reads what does not exist".to_owned())
+                }
+                Err(e) => Err(fails(&e)),
+            },
+        };
+        let said = match got {
             Ok(got) => {
                 let said = case.judge(&want, &got, &again);
                 if let (Said::Agreed, Some(tolerated)) = (&said, &case.tolerated) {
@@ -133,13 +159,7 @@ impl<'a> Sides<'a> {
                 }
                 said
             }
-            // Too long is not wrong.
-            Err(interp::Error::Steps(_)) => return None,
-            // The checker proved something by a condition that does not hold here.
-            Err(interp::Error::Internal { .. }) => {
-                Said::Against("the right side reads what does not exist".to_owned())
-            }
-            Err(e) => Said::Against(format!("the left side gives a result, the right side fails: {e}")),
+            Err(text) => Said::Against(text),
         };
         match said {
             Said::Agreed if dims::says(rule, &|s| dims.get(&s).copied()) => found.agreed += 1,
@@ -154,6 +174,10 @@ impl<'a> Sides<'a> {
         }
         Some(())
     }
+}
+
+fn fails(e: &dyn std::fmt::Display) -> String {
+    format!("the left side gives a result, the right side fails: {e}")
 }
 
 /// The dims of a rule that no argument has, such as the bounds of a slice.
