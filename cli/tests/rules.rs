@@ -97,10 +97,120 @@ fn conditions_that_few_dims_satisfy_are_solved_and_long_dims_are_tried() {
     assert_eq!(list[8]["counter_example"]["dims"], json!({"m": 65, "n": 455}));
 }
 
+/// A primitive of a matrix or a vector that changes some elements, and the rule that leaves it out.
+fn left_out(name: &str, dims: &str, each: &str, dtype: &str, some: &str) -> String {
+    let (at, x) = (each.replace(" in m", "").replace(" in n", ""), format!("{dtype}[{dims}]"));
+    format!(
+        "prim p_{name}<{dims}>(x: {x}) -> y: {x} {{\n    for {each} {{ y[{at}] = if {some} {{ x[{at}] + 1 }} else {{ x[{at}] }} }}\n}}\n\
+         rule {name}<{dims}>(x: {x}) {{ p_{name}(x) => x }}\n"
+    )
+}
+
+#[test]
+fn several_dims_are_tried_at_the_numbers_of_the_primitives_together() {
+    let matrix = |name, some| left_out(name, "m, n", "i in m, j in n", "f32", some);
+    let (exit, list) = verdicts(
+        &[
+            matrix("corner", "i >= 40 && j >= 40"),
+            matrix("one", "i == 37 && j == 53"),
+            matrix("diagonal", "i + j == 20 && m == 11"),
+            matrix("blocks", "i / 16 == 3 && j / 16 == 3"),
+            matrix("short", "m == 13 && n == 9"),
+        ]
+        .concat(),
+    );
+    assert_eq!(other_than("refused", &list), Vec::<String>::new());
+    assert_eq!(list[1]["counter_example"]["dims"], json!({"m": 38, "n": 54}));
+    assert_eq!((exit, list.len()), (Some(1), 5));
+}
+
+#[test]
+fn a_long_dim_is_tried_at_the_numbers_of_the_primitives() {
+    let vector = |name, some| left_out(name, "n", "i in n", "f32", some);
+    let rules = [vector("far", "i >= 5000"), vector("further", "i == 123456"), vector("dim", "n == 50000")];
+    let (exit, list) = verdicts(&rules.concat());
+    assert_eq!(other_than("refused", &list), Vec::<String>::new());
+    assert_eq!(list[0]["counter_example"]["dims"], json!({"n": 5001}));
+    assert_eq!((exit, list.len()), (Some(1), 3));
+}
+
+#[test]
+fn values_are_tried_that_the_primitives_name_and_what_lies_between() {
+    let ints = |name, some| left_out(name, "n", "i in n", "i32", some);
+    let floats = |name, some| left_out(name, "n", "i in n", "f32", some);
+    let (exit, list) = verdicts(
+        &[
+            ints("rest", "x[i] % 1000 == 777"),
+            ints("square", "x[i] * x[i] == 1764"),
+            ints("least", "x[i] < -12345"),
+            floats("window", "x[i] > 50.0 && x[i] < 51.0"),
+            floats("narrow", "x[i] > 20.0 && x[i] < 20.125"),
+            floats("negative", "-x[i] > 1000.5 && -x[i] < 1000.75"),
+            floats("whole", "x[i] * x[i] == 1764.0"),
+        ]
+        .concat(),
+    );
+    assert_eq!(other_than("refused", &list), Vec::<String>::new());
+    assert_eq!((exit, list.len()), (Some(1), 7));
+}
+
+#[test]
+fn where_only_large_cases_can_be_run_some_are() {
+    // Three million elements, equal dims that no number of the rule names, 22 million products.
+    let (exit, list) = verdicts(concat!(
+        "rule far<n>(x: f32[n]) when n >= 3000001 { relu(x) => abs(x) }\n",
+        "rule equal<a, b, c>(x: f32[a, b, c]) when a + b + c == 150, a == b, b == c { relu(x) => abs(x) }\n",
+        "rule product<m, k, n>(a: f32[m, k], b: f32[k, n]) when m >= 280, k >= 280, n >= 280 { (a @ b) * 2 => a @ b }\n",
+        "rule right<n>(x: f32[n]) when n >= 3000001 { x * 2 => x * 1.9999999 }\n",
+        "rule never<n>(x: f32[n]) when n >= 1000000000 { relu(x) => abs(x) }\n",
+    ));
+    let said: Vec<&str> = list.iter().filter_map(|r| r["status"].as_str()).collect();
+    assert_eq!(
+        (exit, &said[..]),
+        (Some(1), &["refused", "refused", "refused", "tested", "trusted"][..]),
+        "{list:#?}"
+    );
+    assert_eq!(list[1]["counter_example"]["dims"], json!({"a": 50, "b": 50, "c": 50}));
+    assert_eq!(list[2]["counter_example"]["dims"], json!({"k": 280, "m": 280, "n": 280}));
+}
+
+#[test]
+fn a_function_of_a_library_is_called_where_it_is_to_see_what_it_does() {
+    let externs = concat!(
+        "extern \"libc.so.6\" copy<n>(x: f32[n]) -> y: f32[n] = memcpy(y, x, c_long(4 * n))\n",
+        "extern \"libc.so.6\" half<n>(x: f32[n]) -> y: f32[n] = memcpy(y, x, c_long(4 * (n / 2)))\n",
+        "extern \"libc.so.6\" first<n>(x: f32[n], y: f32[n]) -> z: f32[n] = memcpy(z, x, c_long(4 * n))\n",
+        "extern \"libc.so.6\" fails<n>(x: f32[n]) -> y: f32[n] = memcmp(y, x, c_long(4 * n)) == 0\n",
+        "extern \"libtenon-nowhere.so.1\" nowhere<n>(x: f32[n]) -> y: f32[n] = f(i64(n), x, y)\n",
+    );
+    let rules = concat!(
+        "rule right<n>(x: f32[n]) { x * 1.0 => copy(x) }\n",
+        "rule inside<n>(x: f32[n]) { exp(x) + x => exp(x) + copy(x) }\n",
+        "rule wrong<n>(x: f32[n]) { abs(x) => copy(x) }\n",
+        "rule cut<n>(x: f32[n]) when n >= 3 { x * 1.0 => half(x) }\n",
+        "rule swapped<n>(x: f32[n], y: f32[n]) { x + y * 0.0 => first(y, x) }\n",
+        "rule failing<n>(x: f32[n]) { x * 3.0 => fails(x) }\n",
+        "rule missing<n>(x: f32[n]) { abs(x) => nowhere(x) }\n",
+    );
+    let (exit, list) = verdicts(&[externs, rules].concat());
+    let said: Vec<&str> = list.iter().filter_map(|r| r["status"].as_str()).collect();
+    let want = ["tested", "tested", "refused", "refused", "refused", "refused", "trusted"];
+    assert_eq!((exit, &said[..]), (Some(1), &want[..]), "{list:#?}");
+    assert!(list[0]["cases"].as_u64() >= Some(20), "{}", list[0]);
+    assert_eq!(list[3]["counter_example"]["dims"], json!({"n": 3}));
+    let text = list[5]["counter_example"]["text"].as_str().expect("a case");
+    assert!(text.contains("memcmp of libc.so.6 gave"), "{text}");
+    // Its plan does not run either.
+    let program = format!("{externs}{rules}fn f<n>(x: f32[n]) -> f32[n] {{ abs(x) }}\n");
+    let said = run(&[("f.tn", program)], &["run", "f.tn", "-i", "x=randn[4]", "--force", "copy"]);
+    assert_eq!(said.exit, Some(1), "{}", said.stdout);
+    assert!(said.stderr.contains("rule `wrong` does not hold"), "{}", said.stderr);
+}
+
 #[test]
 fn cases_of_empty_tensors_alone_say_nothing() {
     let (exit, list) =
-        verdicts("rule none<n, m>(x: f32[n, m]) when n == 3000001 * m { relu(x) => abs(x) }\n");
+        verdicts("rule none<n, m>(x: f32[n, m]) when n == 30000001 * m { relu(x) => abs(x) }\n");
     assert_eq!((exit, &list[0]["status"]), (Some(0), &json!("trusted")), "{list:?}");
     assert!(list[0]["why"].as_str().is_some_and(|why| why.contains("empty")), "{list:?}");
     // Where there is nothing else, they are all there is to say.

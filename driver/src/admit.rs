@@ -17,10 +17,12 @@
 //! What no case refuses may be proved besides ([`proof`]), for all dims and values at once: of each of the rule's instances that were
 //! tried, and of those with other ranks and attributes that the checker makes for this (`Rule::more`).
 
+mod cases;
 mod dims;
 mod fingerprint;
 mod judge;
 mod known;
+mod native;
 mod numbers;
 mod proof;
 mod range;
@@ -28,20 +30,17 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use interp::Interp;
-use ir::graph::{Func, Op, Param, Type};
+use cases::{Sides, Tried};
 use ir::source::Span;
 use ir::{Module, Rule, RuleId};
 use shape::{Pred, Sym};
 use tensor::{DType, Tensor};
 
 use crate::Front;
-use crate::compare::literals;
 use crate::compare::sizes;
 use crate::compare::wide::{self, Casts};
 use crate::library::Library;
-use judge::{Case, Moved, Said, Tolerated, number};
-use numbers::Numbers;
+use judge::number;
 use values::Values;
 
 pub(crate) use known::{Recorded, record};
@@ -162,10 +161,14 @@ fn untried(rule: &Rule) -> Vec<Condition> {
 
 /// Steps of the interpreter on one side of a case.
 const STEPS: u64 = 20_000_000;
+/// Those where no smaller case can be run.
+const LARGE_STEPS: u64 = 160_000_000;
 /// Steps on both sides of all cases: beyond those, no larger ones are tried.
 const ALL_STEPS: u64 = 100_000_000;
-/// Steps on both sides of cases with a long dim, besides.
-const LONG_STEPS: u64 = 25_000_000;
+/// Steps on both sides of cases with a long dim, besides,
+const LONG_STEPS: u64 = 20_000_000;
+/// and with several.
+const TOGETHER_STEPS: u64 = 5_000_000;
 /// Elements that each kind of values is tried with, where a case has few.
 const ELEMENTS: i64 = 48;
 
@@ -177,33 +180,14 @@ struct Trial<'a> {
     sizes: &'a Module,
 }
 
-/// Why a rule that calls a library's function is not tried: the function means what the rule that offers it says, and comparing
-/// the two would compare the rule with itself; or nothing says what it means.
+/// Why the interpreter does not try a rule that calls a library's function: the function means what the rule that offers it
+/// says, and comparing the two would compare the rule with itself; or nothing says what it means.
 fn of_library(module: &Module, rule: &Rule) -> Option<&'static str> {
-    let mut nodes = rule.lhs.body.nodes.iter().chain(&rule.rhs.body.nodes);
-    nodes.find_map(|n| {
-        let Op::Extern(id, _) = &n.op else { return None };
-        match module.extern_(*id).meaning {
-            Some(_) => Some("a library's function does it"),
-            None => Some("a library's function does it, and no rule says what that is"),
-        }
+    let first = [&rule.lhs, &rule.rhs].into_iter().flat_map(|side| native::called(module, side)).next()?;
+    Some(match first.meaning {
+        Some(_) => "a library's function does it",
+        None => "a library's function does it, and no rule says what that is",
     })
-}
-
-/// What the cases said.
-#[derive(Default)]
-struct Tried {
-    /// How many agreed, up to the first that did not, without those of empty tensors.
-    agreed: usize,
-    /// Whether one of empty tensors did.
-    empty: bool,
-    against: Option<Counter>,
-    /// One that differs where neither side has a value.
-    pole: Option<Counter>,
-    /// One that differs in what is not finite alone.
-    beyond: Option<Counter>,
-    /// The largest part that was lost in those that agreed.
-    lost: f64,
 }
 
 /// What came of all instances of a rule: for which element types, and what was lost.
@@ -232,18 +216,24 @@ impl Trial<'_> {
         let mut lost = 0.0f64;
         let (mut agreed, mut pole, mut beyond) = (0, None, None);
         let mut why = "no case that was tried could be run";
+        let proof = self.proof(ids);
         for (k, &id) in ids.iter().enumerate() {
             let rule = self.module.rule(id);
             if rule.more {
                 continue;
             }
-            if let Some(theirs) = of_library(self.module, rule) {
-                why = theirs;
-                continue;
+            let theirs = of_library(self.module, rule);
+            let tried = match theirs {
+                Some(_) => self.native(id),
+                None => Some(self.tried(id, &rule.when, if k == 0 { dims::MANY } else { dims::FEW })),
+            };
+            why = theirs.unwrap_or(why);
+            let Some(mut found) = tried else { continue };
+            if k == 0 && found.agreed == 0 && proof.is_none() && theirs.is_none() {
+                self.tried_large(id, &mut found);
             }
-            let most = if k == 0 { dims::MANY } else { dims::FEW };
-            let found = self.tried(id, &rule.when, most);
-            if let Some(counter) = found.against.or_else(|| self.out_of_range(id)) {
+            let narrow = || if theirs.is_none() { self.out_of_range(id) } else { None };
+            if let Some(counter) = found.against.or_else(narrow) {
                 return (Status::Refused(Box::new(counter)), types, lost);
             }
             agreed += found.agreed;
@@ -258,7 +248,7 @@ impl Trial<'_> {
         }
         types = DType::all().filter(|d| types.contains(d)).collect();
         let boxed = |counter: Option<Counter>| counter.map(Box::new);
-        let status = match (self.proof(ids), pole, agreed) {
+        let status = match (proof, pole, agreed) {
             // A proof says that they have values in the same places.
             (Some(laws), pole, cases) => Status::Proven { laws, cases, beyond: boxed(pole.or(beyond)) },
             (None, Some(pole), _) => Status::Refused(Box::new(pole)),
@@ -279,123 +269,44 @@ impl Trial<'_> {
         Some(laws)
     }
 
+    /// Runs both sides at the smallest dims that its conditions allow, however large: no other case could be run.
+    fn tried_large(&self, id: RuleId, found: &mut Tried) {
+        let rule = self.module.rule(id);
+        let sides = Sides::new(self, id, LARGE_STEPS);
+        let kind = sides.kinds().into_iter().rfind(|k| Values::PLAIN.contains(k)).unwrap_or(Values::Small);
+        let cases = dims::large(rule, &rule.when).into_iter().map(|dims| (dims, 0, kind));
+        sides.compare(cases.collect(), LARGE_STEPS, found);
+    }
+
     /// Runs both sides where the predicates hold.
     fn tried(&self, id: RuleId, preds: &[Pred], most: usize) -> Tried {
-        let (rule, doubles) = (self.module.rule(id), self.doubles.rule(id));
-        let limits = interp::Limits { steps: Some(STEPS), ..interp::Limits::default() };
-        let interp = Interp::with_limits(self.doubles, limits.clone());
-        // What the conditions exclude is tried too: a side must not refuse it by itself.
-        let untold = untold(rule);
-        let [lhs, rhs] = [&doubles.lhs, &doubles.rhs].map(|f| telling(f, &untold));
-        let numbers = Numbers::of(self.module, rule);
-        let given: Vec<DType> = rule.lhs.body.params.iter().map(|v| rule.lhs.ty(*v).dtype).collect();
-        let types: Vec<DType> = rule.lhs.result_types.iter().map(|t| t.dtype).collect();
-        let kinds = values::kinds(&given, &numbers, rule.tolerance.is_some());
-        let measure = Interp::with_limits(self.sizes, limits);
-        let size = telling(&self.sizes.rule(id).lhs, &untold);
+        let rule = self.module.rule(id);
+        let sides = Sides::new(self, id, STEPS);
+        let kinds = sides.kinds();
         let mut found = Tried::default();
         let mut cases = Vec::new();
         for dims in dims::assignments(rule, preds, most) {
             let all = (0..rounds(rule, &dims)).flat_map(|round| kinds.iter().map(move |kind| (round, *kind)));
-            cases.extend(all.map(|(round, kind)| (dims.clone(), round, kind, ALL_STEPS)));
+            cases.extend(all.map(|(round, kind)| (dims.clone(), round, kind)));
         }
+        sides.compare(cases, ALL_STEPS, &mut found);
         if most == dims::MANY {
             // What goes wrong at a length does so for plain numbers.
-            for dims in dims::long(rule, preds, &numbers.integers) {
-                let plain = kinds.iter().filter(|k| matches!(k, Values::Small | Values::Normal));
-                cases.extend(plain.map(|kind| (dims.clone(), 0, *kind, ALL_STEPS + LONG_STEPS)));
+            let plain: Vec<Values> = kinds.into_iter().filter(|k| Values::PLAIN.contains(k)).collect();
+            let lengths = sides.numbers.lengths();
+            let mut cases = Vec::new();
+            for dims in dims::long(rule, preds, &lengths) {
+                let row = sides.numbers.any() && dims.values().any(|n| *n == dims::ROW);
+                let kinds = plain.iter().copied().chain(Some(Values::Row).filter(|_| row));
+                cases.extend(kinds.map(|kind| (dims.clone(), 0, kind)));
             }
-        }
-        for (dims, round, kind, budget) in cases {
-            if interp.steps() > budget {
-                continue;
-            }
-            let Some(args) = values::arguments(&rule.lhs, &dims, kind, round, &numbers) else { continue };
-            let wide: Option<Vec<Tensor>> = args.iter().map(|a| wide::tensor(&a.1)).collect();
-            let Some(wide) = wide else { continue };
-            let told: Option<Vec<Tensor>> =
-                untold.iter().map(|s| Tensor::zeros(DType::F64, &[dims[s]]).ok()).collect();
-            let Some(told) = told else { continue };
-            let run = |side: &Func, mut args: Vec<Tensor>| {
-                args.extend(told.iter().cloned());
-                interp.run_func(side, args)
-            };
-            let again = |left, moved| {
-                let (own, double) = if left { (&rule.lhs, &lhs) } else { (&rule.rhs, &rhs) };
-                match moved {
-                    Moved::Args(args) => run(double, args).ok(),
-                    Moved::Literals(seed) => {
-                        run(&literals::of_side(&self.doubles.prims, own, double, seed)?, wide.clone()).ok()
-                    }
-                }
-            };
-            let Ok(want) = run(&lhs, wide.clone()) else { continue };
-            let far = matches!(kind, Values::About(_));
-            let beside = if far { numbers.beside.min(1.0) } else { 1.0 };
-            let moves = far || matches!(kind, Values::Special(_));
-            let sizes = || {
-                let args = wide.iter().map(sizes::tensor).chain(told.iter().cloned());
-                measure.run_func(&size, args.collect()).ok()
-            };
-            let tolerated = match rule.tolerance {
-                None => None,
-                Some(part) => match sizes() {
-                    Some(sizes) => Some(Tolerated { part, sizes }),
-                    None => continue,
-                },
-            };
-            let case = Case { args: &args, types: &types, far, moves, beside, tolerated };
-            let said = match run(&rhs, wide.clone()) {
-                Ok(got) => {
-                    let said = case.judge(&want, &got, &again);
-                    if let (Said::Agreed, Some(tolerated)) = (&said, &case.tolerated) {
-                        found.lost = found.lost.max(tolerated.lost(&want, &got));
-                    }
-                    said
-                }
-                // Too long is not wrong.
-                Err(interp::Error::Steps(_)) => continue,
-                // The checker proved something by a condition that does not hold here.
-                Err(interp::Error::Internal { .. }) => {
-                    Said::Against("the right side reads what does not exist".to_owned())
-                }
-                Err(e) => Said::Against(format!("the left side gives a result, the right side fails: {e}")),
-            };
-            match said {
-                Said::Agreed if dims::says(rule, &|s| dims.get(&s).copied()) => found.agreed += 1,
-                Said::Agreed => found.empty = true,
-                Said::Pole(text) => {
-                    found.pole.get_or_insert(Counter { dims, args, text });
-                }
-                Said::Beyond(text) => {
-                    found.beyond.get_or_insert(Counter { dims, args, text });
-                }
-                Said::Against(text) => {
-                    found.against = Some(Counter { dims, args, text });
-                    break;
-                }
-            }
+            sides.compare(cases, LONG_STEPS, &mut found);
+            let kind = plain.last().copied().unwrap_or(Values::Small);
+            let cases = dims::together(rule, preds, &lengths).into_iter().map(|dims| (dims, 0, kind));
+            sides.compare(cases.collect(), TOGETHER_STEPS, &mut found);
         }
         found
     }
-}
-
-/// The dims of a rule that no argument has, such as the bounds of a slice.
-fn untold(rule: &Rule) -> Vec<Sym> {
-    let types = rule.lhs.body.params.iter().map(|v| rule.lhs.ty(*v));
-    let told: Vec<Sym> = types.flat_map(|ty| &ty.shape).flat_map(|e| e.syms()).collect();
-    rule.lhs.dims.iter().copied().filter(|d| !told.contains(d)).collect()
-}
-
-/// A side that asks for nothing, to which each untold dim is told by an argument of that extent.
-fn telling(side: &Func, untold: &[Sym]) -> Func {
-    let mut side = Func { requires: Vec::new(), ..side.clone() };
-    for &dim in untold {
-        let val = side.add_val(dim, Type { dtype: DType::F64, shape: vec![shape::Expr::sym(dim)] });
-        side.body.params.push(val);
-        side.params.push(Param { name: dim, own: false, from: None });
-    }
-    side
 }
 
 /// How often the values of one kind are drawn: a few elements alone would miss much.

@@ -1,5 +1,5 @@
 //! Dims to try a rule at: awkward ones, and what the rule itself compares dims with, as far as its conditions allow; where
-//! these allow few of them, what [`solve`] finds; and long ones.
+//! these allow few of them, what [`solve`] finds; and long ones, one at a time and several.
 
 mod solve;
 
@@ -10,14 +10,22 @@ use ir::graph::ValId;
 use shape::{Expr, Pred, Step, Sym};
 use tensor::generate::Rng;
 
-use solve::Solver;
+use solve::{SCANNED, Solver};
 
 /// Dims worth a try.
 const AWKWARD: [i64; 15] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33];
 /// Long ones, about the blocks that code has and far from them.
-const LONG: [i64; 8] = [64, 65, 127, 128, 129, 257, 1000, 4097];
+const LONG: [i64; 8] = [64, 65, 127, 128, 129, 257, 1000, ROW];
+/// The longest, on which many values stand in a row.
+pub(super) const ROW: i64 = 4097;
 /// What stands beside a long one.
 const SHORT: [i64; 5] = [1, 2, 3, 4, 5];
+/// One of several long ones.
+const BLOCK: i64 = 65;
+/// What may stand beside several is drawn so often.
+const ALL_LONG: usize = 3;
+/// Pairs of lengths of a dim and one before it.
+const PAIRS: usize = 200;
 /// Draws of dims, of which those that the conditions allow are kept.
 const DRAWS: usize = 4000;
 /// Of those that say something, so many are enough not to solve the conditions,
@@ -36,6 +44,8 @@ pub(super) const FEW: usize = 6;
 const ELEMENTS: i64 = 20_000;
 /// Those of a case of a rule whose conditions allow none that is smaller.
 const MOST_ELEMENTS: i64 = 2_000_000;
+/// Those of a case of a rule that no other can be run of.
+const HUGE_ELEMENTS: i64 = 1 << 24;
 /// Cases as large as that.
 const LARGE: usize = 2;
 
@@ -45,7 +55,7 @@ pub(super) fn assignments(rule: &Rule, preds: &[Pred], most: usize) -> Vec<BTree
     let (mut full, empty): (Found, Found) =
         search.drawn().into_iter().partition(|(_, dims)| search.says(dims));
     if full.len() < ENOUGH {
-        full.extend(search.solved());
+        full.extend(search.solved(MOST_ELEMENTS));
     }
     // Of those that say something and of the others: small ones, and some of the rest.
     let some = |of: Found, most: usize| {
@@ -57,18 +67,53 @@ pub(super) fn assignments(rule: &Rule, preds: &[Pred], most: usize) -> Vec<BTree
     chosen.into_iter().map(|(_, dims)| search.named(dims)).collect()
 }
 
+/// The smallest few that say something, however large.
+pub(super) fn large(rule: &Rule, preds: &[Pred]) -> Vec<BTreeMap<Sym, i64>> {
+    let mut search = Search::new(rule, preds);
+    let mut found = search.solved(HUGE_ELEMENTS);
+    if found.is_empty() {
+        found = search.scanned(HUGE_ELEMENTS);
+    }
+    found.into_iter().take(LARGE).map(|(_, dims)| search.named(dims)).collect()
+}
+
 /// Assignments in which one dim is long and the others are as short as the predicates allow: each dim is once of each length
 /// and about each of the rule's numbers, or of the next length that it may have.
 pub(super) fn long(rule: &Rule, preds: &[Pred], numbers: &[i64]) -> Vec<BTreeMap<Sym, i64>> {
     let numbers = numbers.iter().copied().flat_map(near).filter(|n| !AWKWARD.contains(n));
-    let lengths: Vec<i64> = LONG.into_iter().chain(numbers).collect();
+    let lengths: BTreeSet<i64> = LONG.into_iter().chain(numbers).collect();
     let mut search = Search::new(rule, preds);
     let mut found = Found::new();
     for dim in 0..rule.lhs.dims.len() {
         let allowed: BTreeSet<i64> = lengths.iter().filter_map(|l| search.solver.next(dim, *l)).collect();
         for length in allowed {
-            let fitting = (0..BESIDE).find_map(|_| search.beside(dim, length));
+            // One that is as long as a number of the rule's may be the only one that says something.
+            let most = if length > ROW { MOST_ELEMENTS } else { ELEMENTS };
+            let fitting = (0..BESIDE).find_map(|_| search.beside(&[(dim, length)], &SHORT, most));
             found.extend(fitting);
+        }
+    }
+    found.into_iter().map(|(_, dims)| search.named(dims)).collect()
+}
+
+/// Assignments in which several dims are as long as a block or about the rule's numbers: each dim with all others, and each two
+/// with the others short.
+pub(super) fn together(rule: &Rule, preds: &[Pred], numbers: &[i64]) -> Vec<BTreeMap<Sym, i64>> {
+    let near = numbers.iter().copied().flat_map(near).filter(|n| !SHORT.contains(n));
+    let lengths: Vec<i64> = near.chain([BLOCK]).collect::<BTreeSet<i64>>().into_iter().collect();
+    let mut search = Search::new(rule, preds);
+    let mut found = Found::new();
+    for dim in 0..rule.lhs.dims.len() {
+        for length in &lengths {
+            found.extend((0..ALL_LONG).filter_map(|_| search.beside(&[(dim, *length)], &lengths, ELEMENTS)));
+        }
+        let pairs: Vec<[(usize, i64); 2]> = (0..dim)
+            .flat_map(|other| lengths.iter().map(move |l| (other, *l)))
+            .flat_map(|other| lengths.iter().map(move |l| [(dim, *l), other]))
+            .collect();
+        let every = pairs.len().div_ceil(PAIRS).max(1);
+        for pair in pairs.into_iter().step_by(every) {
+            found.extend((0..ALL_LONG).find_map(|_| search.beside(&pair, &SHORT, ELEMENTS)));
         }
     }
     found.into_iter().map(|(_, dims)| search.named(dims)).collect()
@@ -159,7 +204,7 @@ impl<'a> Search<'a> {
     }
 
     /// What solves the predicates and says something; large ones only where there is nothing else.
-    fn solved(&mut self) -> Found {
+    fn solved(&mut self, most: i64) -> Found {
         let dims = self.rule.lhs.dims.len();
         let mut found = Found::new();
         for turn in 0..if dims == 0 { 0 } else { SOLVED } {
@@ -173,19 +218,39 @@ impl<'a> Search<'a> {
                 order.reverse();
             }
             let solution = self.solver.solution(vec![None; dims], &order, &self.values, &mut self.rng);
-            let fitting = solution.and_then(|dims| self.within(MOST_ELEMENTS, dims));
+            let fitting = solution.and_then(|dims| self.within(most, dims));
             found.extend(fitting.filter(|(_, dims)| self.says(dims)));
         }
         let small = found.iter().filter(|(total, _)| *total <= ELEMENTS).count();
         found.into_iter().take(if small == 0 { LARGE } else { small }).collect()
     }
 
-    /// One dim of a length, the others short.
-    fn beside(&mut self, dim: usize, length: i64) -> Option<(i64, Vec<i64>)> {
-        let others: Vec<usize> = (0..self.rule.lhs.dims.len()).filter(|d| *d != dim).collect();
+    /// What solves the predicates where one dim is each number in turn.
+    fn scanned(&mut self, most: i64) -> Found {
+        let dims = self.rule.lhs.dims.len();
+        let mut found = Found::new();
+        for dim in 0..dims {
+            let order: Vec<usize> = (0..dims).filter(|d| *d != dim).collect();
+            for value in 1..=SCANNED {
+                let mut chosen = vec![None; dims];
+                chosen[dim] = self.solver.next(dim, value);
+                if chosen[dim] != Some(value) {
+                    continue;
+                }
+                let solution = self.solver.solution(chosen, &order, &self.values, &mut self.rng);
+                let fitting = solution.and_then(|dims| self.within(most, dims));
+                found.extend(fitting.filter(|(_, dims)| self.says(dims)));
+            }
+        }
+        found
+    }
+
+    /// Some dims of such lengths, and the others of these if they can.
+    fn beside(&mut self, long: &[(usize, i64)], others: &[i64], most: i64) -> Option<(i64, Vec<i64>)> {
         let mut chosen = vec![None; self.rule.lhs.dims.len()];
-        chosen[dim] = Some(length);
-        let solution = self.solver.solution(chosen, &others, &SHORT, &mut self.rng)?;
-        self.within(ELEMENTS, solution)
+        long.iter().for_each(|(dim, length)| chosen[*dim] = Some(*length));
+        let rest: Vec<usize> = (0..chosen.len()).filter(|d| chosen[*d].is_none()).collect();
+        let solution = self.solver.solution(chosen, &rest, others, &mut self.rng)?;
+        self.within(most, solution)
     }
 }

@@ -37,16 +37,18 @@ pub(super) struct Case<'a> {
     pub(super) moves: bool,
     /// What small arguments are rounded beside.
     pub(super) beside: f64,
-    /// What the rule says that it loses.
+    /// What the rule says that it loses, and a library's function rounds.
     pub(super) tolerated: Option<Tolerated>,
 }
 
-/// By what a lossy rule may be off.
+/// By what a lossy rule, or a library's function, may be off.
 pub(super) struct Tolerated {
     /// As a part of the sizes.
     pub(super) part: f64,
     /// Of what each element of each result is computed from.
     pub(super) sizes: Vec<Tensor>,
+    /// Whether the rule says so: else a library's function rounds.
+    pub(super) said: bool,
 }
 
 impl Tolerated {
@@ -137,10 +139,10 @@ impl Case<'_> {
             }
             let told = |at| {
                 let (place, left, right) = (place(a.shape(), at), number(a, at), number(b, at));
-                let size =
-                    self.tolerated.as_ref().filter(|_| a.dtype().is_float()).map_or_else(String::new, |t| {
-                        format!(", and a part of {} of {} is tolerated", t.part, t.size(k, at, a))
-                    });
+                let tolerated = self.tolerated.as_ref().filter(|t| t.said && a.dtype().is_float());
+                let size = tolerated.map_or_else(String::new, |t| {
+                    format!(", and a part of {} of {} is tolerated", t.part, t.size(k, at, a))
+                });
                 format!("{}at {place:?} the left side gives {left}, the right side {right}{size}", of(k))
             };
             let (worst, outside) = self.result(k, a, b, &Strays::default());

@@ -17,7 +17,7 @@ use ir::text::stable_hash;
 use ir::{Module, Rule};
 use rewrites::Report;
 
-use super::{Status, Trial, Verdict, fingerprint, instances, proof};
+use super::{Status, Trial, Verdict, fingerprint, instances, native, proof};
 use crate::compare::wide::{self, Casts};
 use crate::library::Library;
 use crate::{Failure, Front};
@@ -72,6 +72,12 @@ fn text(module: &Module, all: &Instances, span: Span) -> Option<String> {
     Some(fingerprint::text(module, &rules))
 }
 
+fn libraries(module: &Module, all: &Instances, span: Span) -> String {
+    let ids = all.iter().find(|(s, _)| *s == span).map_or(&[][..], |(_, ids)| ids);
+    let rules: Vec<&Rule> = ids.iter().map(|id| module.rule(*id)).collect();
+    native::libraries(module, &rules)
+}
+
 fn hash(module: &Module, all: &Instances, span: Span) -> u64 {
     text(module, all, span).map_or(0, |t| stable_hash(&t))
 }
@@ -90,7 +96,7 @@ fn status(front: &Front, all: &Instances, span: Span, store: Option<&Store>) -> 
     if let Some(known) = recorded(front, span).filter(|r| r.hash == stable_hash(&text)) {
         return known.word;
     }
-    let key = format!("rule by {}\n{text}", env!("TENON_TRIAL"));
+    let key = format!("rule by {}\n{text}{}", env!("TENON_TRIAL"), libraries(module, all, span));
     if let Some(word) = store.and_then(|s| s.note(&key)).and_then(|w| one_of(&w)) {
         return word;
     }

@@ -1,7 +1,8 @@
 //! The numbers in the text of a rule, and in all that its sides call.
 //!
-//! What a rule compares its arguments with is where it may turn wrong, so its own numbers and their neighbours are tried.
-//! What a side adds its arguments to is what they are rounded beside.
+//! What a rule compares its arguments with is where it may turn wrong, so its own numbers and their neighbours are tried, and those
+//! of the primitives that it comes to, which may compare elements with them, or indices and dims: integers are tried as
+//! both. What a side adds its arguments to is what they are rounded beside.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +14,8 @@ use tensor::Tensor;
 
 /// Elements of a constant that are looked at.
 const LOOKED_AT: usize = 64;
+/// What numbers are as a rule.
+const PLAIN: [f64; 4] = [0.0, 0.5, 1.0, 2.0];
 
 /// The numbers of a rule.
 #[derive(Default)]
@@ -21,6 +24,10 @@ pub(super) struct Numbers {
     pub(super) own: Vec<f64>,
     /// The same, of integers, exactly.
     pub(super) integers: Vec<i64>,
+    /// Those in the bodies of primitives.
+    pub(super) inner: Vec<f64>,
+    /// The same, of integers, exactly.
+    pub(super) inner_integers: Vec<i64>,
     /// The largest magnitude that small arguments are rounded beside.
     pub(super) beside: f64,
     funcs: BTreeSet<FuncId>,
@@ -33,11 +40,31 @@ impl Numbers {
         for side in [&rule.lhs, &rule.rhs] {
             found.block(module, &side.body, true);
         }
-        found.own.sort_by(f64::total_cmp);
-        found.own.dedup();
-        found.integers.sort_unstable();
-        found.integers.dedup();
+        for floats in [&mut found.own, &mut found.inner] {
+            floats.sort_by(f64::total_cmp);
+            floats.dedup();
+        }
+        for integers in [&mut found.integers, &mut found.inner_integers] {
+            integers.sort_unstable();
+            integers.dedup();
+        }
         found
+    }
+
+    /// Whether some number in a primitive is one that no other kind of values comes to.
+    pub(super) fn inside(&self) -> bool {
+        let mut all = self.inner_integers.iter().map(|i| *i as f64).chain(self.inner.iter().copied());
+        all.any(|x| !PLAIN.contains(&x.abs()))
+    }
+
+    /// Whether the rule may be about some numbers.
+    pub(super) fn any(&self) -> bool {
+        !self.own.is_empty() || self.inside()
+    }
+
+    /// Those that a dim or an index may be compared with.
+    pub(super) fn lengths(&self) -> Vec<i64> {
+        self.integers.iter().chain(&self.inner_integers).copied().filter(|n| *n > 0).collect()
     }
 
     fn block(&mut self, module: &Module, block: &Block, own: bool) {
@@ -86,13 +113,9 @@ impl Numbers {
     }
 
     fn dim(&mut self, e: &Expr, own: bool) {
-        for step in e.steps() {
-            if let Step::Const(c) = step
-                && own
-            {
-                self.number(c as f64, own);
-                self.integers.push(c);
-            }
+        for c in e.steps().into_iter().filter_map(constant).filter(|_| own) {
+            self.number(c as f64, own);
+            self.integers.push(c);
         }
     }
 
@@ -101,9 +124,14 @@ impl Numbers {
             return;
         }
         let mut look = |e: &Scalar| match &e.kind {
-            ScalarKind::Const(Literal::Float(x)) => self.number(*x, false),
+            ScalarKind::Const(Literal::Float(x)) => {
+                self.number(*x, false);
+                self.inner.extend(Some(*x).filter(|x| x.is_finite()));
+            }
+            ScalarKind::Const(Literal::Int(i)) => self.inner_integers.push(*i),
+            ScalarKind::Dim(e) => self.inner_integers.extend(e.steps().into_iter().filter_map(constant)),
             ScalarKind::Op(f, _) => self.intrinsic(*f),
-            ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) | ScalarKind::Load { .. } => {}
+            ScalarKind::Var(_) | ScalarKind::Load { .. } => {}
             ScalarKind::Choose(_) | ScalarKind::Cast(_) | ScalarKind::Reduce { .. } => {}
         };
         for s in &module.prim(id).body {
@@ -118,4 +146,8 @@ impl Numbers {
             self.beside = self.beside.max(1.0);
         }
     }
+}
+
+fn constant(step: Step) -> Option<i64> {
+    if let Step::Const(c) = step { Some(c) } else { None }
 }

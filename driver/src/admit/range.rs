@@ -13,10 +13,11 @@ use shape::Sym;
 use tensor::generate::Rng;
 use tensor::{DType, Tensor};
 
+use super::cases::{telling, untold};
 use super::judge::number;
 use super::numbers::Numbers;
 use super::values::{self, Values};
-use super::{Counter, STEPS, Trial, dims, elements, place, telling, untold};
+use super::{Counter, STEPS, Trial, dims, elements, place};
 use crate::compare::wide;
 
 /// Magnitudes of arguments.

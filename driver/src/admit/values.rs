@@ -3,7 +3,7 @@
 //! Where the sides of a rule meet corners of their operations: small integers, normal numbers, zeros of both signs, halves,
 //! infinities, NaN; numbers as large and as small as their type has, in cases of their own, so that nothing is lost beside
 //! something else; integers from all of their range, about the roots of it and at its ends; what the rule itself names and
-//! its neighbours. Each is drawn by a seed: the same values every time.
+//! its neighbours, what the primitives that it comes to name, and what lies between; and all small integers in a row. Each is drawn by a seed: the same values every time.
 
 use std::collections::BTreeMap;
 
@@ -27,10 +27,19 @@ pub(super) enum Values {
     Special(u64),
     /// What the rule names.
     Named,
+    /// What its primitives name.
+    Inner,
+    /// Integers about 0, one after the other.
+    Row,
     /// Integers from all of their range.
     Spread,
     /// Floats of a magnitude, as far as their type has it.
     About(f64),
+}
+
+impl Values {
+    /// Those that have no corners.
+    pub(super) const PLAIN: [Values; 2] = [Values::Small, Values::Normal];
 }
 
 /// Magnitudes.
@@ -51,6 +60,9 @@ pub(super) fn kinds(types: &[DType], numbers: &Numbers, lossy: bool) -> Vec<Valu
     }
     if !numbers.own.is_empty() {
         kinds.push(Values::Named);
+    }
+    if numbers.inside() {
+        kinds.push(Values::Inner);
     }
     if types.iter().any(|t| t.is_int()) {
         kinds.push(Values::Spread);
@@ -91,7 +103,18 @@ pub(super) fn arguments(
             Values::Normal => normal(),
             Values::Special(draw) => special(dtype, shape, seed + 100 * draw, &CORNERS),
             Values::Corners => special(dtype, shape, seed, &CORNERS[..NEAR]),
-            Values::Named => drawn(&mut |rng, t, i| named(rng, t, i, numbers)),
+            Values::Named => drawn(&mut |rng, t, i| named(rng, t, i, &numbers.own, &numbers.integers)),
+            Values::Inner => drawn(&mut |rng, t, i| {
+                if rng.below(3) == 0 {
+                    between(rng, t, i, &numbers.inner)
+                } else {
+                    named(rng, t, i, &numbers.inner, &numbers.inner_integers)
+                }
+            }),
+            Values::Row if dtype != DType::Bool => drawn(&mut |_, t, i| {
+                let n = i as i64 - t.len() as i64 / 2;
+                if dtype.is_float() { t.set_f64(i, n as f64) } else { t.set_i64(i, dtype.wrap(n)) }
+            }),
             Values::Spread if dtype.is_int() => drawn(&mut |rng, t, i| {
                 let high = rng.below(1 << 32) as i64;
                 t.set_i64(i, dtype.wrap((high << 32) | rng.below(1 << 32) as i64));
@@ -100,7 +123,7 @@ pub(super) fn arguments(
                 let sign = if rng.below(2) == 0 { 1.0 } else { -1.0 };
                 t.set_f64(i, sign * within(dtype, size) * (1.0 + rng.uniform()) / 2.0);
             }),
-            Values::Spread | Values::About(_) => normal(),
+            Values::Row | Values::Spread | Values::About(_) => normal(),
         };
         args.push((p.name.name().to_owned(), t.ok()?));
     }
@@ -117,12 +140,12 @@ fn within(dtype: DType, size: f64) -> f64 {
     }
 }
 
-/// A number that the rule names, or one next to it.
-fn named(rng: &mut Rng, t: &mut Tensor, i: usize, numbers: &Numbers) {
+/// One of some numbers, or one next to it.
+fn named(rng: &mut Rng, t: &mut Tensor, i: usize, floats: &[f64], integers: &[i64]) {
     let dtype = t.dtype();
     let draw = rng.below(6);
-    if dtype.is_float() {
-        let x = numbers.own[rng.below(numbers.own.len() as u64) as usize];
+    if dtype.is_float() && !floats.is_empty() {
+        let x = floats[rng.below(floats.len() as u64) as usize];
         let step = match dtype {
             DType::F64 => 1e-9,
             DType::F32 => 1e-4,
@@ -131,10 +154,20 @@ fn named(rng: &mut Rng, t: &mut Tensor, i: usize, numbers: &Numbers) {
         };
         let near = [x, x * (1.0 + step), x * (1.0 - step), -x, x + 1.0, x - 1.0];
         t.set_f64(i, near[draw as usize]);
-    } else if dtype.is_int() && !numbers.integers.is_empty() {
-        let x = numbers.integers[rng.below(numbers.integers.len() as u64) as usize];
+    } else if dtype.is_int() && !integers.is_empty() {
+        let x = integers[rng.below(integers.len() as u64) as usize];
         let near = [x, x.wrapping_add(1), x.wrapping_sub(1), x.wrapping_neg(), x.wrapping_mul(2), x / 2];
         t.set_i64(i, dtype.wrap(near[draw as usize]));
+    }
+}
+
+/// A number between two neighbours of some, or with its sign changed.
+fn between(rng: &mut Rng, t: &mut Tensor, i: usize, floats: &[f64]) {
+    if t.dtype().is_float() && floats.len() > 1 {
+        let at = rng.below(floats.len() as u64 - 1) as usize;
+        let part = 0.25 * (1 + rng.below(3)) as f64;
+        let x = floats[at] * (1.0 - part) + floats[at + 1] * part;
+        t.set_f64(i, if rng.below(4) == 0 { -x } else { x });
     }
 }
 

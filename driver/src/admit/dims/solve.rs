@@ -8,7 +8,7 @@ use shape::{Pred, Sym};
 use tensor::generate::Rng;
 
 /// Numbers that are looked at for one dim.
-const SCANNED: i64 = 1024;
+pub(super) const SCANNED: i64 = 1024;
 /// Of those that will do, so many are enough.
 const ENOUGH: usize = 4;
 
