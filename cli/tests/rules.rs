@@ -87,6 +87,7 @@ fn conditions_that_few_dims_satisfy_are_solved_and_long_dims_are_tried() {
         "rule named<n>(x: f32[n]) { sum(x) => sum(x) + f32(n / 9001) }\n",
         "rule blocks<n>(x: f32[n]) when n % 64 == 0 { sum(x) => sum(x) + f32(n / 128) }\n",
         "rule long_multiple<n, m>(x: f32[n], y: f32[m]) when n == 7*m { sum(x) => sum(x) + f32(m / 65) }\n",
+        "rule wraps<n>(x: i8[n]) { sum(i32(x)) => i32(sum(i16(x))) }\n",
     ));
     assert_eq!(exit, Some(1));
     assert!(other_than("refused", &list).is_empty(), "{list:#?}");

@@ -41,7 +41,6 @@ use crate::compare::sizes;
 use crate::compare::wide::{self, Casts};
 use crate::library::Library;
 use judge::number;
-use values::Values;
 
 pub(crate) use known::{Recorded, record};
 pub use known::{listed, refusal, sound, statuses, tell, written};
@@ -166,9 +165,9 @@ const LARGE_STEPS: u64 = 160_000_000;
 /// Steps on both sides of all cases: beyond those, no larger ones are tried.
 const ALL_STEPS: u64 = 100_000_000;
 /// Steps on both sides of cases with a long dim, besides,
-const LONG_STEPS: u64 = 20_000_000;
+const LONG_STEPS: u64 = 15_000_000;
 /// and with several.
-const TOGETHER_STEPS: u64 = 5_000_000;
+const TOGETHER_STEPS: u64 = 4_000_000;
 /// Elements that each kind of values is tried with, where a case has few.
 const ELEMENTS: i64 = 48;
 
@@ -273,7 +272,7 @@ impl Trial<'_> {
     fn tried_large(&self, id: RuleId, found: &mut Tried) {
         let rule = self.module.rule(id);
         let sides = Sides::new(self, id, LARGE_STEPS);
-        let kind = sides.kinds().into_iter().rfind(|k| Values::PLAIN.contains(k)).unwrap_or(Values::Small);
+        let kind = sides.plain();
         let cases = dims::large(rule, &rule.when).into_iter().map(|dims| (dims, 0, kind));
         sides.compare(cases.collect(), LARGE_STEPS, found);
     }
@@ -291,17 +290,13 @@ impl Trial<'_> {
         }
         sides.compare(cases, ALL_STEPS, &mut found);
         if most == dims::MANY {
-            // What goes wrong at a length does so for plain numbers.
-            let plain: Vec<Values> = kinds.into_iter().filter(|k| Values::PLAIN.contains(k)).collect();
             let lengths = sides.numbers.lengths();
             let mut cases = Vec::new();
             for dims in dims::long(rule, preds, &lengths) {
-                let row = sides.numbers.any() && dims.values().any(|n| *n == dims::ROW);
-                let kinds = plain.iter().copied().chain(Some(Values::Row).filter(|_| row));
-                cases.extend(kinds.map(|kind| (dims.clone(), 0, kind)));
+                cases.extend(sides.long_kinds(&dims).into_iter().map(|kind| (dims.clone(), 0, kind)));
             }
             sides.compare(cases, LONG_STEPS, &mut found);
-            let kind = plain.last().copied().unwrap_or(Values::Small);
+            let kind = sides.plain();
             let cases = dims::together(rule, preds, &lengths).into_iter().map(|dims| (dims, 0, kind));
             sides.compare(cases.collect(), TOGETHER_STEPS, &mut found);
         }

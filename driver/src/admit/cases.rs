@@ -75,8 +75,22 @@ impl<'a> Sides<'a> {
 
     /// The kinds of values that it is tried at.
     pub(super) fn kinds(&self) -> Vec<Values> {
-        let given = self.rule.lhs.body.params.iter().map(|v| self.rule.lhs.ty(*v).dtype);
-        values::kinds(&given.collect::<Vec<DType>>(), &self.numbers, self.rule.tolerance.is_some())
+        values::kinds(&self.given(), &self.numbers, self.rule.tolerance.is_some())
+    }
+
+    /// Those where a dim is long.
+    pub(super) fn long_kinds(&self, dims: &BTreeMap<Sym, i64>) -> Vec<Values> {
+        let row = dims.values().any(|n| *n == dims::ROW);
+        values::long(&self.given(), &self.numbers, self.rule.tolerance.is_some(), row)
+    }
+
+    /// The one where one is enough.
+    pub(super) fn plain(&self) -> Values {
+        self.kinds().into_iter().rfind(|k| Values::PLAIN.contains(k)).unwrap_or(Values::Small)
+    }
+
+    fn given(&self) -> Vec<DType> {
+        self.rule.lhs.body.params.iter().map(|v| self.rule.lhs.ty(*v).dtype).collect()
     }
 
     /// Runs cases up to the first that speaks against the rule, or until so many steps were taken.

@@ -31,6 +31,8 @@ pub(super) enum Values {
     Inner,
     /// Integers about 0, one after the other.
     Row,
+    /// The largest integer of a type everywhere: a sum may leave a type that is not wide enough.
+    Most,
     /// Integers from all of their range.
     Spread,
     /// Floats of a magnitude, as far as their type has it.
@@ -61,7 +63,7 @@ pub(super) fn kinds(types: &[DType], numbers: &Numbers, lossy: bool) -> Vec<Valu
     if !numbers.own.is_empty() {
         kinds.push(Values::Named);
     }
-    if numbers.inside() {
+    if numbers.inside() && !lossy {
         kinds.push(Values::Inner);
     }
     if types.iter().any(|t| t.is_int()) {
@@ -73,6 +75,15 @@ pub(super) fn kinds(types: &[DType], numbers: &Numbers, lossy: bool) -> Vec<Valu
         kinds.extend(MAGNITUDES.map(Values::About));
     }
     kinds
+}
+
+/// Those that it is tried at where a dim is long: what goes wrong at a length does so for plain numbers, for all numbers in a row
+/// (`row`: as many as it takes), or for the largest.
+pub(super) fn long(types: &[DType], numbers: &Numbers, lossy: bool, row: bool) -> Vec<Values> {
+    let plain = kinds(types, numbers, lossy).into_iter().filter(|k| Values::PLAIN.contains(k));
+    let row = Some(Values::Row).filter(|_| row && numbers.any() && !lossy);
+    let most = Some(Values::Most).filter(|_| types.iter().any(|t| t.is_int() && t.size() <= 2));
+    plain.chain(row).chain(most).collect()
 }
 
 /// The arguments of a case.
@@ -123,7 +134,11 @@ pub(super) fn arguments(
                 let sign = if rng.below(2) == 0 { 1.0 } else { -1.0 };
                 t.set_f64(i, sign * within(dtype, size) * (1.0 + rng.uniform()) / 2.0);
             }),
-            Values::Row | Values::Spread | Values::About(_) => normal(),
+            Values::Most if dtype.is_int() => drawn(&mut |_, t, i| {
+                let bits = 8 * dtype.size() as u32 - u32::from(dtype != DType::U8);
+                t.set_i64(i, 1i64.wrapping_shl(bits).wrapping_sub(1));
+            }),
+            Values::Row | Values::Most | Values::Spread | Values::About(_) => normal(),
         };
         args.push((p.name.name().to_owned(), t.ok()?));
     }
