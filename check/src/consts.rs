@@ -8,13 +8,14 @@ use std::rc::Rc;
 
 use ir::ast::{Expr, File, Ident, ItemKind, TypeExpr, TypeKind};
 use ir::diag::Diagnostic;
+use ir::graph::Func;
 use ir::source::Span;
 use shape::Sym;
 use tensor::DType;
 
 use crate::bind::names_in;
 use crate::env::{Const, Env};
-use crate::graph::{Body, Value, nameless};
+use crate::graph::{Body, Value};
 use crate::{Checker, Maybe};
 
 /// A constant as written.
@@ -170,7 +171,7 @@ impl<'a> Checker<'a> {
     /// Says what is wrong with a constant, used or not.
     pub(crate) fn check_const(&mut self, name: Ident) {
         if self.consts.written.get(&name.name).is_some_and(|w| w.name.span == name.span) {
-            let mut body = Body::new(nameless("const", name.span), self.env(), vec![]);
+            let mut body = Body::new(Func::named("const", name.span), self.env(), vec![]);
             let _ = self.const_value(&mut body, name.name, name.span);
         }
     }

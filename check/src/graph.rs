@@ -683,26 +683,3 @@ fn is_method(body: &Body, f: &Expr) -> bool {
     let Some(local) = body.find(name) else { return true };
     !matches!(local.value, Value::Tree(_) | Value::Tuple(_) | Value::Record(..) | Value::Unit)
 }
-
-/// A function that no text names.
-pub(crate) fn nameless(name: &str, span: Span) -> Func {
-    Func {
-        name: name.to_owned(),
-        def: Sym::new(name),
-        dims: vec![],
-        facts: shape::Facts::default(),
-        requires: vec![],
-        params: vec![],
-        results: vec![],
-        exists: vec![],
-        result_types: vec![],
-        vals: vec![],
-        body: Block::default(),
-        plan: false,
-        pins: Vec::new(),
-        invariant: ir::graph::Invariant::No,
-        tolerance: None,
-        pipeline: None,
-        span,
-    }
-}

@@ -7,7 +7,7 @@ use ir::ast::{
     Expr, FnDef, Generic, GenericKind, Ident, Item, Mode, Param, PrimDef, Signature, TypeExpr, TypeKind,
 };
 use ir::diag::{Diagnostic, Label};
-use ir::graph::{Block, Func, Type};
+use ir::graph::{Func, Type};
 use ir::loops::Prim;
 use ir::source::Span;
 use ir::{ExternId, FuncId, PrimId};
@@ -660,23 +660,15 @@ impl<'a> Checker<'a> {
     /// Name, dims, parameters and results of a function: what its callers see.
     fn func_head(&mut self, def: &'a FnDef, item: &'a Item, env: &Env, dims: Vec<Sym>) -> Maybe<Head> {
         let mut func = Func {
-            name: def.sig.name.name.name().to_owned(),
-            def: def.sig.name.name,
             dims,
             facts: env.facts.clone(),
             requires: self.wheres(&def.sig, env),
-            params: Vec::new(),
-            results: Vec::new(),
-            exists: Vec::new(),
-            result_types: Vec::new(),
-            vals: Vec::new(),
-            body: Block::default(),
             plan: item.attrs.iter().any(|a| a.name.name.name() == "plan"),
             pins: crate::pins::of(item),
             invariant: crate::invariant::of(item),
             tolerance: crate::tolerance::of(item),
             pipeline: self.pipeline_of(item),
-            span: def.sig.name.span,
+            ..Func::named(def.sig.name.name.name(), def.sig.name.span)
         };
         let mut names = Vec::new();
         for p in def.sig.params.iter().filter(|p| p.mode != Mode::Const) {

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use ir::ast::{self, ExprKind, Stmt, TypeExpr, TypeKind};
 use ir::diag::Diagnostic;
-use ir::graph::{Param, Type, ValId};
+use ir::graph::{Func, Param, Type, ValId};
 use ir::source::Span;
 use shape::{Expr as Dim, Sym};
 
 use crate::Checker;
-use crate::graph::{Body, Value, nameless};
+use crate::graph::{Body, Value};
 use crate::types::{Arg, Ty};
 
 /// What a value is made of.
@@ -54,7 +54,7 @@ impl Checker<'_> {
     /// Statements as a function of some inputs; the form of what they give, none where they give nothing.
     pub(crate) fn line(&mut self, inputs: &[Input], stmts: &[Stmt]) -> Option<Form> {
         let span = stmts.last().map_or(Span::default(), |s| s.span);
-        let mut func = nameless("line", span);
+        let mut func = Func::named("line", span);
         let mut names = Vec::new();
         for input in inputs {
             let mut leaves = Vec::new();

@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 
 use ir::ast::{Expr, ExprKind, ExternDef, GenericKind, Mode, Param, RuleDef, TypeKind};
 use ir::diag::Diagnostic;
-use ir::graph::{Block, Func, Op, Type};
+use ir::graph::{Func, Op, Type};
 use ir::loops::{BufId, Scalar, ScalarKind};
 use ir::{CArg, CType, Extern, ExternId, Literal, Rule, RuleId};
 use shape::{Expr as Dim, Pred, Sym};
@@ -427,23 +427,11 @@ impl<'a> Checker<'a> {
 
     fn rule_side(&mut self, def: &'a RuleDef, env: &Env, dims: &[Sym]) -> Maybe<Head> {
         let mut func = Func {
-            name: def.sig.name.name.name().to_owned(),
-            def: def.sig.name.name,
             dims: dims.to_vec(),
             facts: env.facts.clone(),
-            requires: vec![],
-            params: vec![],
             results: vec![None],
-            exists: vec![],
-            result_types: vec![],
-            vals: vec![],
-            body: Block::default(),
             plan: true,
-            pins: Vec::new(),
-            invariant: ir::graph::Invariant::No,
-            tolerance: None,
-            pipeline: None,
-            span: def.sig.name.span,
+            ..Func::named(def.sig.name.name.name(), def.sig.name.span)
         };
         let (mut names, mut constant) = (Vec::new(), Vec::new());
         for p in values(&def.sig) {

@@ -21,7 +21,7 @@ use vm::verify::Verified;
 
 use crate::clocked::{copy, filled, kernels};
 use crate::pipeline::{self, Options};
-use crate::{Failure, Front, entry, stage};
+use crate::{Failure, Front, entry};
 
 /// What came of it.
 #[derive(Clone, Debug, Default)]
@@ -94,13 +94,7 @@ pub fn tune(
 
 /// What measurements would choose between, each once: the kernel on which most time hangs first, at all its dims.
 fn offers(front: &Front, entries: &[FuncId], options: &Options) -> Result<Vec<Offer>, Failure> {
-    let mut module = front.module.clone();
-    let used = stage::reachable(&module, entries).funcs;
-    for (i, f) in module.funcs.iter_mut().enumerate() {
-        // What is a plan already is left alone.
-        f.plan |= !used.contains(&FuncId(i as u32));
-    }
-    let (_, report) = pipeline::plan(&module, &Options { offers: true, ..options.clone() });
+    let (_, report) = pipeline::plan_of(&front.module, entries, &Options { offers: true, ..options.clone() });
     pipeline::sound(front, &report, options)?;
     let mut each: BTreeMap<Key, Offer> = BTreeMap::new();
     let mut stakes: BTreeMap<String, f64> = BTreeMap::new();

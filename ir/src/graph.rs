@@ -219,6 +219,29 @@ impl std::fmt::Display for Type {
 }
 
 impl Func {
+    /// A function of nothing, in which nothing is done.
+    pub fn named(name: &str, span: Span) -> Func {
+        Func {
+            name: name.to_owned(),
+            def: Sym::new(name),
+            dims: Vec::new(),
+            facts: Facts::new(),
+            requires: Vec::new(),
+            params: Vec::new(),
+            results: Vec::new(),
+            exists: Vec::new(),
+            result_types: Vec::new(),
+            vals: Vec::new(),
+            body: Block::default(),
+            plan: false,
+            pins: Vec::new(),
+            invariant: Invariant::No,
+            tolerance: None,
+            pipeline: None,
+            span,
+        }
+    }
+
     /// A value.
     pub fn val(&self, id: ValId) -> &Val {
         &self.vals[id.0 as usize]
@@ -233,23 +256,12 @@ impl Func {
     pub fn around(p: &Prim) -> Func {
         let ty = |id: &BufId| Type { dtype: p.buf(*id).dtype, shape: p.buf(*id).shape.clone() };
         let mut func = Func {
-            name: p.name.clone(),
             def: p.def,
             dims: p.dims.clone(),
             facts: p.facts.clone(),
-            requires: Vec::new(),
-            params: Vec::new(),
             results: p.outs.iter().map(|o| Some(p.buf(*o).name)).collect(),
-            exists: Vec::new(),
             result_types: p.outs.iter().map(ty).collect(),
-            vals: Vec::new(),
-            body: Block::default(),
-            plan: false,
-            pins: Vec::new(),
-            invariant: Invariant::No,
-            tolerance: None,
-            pipeline: None,
-            span: p.span,
+            ..Func::named(&p.name, p.span)
         };
         for id in &p.params {
             let name = p.buf(*id).name;

@@ -441,11 +441,11 @@ impl Grow<'_> {
 
     /// True for what only repeats the elements of something smaller.
     fn stretches(&self, id: PrimId) -> bool {
-        let prim = self.source.module.prim(id);
-        let scalar = || prim.params.iter().all(|p| prim.buf(*p).shape.is_empty());
-        match self.source.profile(id).class {
+        let (prim, p) = (self.source.module.prim(id), self.source.profile(id));
+        let idle = p.flops == Expr::int(0) && p.slow == Expr::int(0);
+        match p.class {
             Class::Broadcast => true,
-            Class::Elementwise => prim.params.len() == 1 && scalar(),
+            Class::Elementwise => idle && matches!(&prim.params[..], [p] if prim.buf(*p).shape.is_empty()),
             Class::View | Class::Reduction | Class::Contraction | Class::Other => false,
         }
     }

@@ -468,23 +468,11 @@ fn likely(row: &[u32]) -> Vec<usize> {
 /// A function without a body that is planned as another is.
 fn blank(of: &Func) -> Func {
     Func {
-        name: format!("{}_part", of.name),
-        def: of.def,
-        dims: Vec::new(),
-        facts: Facts::new(),
-        requires: Vec::new(),
-        params: Vec::new(),
-        results: Vec::new(),
-        exists: Vec::new(),
-        result_types: Vec::new(),
-        vals: Vec::new(),
-        body: Block::default(),
-        plan: false,
         pins: of.pins.clone(),
         invariant: of.invariant,
         tolerance: of.tolerance,
         pipeline: of.pipeline,
-        span: of.span,
+        ..Func::named(&format!("{}_part", of.name), of.span)
     }
 }
 

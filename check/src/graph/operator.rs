@@ -45,20 +45,18 @@ impl Checker<'_> {
         }
         let mut value = self.expr(body, left);
         let mut at = left.span;
-        // What holds where the left side of an `&&` does.
-        let (mut facts, mut said) = (Vec::new(), None);
+        // What holds where all on the left of an `&&` does.
+        let mut known: Option<Vec<Pred>> = None;
         for (op, a, b, span) in spine.into_iter().rev() {
+            let (mut facts, mut said) = (Vec::new(), Vec::new());
             if op == BinaryOp::And {
-                match said {
+                match known {
+                    Some(before) => facts = before,
                     None => _ = self.facts_of(body, a, &mut facts),
-                    Some(more) => facts.extend(more),
                 }
-                said = Some(self.preds_of(body, b).unwrap_or_default());
-            } else {
-                facts.clear();
-                said = None;
+                said = self.preds_of(body, b).unwrap_or_default();
             }
-            let guarded = !facts.is_empty() && said.iter().flatten().any(|p| !p.divisors().is_empty());
+            let guarded = !facts.is_empty() && said.iter().any(|p| !p.divisors().is_empty());
             value = match value {
                 Some(Value::Val(v)) if guarded && *body.func.ty(v) == Type::scalar(DType::Bool) => {
                     self.guarded(body, v, &facts, b, span)
@@ -68,6 +66,7 @@ impl Checker<'_> {
                     _ => None,
                 },
             };
+            known = (op == BinaryOp::And).then(|| [facts, said].concat());
             at = span;
         }
         value

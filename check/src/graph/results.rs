@@ -5,7 +5,7 @@ use ir::diag::Diagnostic;
 use ir::graph::{Func, Type, ValId};
 use ir::source::Span;
 
-use super::{Body, Value, nameless};
+use super::{Body, Value};
 use crate::env::Env;
 use crate::instance::Head;
 use crate::types::Ty;
@@ -47,7 +47,7 @@ impl<'a> Checker<'a> {
     /// A test is a function without parameters.
     pub(crate) fn test(&mut self, def: &'a ast::TestDef) {
         let name = format!("test {}", self.module.tests.len());
-        let mut body = Body::new(nameless(&name, def.body.span), self.env(), vec![]);
+        let mut body = Body::new(Func::named(&name, def.body.span), self.env(), vec![]);
         if self.valueless(&mut body, &def.body).is_none() {
             self.lost = self.lost.or(Some(def.body.span));
             return;

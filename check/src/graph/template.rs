@@ -301,12 +301,8 @@ impl<'a> Checker<'a> {
             env.kinds.insert(g.name.name, Value::Unit);
         }
         let callee = sig.name.name;
-        let func = Func {
-            def: callee,
-            dims,
-            facts: env.facts.clone(),
-            ..super::nameless(callee.name(), sig.name.span)
-        };
+        let func =
+            Func { def: callee, dims, facts: env.facts.clone(), ..Func::named(callee.name(), sig.name.span) };
         let mut body = Body::new(func, env.clone(), vec![]);
         let mut params = BTreeMap::new();
         for p in sig.params.iter().filter(|p| p.mode != Mode::Const) {

@@ -115,10 +115,12 @@ impl<'a> Sides<'a> {
             args.extend(told.iter().cloned());
             self.interp.run_func(side, args)
         };
-        let again = |left, moved| {
+        let again = |left: bool, moved| {
+            if !left && self.native.is_some() {
+                return None;
+            }
             let (own, double) = if left { (&rule.lhs, &self.lhs) } else { (&rule.rhs, &self.rhs) };
             match moved {
-                Moved::Args(_) | Moved::Literals(_) if !left && self.native.is_some() => None,
                 Moved::Args(args) => run(double, args).ok(),
                 Moved::Literals(seed) => {
                     run(&literals::of_side(&self.trial.doubles.prims, own, double, seed)?, wide.clone()).ok()

@@ -152,23 +152,8 @@ impl Graph {
     pub fn new(name: &str, generics: &str) -> Graph {
         Graph {
             func: Func {
-                name: name.into(),
-                def: Sym::new(name),
                 dims: dims(generics).iter().map(|d| d.as_sym().unwrap()).collect(),
-                facts: Facts::new(),
-                requires: Vec::new(),
-                params: Vec::new(),
-                results: Vec::new(),
-                exists: Vec::new(),
-                result_types: Vec::new(),
-                vals: Vec::new(),
-                body: Block::default(),
-                plan: false,
-                pins: Vec::new(),
-                invariant: ir::graph::Invariant::No,
-                tolerance: None,
-                pipeline: None,
-                span: Span::default(),
+                ..Func::named(name, Span::default())
             },
             block: Block::default(),
         }

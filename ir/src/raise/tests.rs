@@ -280,23 +280,10 @@ fn literals_that_no_lexer_reads_are_made_of_those_it_does() {
 /// A function of two i64 scalars `a` and `b`.
 fn func_of(build: impl FnOnce(&mut Func) -> Block) -> Func {
     let mut f = Func {
-        name: "f.1".into(),
         def: Sym::new("f"),
         dims: vec![Sym::new("n")],
-        facts: Facts::new(),
-        requires: vec![],
         params: ["a", "b"].map(|n| Param { name: Sym::new(n), own: false, from: None }).to_vec(),
-        results: vec![],
-        exists: vec![],
-        result_types: vec![],
-        vals: vec![],
-        body: Block::default(),
-        plan: false,
-        pins: Vec::new(),
-        invariant: crate::graph::Invariant::No,
-        tolerance: None,
-        pipeline: None,
-        span: Span::default(),
+        ..Func::named("f.1", Span::default())
     };
     f.add_val(Sym::new("a"), Type::scalar(DType::I64));
     f.add_val(Sym::new("b"), Type::scalar(DType::I64));

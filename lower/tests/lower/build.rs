@@ -35,23 +35,8 @@ impl Build {
     pub(crate) fn new(name: &str, dims: &[&str]) -> Build {
         Build {
             func: Func {
-                name: name.to_owned(),
-                def: Sym::new(name),
                 dims: dims.iter().map(|d| Sym::new(d)).collect(),
-                facts: Facts::new(),
-                requires: Vec::new(),
-                params: Vec::new(),
-                results: Vec::new(),
-                exists: Vec::new(),
-                result_types: Vec::new(),
-                vals: Vec::new(),
-                body: Block::default(),
-                plan: false,
-                pins: Vec::new(),
-                invariant: ir::graph::Invariant::No,
-                tolerance: None,
-                pipeline: None,
-                span: Span::default(),
+                ..Func::named(name, Span::default())
             },
             blocks: vec![Block::default()],
         }

@@ -3,7 +3,7 @@
 //! Primitives are the ones a user would write; a [`Build`] holds a function under construction.
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part")]
 
-use ir::graph::{Block, Func, Node, Op, Param, Type, ValId};
+use ir::graph::{Func, Node, Op, Param, Type, ValId};
 use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
 use ir::pipeline::{OWN, Pass, Pipeline, Rules, USUAL};
 use ir::source::Span;
@@ -279,25 +279,7 @@ pub(crate) struct Build<'a> {
 impl<'a> Build<'a> {
     pub(crate) fn new(program: &'a Program, name: &str, of: &str, params: &[&str]) -> Build<'a> {
         let of = syms(of);
-        let mut func = Func {
-            name: name.into(),
-            def: Sym::new(name),
-            facts: facts(&of),
-            dims: of,
-            requires: Vec::new(),
-            params: Vec::new(),
-            results: Vec::new(),
-            exists: Vec::new(),
-            result_types: Vec::new(),
-            vals: Vec::new(),
-            body: Block::default(),
-            plan: false,
-            pins: Vec::new(),
-            invariant: ir::graph::Invariant::No,
-            tolerance: None,
-            pipeline: None,
-            span: Span::default(),
-        };
+        let mut func = Func { facts: facts(&of), dims: of, ..Func::named(name, Span::default()) };
         for (i, shape) in params.iter().enumerate() {
             let own = shape.starts_with("own ");
             let name = Sym::new(&format!("p{i}"));
