@@ -292,7 +292,8 @@ impl Trial<'_> {
         if most == dims::MANY {
             let lengths = sides.numbers.lengths();
             let mut cases = Vec::new();
-            for dims in dims::long(rule, preds, &lengths) {
+            let wraps = Some(dims::WRAPS).filter(|_| sides.has_bytes());
+            for dims in dims::long(rule, preds, &lengths.iter().copied().chain(wraps).collect::<Vec<_>>()) {
                 cases.extend(sides.long_kinds(&dims).into_iter().map(|kind| (dims.clone(), 0, kind)));
             }
             sides.compare(cases, LONG_STEPS, &mut found);

@@ -44,8 +44,8 @@ pub struct Options {
     pub measured: Option<Arc<Database>>,
     /// False: rules of the program are taken at their word. Otherwise one that fires and does not hold is an error.
     pub admit: bool,
-    /// True: the report lists what could be called at sample points.
-    pub offers: bool,
+    /// Lists in the report what could stand for steps at sample points, in so many times their time or less.
+    pub offers: Option<f64>,
     /// Which of the equal terms a plan is made of.
     pub choose: Choose,
     /// The CPU to make code for.
@@ -68,7 +68,7 @@ impl Default for Options {
             machine: Machine::reference(),
             measured: None,
             admit: true,
-            offers: false,
+            offers: None,
             choose: Choose::default(),
             target: Target::host(),
             store: None,

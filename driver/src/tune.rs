@@ -4,8 +4,9 @@
 //! In: a checked program and a database of measurements. Out: the database with more of them, saved after each batch, so that
 //! a run that is stopped is gone on with by the next. What is chosen is measured first, then what comes closest to it by
 //! what is known so far; measuring may change the choice, so that is asked anew until nothing is missing or the time is over.
+//! What is then so close that the machine's moods decide is measured again, some passes later each time: the middle counts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,12 @@ const BUDGET: Duration = Duration::from_millis(12);
 const BATCH: usize = 8;
 /// How often the choice is asked anew.
 const ROUNDS: usize = 4;
+/// What would take so many times as long as a step does not stand in its place because the model is somewhat wrong,
+const FAR: f64 = 3.0;
+/// and because measurements are, not what would take so many times as long.
+const CLOSE: f64 = 1.15;
+/// How often what is close is measured again.
+const PASSES: usize = 4;
 
 /// Measures what some functions may call, for so many seconds at most. `save` is called after each batch.
 pub fn tune(
@@ -56,14 +63,15 @@ pub fn tune(
     let limit = Duration::from_secs_f64(seconds.clamp(0.0, 1e6));
     let machine = &options.machine;
     let mut known = options.measured.as_deref().cloned().unwrap_or_default();
-    let (mut tuned, mut tried) = (Tuned::default(), BTreeSet::new());
+    let mut tuned = Tuned::default();
+    // What was measured now, as often as it was; nothing, where it failed.
+    let mut taken: BTreeMap<Key, Vec<f64>> = BTreeMap::new();
     for round in 0..ROUNDS {
-        let now = Options { measured: Some(Arc::new(known.clone())), ..options.clone() };
-        let mut wanted = offers(front, entries, &now)?;
+        let mut wanted = offers(front, entries, &known, FAR, options)?;
         if round == 0 {
             tuned.known = wanted.iter().filter(|o| known.has(&machine.name, &o.key)).count();
         }
-        wanted.retain(|o| !known.has(&machine.name, &o.key) && !tried.contains(&o.key));
+        wanted.retain(|o| !known.has(&machine.name, &o.key) && !taken.contains_key(&o.key));
         tuned.left = wanted.len();
         if wanted.is_empty() {
             break;
@@ -73,12 +81,17 @@ pub fn tune(
                 return Ok(tuned);
             }
             for (offer, us) in batch.iter().zip(measure(front, batch, options, pool)) {
-                tried.insert(offer.key.clone());
+                let times = taken.entry(offer.key.clone()).or_default();
                 tuned.left -= 1;
-                let kept =
-                    us.and_then(|us| known.insert(&machine.name, &offer.key, us).map_err(Failure::data));
+                let kept = us.and_then(|us| {
+                    known.insert(&machine.name, &offer.key, us).map_err(Failure::data)?;
+                    Ok(us)
+                });
                 match kept {
-                    Ok(()) => tuned.measured += 1,
+                    Ok(us) => {
+                        times.push(us);
+                        tuned.measured += 1;
+                    }
                     Err(f) => {
                         let said = f.render(&front.sources, false);
                         let first = said.lines().next().unwrap_or_default().to_owned();
@@ -89,13 +102,45 @@ pub fn tune(
             save(&known)?;
         }
     }
+    for _ in 0..PASSES {
+        let mut close = offers(front, entries, &known, CLOSE, options)?;
+        close.retain(|o| taken.get(&o.key).is_some_and(|times| !times.is_empty()));
+        for batch in batches(&close) {
+            if begun.elapsed() >= limit {
+                return Ok(tuned);
+            }
+            for (offer, us) in batch.iter().zip(measure(front, batch, options, pool)) {
+                if let (Ok(us), Some(times)) = (us, taken.get_mut(&offer.key)) {
+                    times.push(us);
+                    known.insert(&machine.name, &offer.key, middle(times)).map_err(Failure::data)?;
+                }
+            }
+            save(&known)?;
+        }
+    }
     Ok(tuned)
 }
 
-/// What measurements would choose between, each once: the kernel on which most time hangs first, at all its dims.
-fn offers(front: &Front, entries: &[FuncId], options: &Options) -> Result<Vec<Offer>, Failure> {
-    let (_, report) = pipeline::plan_of(&front.module, entries, &Options { offers: true, ..options.clone() });
-    pipeline::sound(front, &report, options)?;
+/// The middle of some times, the lower one of two.
+fn middle(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+}
+
+/// What measurements would choose between by what is known, each once: the kernel on which most time hangs first, at all its
+/// dims.
+fn offers(
+    front: &Front,
+    entries: &[FuncId],
+    known: &Database,
+    far: f64,
+    options: &Options,
+) -> Result<Vec<Offer>, Failure> {
+    let measured = Some(Arc::new(known.clone()));
+    let options = Options { offers: Some(far), measured, ..options.clone() };
+    let (_, report) = pipeline::plan_of(&front.module, entries, &options);
+    pipeline::sound(front, &report, &options)?;
     let mut each: BTreeMap<Key, Offer> = BTreeMap::new();
     let mut stakes: BTreeMap<String, f64> = BTreeMap::new();
     for offer in report.functions.into_iter().flat_map(|f| f.offers) {

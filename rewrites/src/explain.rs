@@ -99,16 +99,15 @@ pub(crate) struct Offered {
     pub(crate) stake: f64,
 }
 
-/// What would take so many times as long as a step does not stand in its place because the model is somewhat wrong.
-const FAR: f64 = 3.0;
 /// So many kernels of ours are measured that may stand in for a step, the nearest, and each library call; measured, they may
 /// bring others near.
 const WAYS: usize = 4;
 /// Steps that take a smaller part of their plan than this are taken as the model has them.
 const LITTLE: f64 = 0.002;
 
-/// What measurements could choose between at a point: the steps of a plan that something comes close to, and what does.
-pub(crate) fn offers(options: &Options, solved: &Solved, root: &Unit, at: &At<'_>) -> Vec<Offered> {
+/// What measurements could choose between at a point: the steps of a plan for which something stands in `far` times their
+/// time or less, and what does.
+pub(crate) fn offers(options: &Options, far: f64, solved: &Solved, root: &Unit, at: &At<'_>) -> Vec<Offered> {
     let steps = each_step(options, solved, root, at, &mut |block, Traced { class, .. }| {
         let chosen = block.plan.choice[*class]?;
         let all = block.rest + block.priced.cost();
@@ -123,7 +122,7 @@ pub(crate) fn offers(options: &Options, solved: &Solved, root: &Unit, at: &At<'_
         };
         let others = block.alternatives(*class, chosen).into_iter();
         let mut near: Vec<(usize, usize, f64)> = others.filter_map(|(c, i, us)| Some((c, i, us?))).collect();
-        near.retain(|&(c, i, us)| us - all <= (FAR - 1.0) * stake(c, i) && stake(c, i) >= LITTLE * all);
+        near.retain(|&(c, i, us)| us - all <= (far - 1.0) * stake(c, i) && stake(c, i) >= LITTLE * all);
         near.sort_by(|a, b| a.2.total_cmp(&b.2));
         let mut found: Vec<Offered> = near.into_iter().filter_map(|(c, i, _)| offer(c, i)).collect();
         let mut ours = 0;

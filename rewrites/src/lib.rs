@@ -129,8 +129,9 @@ pub struct Options {
     pub available: Vec<bool>,
     /// Dims for which the report shows the plan and its costs; empty: a typical point of each regime.
     pub at: Vec<(String, i64)>,
-    /// True: the report lists what could be called at sample points, for whoever measures.
-    pub offers: bool,
+    /// Lists in the report, for whoever measures, the steps of plans at sample points and what could stand for one that the
+    /// model has at so many times its time or less.
+    pub offers: Option<f64>,
     /// Which of the equal terms a plan is made of.
     pub choose: Choose,
     /// The functions that will be called: what they do not reach is left as it is. Empty: any may be.
@@ -207,7 +208,7 @@ impl Options {
             tolerance: None,
             available: Vec::new(),
             at: Vec::new(),
-            offers: false,
+            offers: None,
             choose: Choose::default(),
             entries: Vec::new(),
             budget: Budget::default(),
@@ -481,13 +482,13 @@ fn function(
     if options.use_rules {
         explain::not_held(pins, &report.regimes, &mut report.notes);
     }
-    if options.offers {
+    if let Some(far) = options.offers {
         for point in regimes::samples(&points) {
             let at = regimes::env(&facts, point);
             let price = |p: &usize| cost(*p, point, &[]);
             let plans = if report.invariant { kept.clone() } else { (0..solved.len()).collect() };
             let Some(best) = plans.into_iter().min_by(|a, b| price(a).total_cmp(&price(b))) else { continue };
-            let found = explain::offers(options, &solved[best], &cells[solved[best].cell].1, &at);
+            let found = explain::offers(options, far, &solved[best], &cells[solved[best].cell].1, &at);
             report.offers.extend(found.into_iter().filter_map(|Offered { action, key, stake }| {
                 Some(Offer { key, call: callee(source, fused, report.invariant, &action)?, stake })
             }));
@@ -600,7 +601,7 @@ fn unit(
     if turns.fuse {
         fuse::fuse(source, fused, options.budget.groups, &mut b);
     }
-    if options.measured.is_some() || options.offers {
+    if options.measured.is_some() || options.offers.is_some() {
         fuse::identify(source, fused, turns.invariant, &mut b);
     }
     let pool = extract::pool(&b, options, pins);

@@ -204,7 +204,7 @@ fn the_same_database_gives_the_same_bytes() {
 
 #[test]
 fn offers_are_what_is_chosen_and_what_comes_closest() {
-    let options = Options { offers: true, ..Options::new(Machine::reference()) };
+    let options = Options { offers: Some(3.0), ..Options::new(Machine::reference()) };
     let (_, report) = rewrite(&product(), &options);
     let offers = &report.functions[0].offers;
     for kernel in ["matmul#", "sgemm#"] {

@@ -29,9 +29,9 @@ pub struct Block {
 pub struct Returned(Mutex<Vec<Block>>);
 
 impl Returned {
-    /// Takes what has come back.
-    pub fn drain(&self) -> Vec<Block> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes what has come back, behind what is in a list.
+    pub fn drain(&self, into: &mut Vec<Block>) {
+        into.append(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -133,12 +133,14 @@ mod tests {
         let mut block = Block::zeroed(100).expect("small").lent(&home);
         block.bytes_mut()[99] = 7;
         drop(block);
-        let mut back = home.drain();
+        let mut back = Vec::new();
+        home.drain(&mut back);
         assert_eq!(back.len(), 1);
         let block = back.remove(0);
         assert_eq!((block.size(), block.bytes()[99]), (100, 7));
         drop(block.lent(&home).kept());
-        assert!(home.drain().is_empty());
+        home.drain(&mut back);
+        assert!(back.is_empty());
         let orphan = Block::zeroed(0).expect("nothing").lent(&home);
         drop(home);
         assert!(orphan.bytes().is_empty());

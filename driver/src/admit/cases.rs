@@ -1,10 +1,13 @@
-//! Both sides of an instance of a rule, run in double at cases and compared ([`super::judge`]).
+//! Both sides of an instance of a rule, run in double at cases and compared ([`super::judge`]). Where the left side computes with
+//! integers alone, nothing is rounded in it and the right side must not lose anything either: both are run as they are.
 
 use std::collections::BTreeMap;
 
 use interp::Interp;
-use ir::graph::{Func, Param, Type};
-use ir::{Rule, RuleId};
+use ir::graph::{Func, Op, Param, Type};
+use ir::loops::Scalar;
+use ir::{Module, Rule, RuleId};
+
 use shape::{Expr, Sym};
 use tensor::{DType, Tensor};
 
@@ -38,7 +41,8 @@ pub(super) type At = (BTreeMap<Sym, i64>, u64, Values);
 
 /// An instance, with what runs its sides.
 pub(super) struct Sides<'a> {
-    trial: &'a Trial<'a>,
+    /// What its sides belong to: the module in double, or as it is.
+    module: &'a Module,
     rule: &'a Rule,
     pub(super) numbers: Numbers,
     pub(super) untold: Vec<Sym>,
@@ -55,20 +59,22 @@ pub(super) struct Sides<'a> {
 impl<'a> Sides<'a> {
     /// Of an instance, each run of which takes so many steps at most.
     pub(super) fn new(trial: &'a Trial<'a>, id: RuleId, steps: u64) -> Sides<'a> {
-        let (rule, doubles) = (trial.module.rule(id), trial.doubles.rule(id));
+        let rule = trial.module.rule(id);
+        let module = if of_integers(trial.module, &rule.lhs) { trial.module } else { trial.doubles };
+        let run = module.rule(id);
         let limits = interp::Limits { steps: Some(steps), ..interp::Limits::default() };
         // What the conditions exclude is tried too: a side must not refuse it by itself.
         let untold = untold(rule);
         Sides {
-            trial,
+            module,
             rule,
             numbers: Numbers::of(trial.module, rule),
-            lhs: telling(&doubles.lhs, &untold),
-            rhs: telling(&doubles.rhs, &untold),
+            lhs: telling(&run.lhs, &untold),
+            rhs: telling(&run.rhs, &untold),
             size: telling(&trial.sizes.rule(id).lhs, &untold),
             untold,
             native: None,
-            interp: Interp::with_limits(trial.doubles, limits.clone()),
+            interp: Interp::with_limits(module, limits.clone()),
             measure: Interp::with_limits(trial.sizes, limits),
         }
     }
@@ -87,6 +93,11 @@ impl<'a> Sides<'a> {
     /// The one where one is enough.
     pub(super) fn plain(&self) -> Values {
         self.kinds().into_iter().rfind(|k| Values::PLAIN.contains(k)).unwrap_or(Values::Small)
+    }
+
+    /// Whether it is over bytes.
+    pub(super) fn has_bytes(&self) -> bool {
+        self.given().iter().any(|d| d.is_int() && d.size() == 1)
     }
 
     fn given(&self) -> Vec<DType> {
@@ -123,7 +134,7 @@ impl<'a> Sides<'a> {
             match moved {
                 Moved::Args(args) => run(double, args).ok(),
                 Moved::Literals(seed) => {
-                    run(&literals::of_side(&self.trial.doubles.prims, own, double, seed)?, wide.clone()).ok()
+                    run(&literals::of_side(&self.module.prims, own, double, seed)?, wide.clone()).ok()
                 }
             }
         };
@@ -190,6 +201,23 @@ impl<'a> Sides<'a> {
         }
         Some(())
     }
+}
+
+/// Whether a side computes with integers alone.
+fn of_integers(module: &Module, side: &Func) -> bool {
+    let called = module.reached(side.body.calls());
+    let mut whole = true;
+    for func in called.iter().map(|id| module.func(*id)).chain([side]) {
+        whole &= func.vals.iter().all(|v| !v.ty.dtype.is_float());
+        func.body.walk(&mut |n| {
+            if let Op::Prim(id, _) = n.op {
+                let mut look = |e: &Scalar| whole &= !e.dtype.is_float();
+                let body = module.prim(id).body.iter();
+                body.for_each(|s| s.walk(&mut |s| s.scalars().into_iter().for_each(|e| e.walk(&mut look))));
+            }
+        });
+    }
+    whole
 }
 
 fn fails(e: &dyn std::fmt::Display) -> String {

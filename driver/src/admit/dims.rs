@@ -18,6 +18,8 @@ const AWKWARD: [i64; 15] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33];
 const LONG: [i64; 8] = [64, 65, 127, 128, 129, 257, 1000, ROW];
 /// The longest, on which many values stand in a row.
 pub(super) const ROW: i64 = 4097;
+/// So many products of bytes are more than 32 bits hold.
+pub(super) const WRAPS: i64 = 140_000;
 /// What stands beside a long one.
 const SHORT: [i64; 5] = [1, 2, 3, 4, 5];
 /// One of several long ones.

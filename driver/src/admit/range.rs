@@ -1,8 +1,8 @@
-//! Whether a rule leaves the range of f16 where the program as it is written keeps to it.
+//! Whether a rule leaves the range of its types where the program as it is written keeps to it.
 //!
-//! Equality is that of the reals, and a wide type has room for what a rule makes on its way. f16 ends at 65504 and has few digits
-//! below 6e-5, so programs in it multiply by a small number before they add up, and it must stay before. Both sides
-//! are run as they are, each operation rounding to its type, at arguments of magnitudes of their own.
+//! Equality is that of the reals, but exp leaves every type at numbers that programs have, so they take the largest away before; and
+//! f16 ends at 65504 and has few digits below 6e-5, so programs in it multiply by a small number before they add up. Both must
+//! stay so. The sides are run as they are, each operation rounding to its type, at arguments of magnitudes of their own.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,10 @@ use super::values::{self, Values};
 use super::{Counter, STEPS, Trial, dims, elements, place};
 use crate::compare::wide;
 
-/// Magnitudes of arguments.
-const MAGNITUDES: [f64; 5] = [2e-3, 0.06, 1.0, 200.0, 60_000.0];
+/// Magnitudes of arguments in f16,
+const NARROW: [f64; 5] = [2e-3, 0.06, 1.0, 200.0, 60_000.0];
+/// and in types that are wider: beyond these something overflows in most programs as they are written.
+const WIDE: [f64; 3] = [1e-3, 1.0, 1e3];
 /// So many choices of magnitudes are tried at each assignment of dims.
 const CHOICES: usize = 125;
 /// Of each, so many choices of signs.
@@ -44,15 +46,16 @@ struct Sides<'a> {
     exact: Func,
     own: [Func; 2],
     doubles: Interp<'a>,
-    narrow: Interp<'a>,
+    typed: Interp<'a>,
 }
 
 impl Trial<'_> {
-    /// A case in which the left side of an instance keeps to the range of f16 and the right side does not.
+    /// A case in which the left side of an instance keeps to the range of its types and the right side does not.
     pub(super) fn out_of_range(&self, id: RuleId) -> Option<Counter> {
         let rule = self.module.rule(id);
-        let narrow = rule.lhs.body.params.iter().filter(|v| rule.lhs.ty(**v).dtype == DType::F16).count();
-        if narrow == 0 {
+        let floats: Vec<DType> =
+            rule.lhs.body.params.iter().map(|v| rule.lhs.ty(*v).dtype).filter(|d| d.is_float()).collect();
+        if floats.is_empty() {
             return None;
         }
         let limits = || interp::Limits { steps: Some(STEPS), ..interp::Limits::default() };
@@ -64,32 +67,34 @@ impl Trial<'_> {
             own: [&rule.lhs, &rule.rhs].map(|side| telling(side, &untold)),
             untold,
             doubles: Interp::with_limits(self.doubles, limits()),
-            narrow: Interp::with_limits(self.module, limits()),
+            typed: Interp::with_limits(self.module, limits()),
         };
-        let choices = choices(narrow);
+        let choices = choices(&floats);
+        let signs = SIGNS.min(1 << floats.len().min(8));
         let small = |dims: &BTreeMap<Sym, i64>| {
             dims.values().all(|n| *n > 0) && elements(rule, dims).sum::<i64>() <= ELEMENTS
         };
         let sizes = dims::assignments(rule, &rule.when, ASSIGNMENTS).into_iter().filter(small);
-        sizes.take(dims::FEW).find_map(|dims| {
-            choices
-                .iter()
-                .find_map(|m| (0..SIGNS.min(1 << narrow.min(8))).find_map(|s| sides.leave(&dims, m, s)))
-        })
+        sizes
+            .take(dims::FEW)
+            .find_map(|dims| choices.iter().find_map(|m| (0..signs).find_map(|s| sides.leave(&dims, m, s))))
     }
 }
 
-/// Magnitudes for so many arguments: each choice, where there are few, or some of them.
-fn choices(arguments: usize) -> Vec<Vec<f64>> {
-    let of = MAGNITUDES.len();
-    let all = of.checked_pow(arguments as u32).filter(|n| *n <= CHOICES);
+/// Magnitudes for arguments of these types: each choice, where there are few, or some of them.
+fn choices(types: &[DType]) -> Vec<Vec<f64>> {
+    let of = |d: &DType| if *d == DType::F16 { &NARROW[..] } else { &WIDE };
+    let all = types.iter().try_fold(1usize, |n, d| n.checked_mul(of(d).len()).filter(|n| *n <= CHOICES));
     let mut rng = Rng::new(1);
-    let mut choice = |number: usize| {
-        let mut digit = |k: usize| match all {
-            Some(_) => number / of.pow(k as u32) % of,
-            None => rng.below(of as u64) as usize,
+    let mut choice = |mut number: usize| {
+        let one = |d| {
+            let sizes = of(d);
+            let digit =
+                if all.is_some() { number % sizes.len() } else { rng.below(sizes.len() as u64) as usize };
+            number /= sizes.len();
+            sizes[digit]
         };
-        (0..arguments).map(|k| MAGNITUDES[digit(k)]).collect()
+        types.iter().map(one).collect()
     };
     (0..all.unwrap_or(CHOICES)).map(&mut choice).collect()
 }
@@ -102,8 +107,8 @@ impl Sides<'_> {
     fn leave(&self, dims: &BTreeMap<Sym, i64>, magnitudes: &[f64], signs: u32) -> Option<Counter> {
         let mut args = values::arguments(&self.rule.lhs, dims, Values::Small, 0, &self.numbers)?;
         let mut rng = Rng::new(7);
-        let narrow = args.iter_mut().filter(|a| a.1.dtype() == DType::F16);
-        for (k, ((_, t), size)) in narrow.zip(magnitudes).enumerate() {
+        let floats = args.iter_mut().filter(|a| a.1.dtype().is_float());
+        for (k, ((_, t), size)) in floats.zip(magnitudes).enumerate() {
             let size = if signs.checked_shr(k as u32).unwrap_or(0) & 1 == 1 { -size } else { *size };
             (0..t.len()).for_each(|i| t.set_f64(i, size * (1.0 + rng.uniform()) / 2.0));
         }
@@ -112,8 +117,8 @@ impl Sides<'_> {
         let own: Vec<Tensor> = args.iter().map(|a| a.1.clone()).chain(told.iter().cloned()).collect();
         let doubles = args.iter().map(|a| wide::tensor(&a.1)).chain(told.into_iter().map(Some));
         let want = self.doubles.run_func(&self.exact, doubles.collect::<Option<_>>()?).ok()?;
-        let left = self.narrow.run_func(&self.own[0], own.clone()).ok()?;
-        let right = self.narrow.run_func(&self.own[1], own).ok()?;
+        let left = self.typed.run_func(&self.own[0], own.clone()).ok()?;
+        let right = self.typed.run_func(&self.own[1], own).ok()?;
         for ((want, left), right) in want.iter().zip(&left).zip(&right) {
             if !left.dtype().is_float() || want.shape() != right.shape() {
                 continue;
@@ -127,9 +132,10 @@ impl Sides<'_> {
             let lost = |i: &usize| !right.get_f64(*i).is_finite() || loses(*i);
             if let Some(at) = (0..right.len()).find(lost).filter(|_| kept) {
                 let text = format!(
-                    "at {:?} the left side gives {}, the right side, which leaves the range of f16 on the way, {}",
+                    "at {:?} the left side gives {}, the right side, which leaves the range of {} on the way, {}",
                     place(left.shape(), at),
                     number(left, at),
+                    left.dtype(),
                     number(right, at)
                 );
                 return Some(Counter { dims: dims.clone(), args, text });

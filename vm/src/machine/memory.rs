@@ -90,6 +90,8 @@ pub(crate) struct Memory {
     free: Vec<Vec<Block>>,
     /// Where blocks come back that left with a result.
     returned: Arc<Returned>,
+    /// Those that are being sorted into the free ones: empty but for that.
+    back: Vec<Block>,
     /// Emptied lists of arenas, kept for the next ones.
     lists: Vec<Vec<bool>>,
     /// Bytes asked for, of the blocks that slots hold.
@@ -130,7 +132,8 @@ impl Memory {
 
     /// Frees every block that no slot holds.
     pub(crate) fn trim(&mut self) {
-        self.returned.drain();
+        self.returned.drain(&mut self.back);
+        self.back.clear();
         self.free.clear();
     }
 
@@ -215,7 +218,10 @@ impl Memory {
     fn reuse(&mut self, class: usize) -> Option<Block> {
         let free = |memory: &mut Memory| memory.free.get_mut(class).and_then(Vec::pop);
         free(self).or_else(|| {
-            self.returned.drain().into_iter().for_each(|b| self.recycle(b));
+            self.returned.drain(&mut self.back);
+            while let Some(b) = self.back.pop() {
+                self.recycle(b);
+            }
             free(self)
         })
     }

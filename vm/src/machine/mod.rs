@@ -117,7 +117,8 @@ pub struct Loaded {
 #[derive(Debug)]
 pub struct Context {
     exe: Arc<Executable>,
-    state: State,
+    /// Where it stays: contexts are handed around.
+    state: Box<State>,
 }
 
 /// Everything a run changes.
@@ -134,7 +135,7 @@ struct State {
 impl Context {
     /// A context; it allocates when it is first used.
     pub fn new(exe: Arc<Executable>) -> Context {
-        Context { exe, state: State::default() }
+        Context { exe, state: Box::default() }
     }
 
     /// What it runs.
