@@ -355,7 +355,8 @@ pub(crate) fn arms(
     joined(facts, arms, solved)
 }
 
-/// The arms less those before an arm with the same plan that would take all of their dims.
+/// The arms less those before an arm with the same plan that would take all of their dims, and less those whose plan the last one
+/// has too, where those between can say that they are not for their dims.
 fn joined(facts: &Facts, arms: Vec<Arm>, solved: &[Solved]) -> Vec<Arm> {
     let mut kept: Vec<Arm> = Vec::new();
     for arm in arms.into_iter().rev() {
@@ -370,6 +371,24 @@ fn joined(facts: &Facts, arms: Vec<Arm>, solved: &[Solved]) -> Vec<Arm> {
         }
     }
     kept.reverse();
+    let mut k = 0;
+    while let [first, .., last] = &kept[k..] {
+        let served = last.preds.is_empty() && solved[first.plan].key == solved[last.plan].key;
+        let Some(elsewhere) = Some(&first.preds).filter(|p| served && p.len() == 1).map(|p| p[0].negate())
+        else {
+            k += 1;
+            continue;
+        };
+        kept.remove(k);
+        let between = k..kept.len() - 1;
+        for arm in &mut kept[between] {
+            let mut here = facts.clone();
+            arm.preds.iter().for_each(|p| here.assume(p.clone()));
+            if !here.prove(&elsewhere).is_proved() {
+                arm.preds.insert(0, elsewhere.clone());
+            }
+        }
+    }
     kept
 }
 

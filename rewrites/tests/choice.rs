@@ -161,13 +161,21 @@ fn of_neighbouring_regimes_with_equal_plans_one_that_holds_for_both_is_kept() {
     p.module.rules[0].when = vec![Pred::Le(Expr::int(1), e("n"))];
     p.func("f", "m, p", &["m, 64", "64, p"], |b| vec![b.call("matmul", "m, 64, p", &[0, 1])]);
     // Left of one cut the library is best in the end, and right of it everywhere: that is one place.
-    let want = [
-        ("m <= 31", "matmul"),
-        ("m <= 41, p <= 219", "matmul"),
-        ("1 <= p", "sgemm"),
-        ("otherwise", "matmul"),
-    ];
+    let want =
+        [("31 < m, m <= 41, p <= 219", "matmul"), ("31 < m, 1 <= p", "sgemm"), ("otherwise", "matmul")];
     assert_eq!(chosen(&p.module, &options(&crossing(64, 37, ("matmul", "sgemm")))), pairs(&want));
+}
+
+#[test]
+fn a_plan_that_is_best_below_and_above_is_one_regime() {
+    let mut db = String::new();
+    for m in (0..13).map(|i| 1 << i) {
+        line(&mut db, "matmul", m, 64, m as f64);
+        line(&mut db, "sgemm", m, 64, if (32..=128).contains(&m) { 0.5 } else { 2.0 } * m as f64);
+    }
+    let found = chosen(&product(), &options(&db));
+    assert_eq!(found.iter().map(|p| p.1.as_str()).collect::<Vec<_>>(), ["sgemm", "matmul"], "{found:?}");
+    assert_eq!(found[1].0, "otherwise");
 }
 
 #[test]
