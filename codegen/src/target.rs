@@ -11,6 +11,8 @@ use inkwell::targets::{
 };
 use std::sync::OnceLock;
 
+use tensor::DType;
+
 use crate::Error;
 
 /// A processor to make code for.
@@ -50,8 +52,8 @@ const TABLE: [(&str, Level, &[&str]); 17] = [
     ("skylake-avx512", Level::V4, &[]),
     ("cascadelake", Level::V4, &[AVX512VNNI]),
     ("icelake-server", Level::V4, &[AVX512VNNI]),
-    ("sapphirerapids", Level::V4, &[AVX512VNNI, AVX512BF16, AVXVNNI]),
-    ("graniterapids", Level::V4, &[AVX512VNNI, AVX512BF16, AVXVNNI]),
+    ("sapphirerapids", Level::V4, &[AVX512VNNI, AVX512BF16, AVXVNNI, AMXBF16, AMXINT8]),
+    ("graniterapids", Level::V4, &[AVX512VNNI, AVX512BF16, AVXVNNI, AMXBF16, AMXINT8]),
     ("znver1", Level::V3, &[]),
     ("znver2", Level::V3, &[]),
     ("znver3", Level::V3, &[]),
@@ -62,6 +64,8 @@ const TABLE: [(&str, Level, &[&str]); 17] = [
 const AVX512VNNI: &str = "avx512vnni";
 const AVX512BF16: &str = "avx512bf16";
 const AVXVNNI: &str = "avxvnni";
+const AMXBF16: &str = "amx-bf16";
+const AMXINT8: &str = "amx-int8";
 
 /// One row a feature of a level that code may use: LLVM's name, the level it belongs to.
 const FEATURES: [(&str, Level); 15] = [
@@ -83,7 +87,13 @@ const FEATURES: [(&str, Level); 15] = [
 ];
 
 /// Features that belong to no level: LLVM's name, and the level without whose registers it is of no use.
-const EXTRAS: [(&str, Level); 3] = [(AVX512VNNI, Level::V4), (AVX512BF16, Level::V4), (AVXVNNI, Level::V3)];
+const EXTRAS: [(&str, Level); 5] = [
+    (AVX512VNNI, Level::V4),
+    (AVX512BF16, Level::V4),
+    (AVXVNNI, Level::V3),
+    (AMXBF16, Level::V4),
+    (AMXINT8, Level::V4),
+];
 
 /// Whether CPUID and XCR0 say that the host has a row of [`FEATURES`] or [`EXTRAS`].
 #[cfg(target_arch = "x86_64")]
@@ -107,8 +117,37 @@ fn confirmed(feature: &str) -> bool {
         AVX512VNNI => is_x86_feature_detected!("avx512vnni"),
         AVX512BF16 => is_x86_feature_detected!("avx512bf16"),
         AVXVNNI => is_x86_feature_detected!("avxvnni"),
+        AMXBF16 => has_tiles() && edx_of_7() >> 22 & 1 == 1,
+        AMXINT8 => has_tiles() && edx_of_7() >> 25 & 1 == 1,
         _ => false,
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn edx_of_7() -> u32 {
+    let most = std::arch::x86_64::__cpuid(0).eax;
+    if most < 7 { 0 } else { std::arch::x86_64::__cpuid_count(7, 0).edx }
+}
+
+/// Whether there are registers that hold tiles, and this process may use them: the system keeps room for their 8 KiB only for
+/// whom asks for it, and asking is how one learns what is saved.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[expect(unsafe_code, reason = "a system call")]
+fn has_tiles() -> bool {
+    const ARCH_REQ_XCOMP_PERM: i32 = 0x1023;
+    const XFEATURE_XTILEDATA: i32 = 18;
+    static ONCE: OnceLock<bool> = OnceLock::new();
+    *ONCE.get_or_init(|| {
+        let registers = edx_of_7() >> 24 & 1 == 1;
+        // SAFETY: it changes nothing but what state of this process the system has room for.
+        registers
+            && unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) } == 0
+    })
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+fn has_tiles() -> bool {
+    false
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -149,7 +188,7 @@ impl Target {
         // A feature above the confirmed level is struck out, with everything that builds on it.
         let kept = |name: &str| match (extra(name), level) {
             (Some(e), level) => e.1 <= level && confirmed(name),
-            (None, Level::V4) => true,
+            (None, Level::V4) => !name.starts_with("amx") || has_tiles(),
             (None, Level::V3) => {
                 !name.starts_with("avx512") && !name.starts_with("avx10") && !name.starts_with("amx")
             }
@@ -260,9 +299,22 @@ impl Target {
         self.extras.contains(&AVX512BF16)
     }
 
-    /// Whether that instruction is faster than products of f32 where all is near: Intel's take twice the time of two of those.
+    /// Whether that instruction is faster than products of f32 where all is near: Intel's take twice the time of two of those. Tiles
+    /// are.
     pub(crate) fn is_bf16_fast(&self) -> bool {
-        self.has_bf16() && !self.cpu.ends_with("rapids") && self.cpu != "cooperlake"
+        self.has_tiles_of(DType::Bf16)
+            || self.has_bf16() && !self.cpu.ends_with("rapids") && self.cpu != "cooperlake"
+    }
+
+    /// Whether tiles of such numbers are multiplied by one instruction.
+    pub(crate) fn has_tiles_of(&self, d: DType) -> bool {
+        match d {
+            DType::Bf16 => self.extras.contains(&AMXBF16),
+            DType::I8 | DType::U8 => self.extras.contains(&AMXINT8),
+            DType::F64 | DType::F32 | DType::F16 | DType::I64 | DType::I32 | DType::I16 | DType::Bool => {
+                false
+            }
+        }
     }
 
     /// Whether f32 and f16 are converted by one instruction.

@@ -157,3 +157,53 @@ fn weights_that_are_decoded() {
     }";
     check(text, &[[1, 2, 5], [7, 3, 70], [50, 2, 65]], Near::Exact);
 }
+
+/// Tiles of 16 rows by 16 words, of whose rows, words and lanes some are left over; more rows than a block has; two sums of one
+/// body, of which one begins the other.
+#[test]
+fn tiles_that_are_left_over() {
+    const SHAPES: [[i64; 3]; 8] = [
+        [16, 32, 16],
+        [17, 33, 17],
+        [33, 100, 70],
+        [48, 130, 31],
+        [64, 64, 64],
+        [95, 7, 96],
+        [530, 66, 40],
+        [1030, 34, 5],
+    ];
+    for (t, wide) in [("bf16", "f32"), ("i8", "i32"), ("u8", "i32")] {
+        let text = format!(
+            "prim p<m, k, n>(a: {t}[m, k], b: {t}[k, n], c: {t}[n, k]) -> y: {wide}[m, n] {{
+                for i in m, j in n {{
+                    let one = sum(q in k) {wide}(a[i, q]) * {wide}(b[q, j])
+                    y[i, j] = max(one + sum(q in k) {wide}(a[i, q]) * {wide}(c[j, q]), {wide}(3))
+                }}
+            }}"
+        );
+        check(&text, &SHAPES, Near::Exact);
+    }
+}
+
+#[test]
+fn tiles_are_multiplied_where_there_are_some() {
+    let target = codegen::Target::named("sapphirerapids").expect("it has a name");
+    let compiler = codegen::Compiler::new(target);
+    for (t, wide, instruction) in
+        [("bf16", "f32", "tdpbf16ps"), ("i8", "i32", "tdpbssd"), ("u8", "i32", "tdpbuud")]
+    {
+        let text = format!(
+            "prim p<m, k, n>(a: {t}[m, k], b: {t}[k, n]) -> y: {wide}[m, n] {{
+                for i in m, j in n {{ y[i, j] = sum(q in k) {wide}(a[i, q]) * {wide}(b[q, j]) }}
+            }}"
+        );
+        let asm = compiler.asm_text(&checked(&text).expect("a primitive")).expect("code");
+        let lines: Vec<&str> = asm.lines().map(str::trim).collect();
+        let at = |line: &&str, name: &str| line.starts_with(name);
+        let first = lines.iter().position(|l| at(l, instruction)).unwrap_or_else(|| panic!("{asm}"));
+        // Four products for the four tiles that a round reads, one after the other.
+        assert!(lines[first..first + 4].iter().all(|l| at(l, instruction)), "{:?}", &lines[first..first + 6]);
+        let reads = lines[..first].iter().rev().take(12).filter(|l| at(l, "tileloadd")).count();
+        assert_eq!(reads, 4, "{:?}", &lines[first - 12..first]);
+    }
+}

@@ -10,7 +10,7 @@
 //! computed at a *point* of it, as scalar code ([`Emit::at_point`]).
 //!
 //! Files: `tile` the values of a tile, `stmt` statements, `nest` loops by lanes and rows, `expr`
-//! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `stream` stores past the caches, `poll` looking whether to end, `memory` addresses, checks, loads and stores, `inside` which checks there are, `before` what is found out before a loop by lanes, `ahead` what is fetched early.
+//! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `matrix` those that tiles of registers make, `stream` stores past the caches, `poll` looking whether to end, `memory` addresses, checks, loads and stores, `inside` which checks there are, `before` what is found out before a loop by lanes, `ahead` what is fetched early.
 
 mod ahead;
 mod apart;
@@ -20,6 +20,7 @@ mod compare;
 mod dot;
 mod expr;
 mod inside;
+mod matrix;
 mod memory;
 mod nest;
 mod poll;
@@ -44,6 +45,7 @@ use crate::{Error, object};
 use ahead::Later;
 pub(crate) use dot::side_by_side;
 use inside::Ranges;
+use matrix::Made;
 use stream::{Past, Way};
 use tile::{Slot, Tile, Values};
 
@@ -87,6 +89,8 @@ pub(crate) struct Emit<'a, 'c> {
     large: Vec<V<'c>>,
     /// The indices of the loop around that were checked before it, by where they are.
     passed: Vec<*const Scalar>,
+    /// Sums that tiles made for the rows at hand.
+    made: Vec<Made<'c>>,
     /// What loops count through.
     ranges: Ranges,
     scratch: PointerValue<'c>,
@@ -191,6 +195,7 @@ impl<'a, 'c> Emit<'a, 'c> {
             way: None,
             large: Vec::new(),
             passed: Vec::new(),
+            made: Vec::new(),
             ranges: Ranges::new(prim),
             scratch: function.get_nth_param(layout.bufs.len() as u32).expect("scratch").into_pointer_value(),
             slice: (last(3), last(2)),

@@ -67,13 +67,17 @@ impl<'e, 'c> Emit<'e, 'c> {
         done
     }
 
-    fn by_rows(
+    pub(super) fn by_rows(
         &mut self,
         var: VarId,
         (lo, hi): (V<'c>, V<'c>),
         sizes: &[u32],
         body: &[Stmt],
     ) -> Result<(), Error> {
+        let products = self.tile_products(var, body);
+        if !products.is_empty() {
+            return self.rows_by_tiles(var, (lo, hi), &products, sizes, body);
+        }
         let ll = self.ll;
         let mut start = lo;
         for &size in sizes {

@@ -33,9 +33,12 @@ type Round<'f, 'e, 'c> = &'f mut dyn FnMut(&mut Emit<'e, 'c>) -> Result<(), Erro
 impl<'e, 'c> Emit<'e, 'c> {
     /// A reduction, beginning with `first` where that is given; it then varies over the lanes.
     pub(super) fn reduce(&mut self, s: &Scalar, first: Option<&Values<'c>>) -> Result<Values<'c>, Error> {
-        let ScalarKind::Reduce { combine, .. } = &s.kind else {
+        let ScalarKind::Reduce { combine, var, .. } = &s.kind else {
             return Err(self.fault("a reduction that is none".to_string()));
         };
+        if let Some(made) = self.made.iter().find(|m| m.is_of(*var)).cloned() {
+            return self.of_made(&made, s.dtype, first);
+        }
         let combine = *combine;
         let none = Values::uniform(self.ll.constant(s.dtype, combine.identity(s.dtype)));
         let first = first.unwrap_or(&none);

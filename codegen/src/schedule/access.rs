@@ -192,6 +192,16 @@ impl<'a> Along<'a> {
         Some((run, (&at(run, run) - &at(run, 0)).as_int()))
     }
 
+    /// Whether the element moves by the same in each iteration, however far that is.
+    pub(crate) fn is_even(&self, index: &[Scalar]) -> bool {
+        let name = self.prim.var(self.var).name;
+        index.iter().filter(|i| self.changes(i)).all(|i| {
+            self.prim
+                .as_dim(i)
+                .is_some_and(|d| !(&self.at(&d, &(self.number() + 1)) - &d).syms().contains(&name))
+        })
+    }
+
     /// How the element moves.
     pub(crate) fn stride(&self, buf: BufId, index: &[Scalar]) -> Stride {
         match self.distance(buf, index) {

@@ -20,6 +20,9 @@ use crate::Target;
 
 /// Rows of a block whose lanes are a panel: as many as make the copy cheap, few enough to leave blocks for threads.
 pub(super) const ROWS: i64 = 480;
+/// The same where tiles of 32 rows are multiplied at once. With 64, 128, 256 and 512 rows a product of 1024 in bf16 takes 5.1, 3.9,
+/// 3.2 and 3.0 ms, and one of 512 by 4096 by 4096 the same.
+const TILED_ROWS: i64 = 512;
 /// Lanes of a block whose sums are kept in memory while the rows of what is summed go by.
 pub(super) const STREAM: i64 = 512;
 /// Between rows of sums, so that they do not meet in one place of a cache.
@@ -269,6 +272,12 @@ impl Arrange<'_> {
         for_(&groups, Run::Ahead(1), vec![rows])
     }
 
+    /// Rows of a block.
+    pub(super) fn rows_of(&self, nest: &Nest) -> i64 {
+        let words = nest.panels.iter().any(|p| p.dots.is_some());
+        if words && self.target.has_tiles_of(DType::Bf16) { TILED_ROWS } else { ROWS }
+    }
+
     /// A register tile of rows by lanes.
     fn tile(
         &mut self,
@@ -286,7 +295,7 @@ impl Arrange<'_> {
             // A panel is as wide as the tile.
             (false, false) => width,
         };
-        let tiles = self.tiles(&lane, size).zip(self.tiles(&row, ROWS));
+        let tiles = self.tiles(&lane, size).zip(self.tiles(&row, self.rows_of(nest)));
         let Some((columns, chunk)) = tiles else {
             return self.around(loops, whole, vec![], |_| {
                 vec![for_(&lane, lanes(wide), vec![for_(&row, Run::Rows(sizes), body)])]

@@ -300,8 +300,15 @@ impl Arrange<'_> {
         let kind = ScalarKind::Load { buf: to, index, checked: false, span };
         let b = Scalar { kind, dtype: p.narrow };
         let a = self.substituted(p.a, &BTreeMap::from([(last.var, round(self, self.name(q), t))]));
-        // One factor has a sign, and the other has none.
+        // One factor has a sign, and the other has none; tiles take any.
+        let even = if let ScalarKind::Load { index, .. } = &a.kind {
+            Along::new(&prim, row, &[]).is_even(index)
+        } else {
+            false
+        };
+        let tiles = even && self.target.has_tiles_of(a.dtype);
         let (a, moved) = match (a.dtype, p.narrow) {
+            _ if tiles => (a, 0),
             (DType::I8, DType::I8) => (turned(cast(DType::U8, a)), 128),
             (DType::U8, DType::U8) => (turned(cast(DType::I8, a)), -128),
             _ => (a, 0),

@@ -8,7 +8,7 @@ use ir::{Combine, Intrinsic};
 use shape::Expr as Dim;
 use tensor::DType;
 
-use super::arrange::{Arrange, Loop, ROWS, for_, lanes, put_reduction};
+use super::arrange::{Arrange, Loop, for_, lanes, put_reduction};
 use super::panels::{Lane, op};
 use super::{Nest, Order, parts};
 
@@ -95,7 +95,8 @@ impl Arrange<'_> {
         outermost(value, &mut sums);
         let Some(sum) = sums.first().map(|s| (*s).clone()) else { return last };
 
-        let rows = Dim::min(&self.extent(row).unwrap_or_else(|| Dim::int(ROWS)), &Dim::int(ROWS));
+        let most = Dim::int(self.rows_of(nest));
+        let rows = Dim::min(&self.extent(row).unwrap_or_else(|| most.clone()), &most);
         let rows = Dim::max(&rows, &Dim::int(0));
         let dtype = sum.dtype;
         let width = i64::from(panel.wide.lanes * panel.wide.vectors);
