@@ -219,3 +219,17 @@ fn what_is_kept_of_many_weights_is_found_in_time() {
     let panels = found.rules.iter().find(|r| r.rule.contains("panels_of_weight")).expect("it matches");
     assert!(panels.fired >= 400 && found.part.is_none() && !found.regimes.is_empty(), "{panels:?}");
 }
+
+/// Rules that add to what they find in each round: growth stops, and so does fusing what they added, both with a note; what is
+/// written is fused.
+#[test]
+fn rules_that_grow_without_end_stop_with_a_note() {
+    let report = planned(
+        "rule same<n>(x: f32[n]) { tanh(x) => tanh(x * 1.0 + 0.0) }\n\
+         rule half<n>(x: f32[n], y: f32[n]) { x + y => (x * 2.0 + y * 2.0) * 0.5 }\n\
+         fn main<n>(x: f32[n], y: f32[n]) -> f32[n] { tanh(x + y) }\n",
+    );
+    assert!(report.notes.iter().any(|n| n.starts_with("fused no more after")), "{:?}", report.notes);
+    let steps = &report.regimes[0].steps;
+    assert!(steps.len() == 1 && steps[0].covers.len() >= 2, "{steps:?}");
+}

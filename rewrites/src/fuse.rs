@@ -14,6 +14,7 @@ use ir::{ExternId, Intrinsic, PrimId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Facts, Sym};
 
+use crate::Budget;
 use crate::block::{BlockGraph, Source};
 use crate::classify::{Class, NumClass, Profile, profile};
 use crate::cost::{Identity, Work};
@@ -208,8 +209,20 @@ struct Grow<'a> {
     found: Vec<Group>,
 }
 
-/// Adds fused implementations for every class.
-pub(crate) fn fuse(source: &Source<'_>, fused: &mut Fused, groups_per_class: usize, b: &mut BlockGraph) {
+/// A block of fewer operators may have as many groups as one of so many.
+const FEW: usize = 500;
+
+/// Adds fused implementations for every class, what is written before what rules add, until the budget of groups is used up: then
+/// it says so.
+pub(crate) fn fuse(
+    source: &Source<'_>,
+    fused: &mut Fused,
+    budget: &Budget,
+    b: &mut BlockGraph,
+) -> Option<String> {
+    let groups_per_class = budget.groups;
+    let all = budget.members * b.pure.len().max(FEW);
+    let mut left = all;
     let mut consumers: FxHashMap<Id, FxHashSet<Id>> = FxHashMap::default();
     for class in b.class_ids() {
         for node in &b.graph[class].nodes {
@@ -225,6 +238,9 @@ pub(crate) fn fuse(source: &Source<'_>, fused: &mut Fused, groups_per_class: usi
     }
     consumers = at_once(b, &consumers);
     for class in b.class_ids() {
+        if left == 0 {
+            break;
+        }
         let mut grow = Grow {
             source,
             b,
@@ -241,10 +257,13 @@ pub(crate) fn fuse(source: &Source<'_>, fused: &mut Fused, groups_per_class: usi
         let found = std::mem::take(&mut grow.found);
         consumers = std::mem::take(&mut grow.consumers);
         for group in found {
+            // What is put into a body goes through all that is there.
+            left = left.saturating_sub(group.members.len().pow(2));
             offer(source, fused, class, group, b);
         }
     }
     b.graph.rebuild();
+    (left == 0).then(|| format!("fused no more after {all} members of groups"))
 }
 
 /// Whoever needs a root itself: one more consumer, other than any class.
@@ -254,6 +273,8 @@ fn outside() -> Id {
 
 /// Steps from a consumer to another that are followed.
 const STEPS: usize = 3;
+/// More consumers are not compared.
+const MANY: usize = 64;
 
 /// The consumers of each class that one plan may have at once: one that leads to another of them alone, in a node
 /// that reads neither the value itself nor what leads there in another way, is left out, since no plan has both.
@@ -284,6 +305,10 @@ fn at_once(b: &BlockGraph, all: &FxHashMap<Id, FxHashSet<Id>>) -> FxHashMap<Id, 
         let mut ways: Vec<(Id, Id)> = Vec::new();
         let mut left: Vec<Id> = of.iter().copied().collect();
         left.sort_unstable();
+        // Of many one would be left out hardly ever, and each is compared with all.
+        if left.len() > MANY {
+            return of.clone();
+        }
         left.retain(|&c| {
             let Some((step, next)) = way(c, of) else { return true };
             let beside = ways.iter().any(|w| w.1 == next && (w.0 == step || both(next, w.0, step)));

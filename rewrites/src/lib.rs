@@ -165,6 +165,8 @@ pub struct Budget {
     pub steps: usize,
     /// Fused groups grown from one class.
     pub groups: usize,
+    /// Members of fused groups for each operator that is written, each as often as its group has members.
+    pub members: usize,
     /// Points asked besides those of the grid, between neighbours whose plans differ.
     pub between: usize,
     /// Flips that extraction tries at one point.
@@ -185,6 +187,7 @@ impl Default for Budget {
             matches: 1_000,
             steps: 200_000,
             groups: 24,
+            members: 200,
             between: 12,
             flips: 2_000,
             plans: 4,
@@ -598,13 +601,12 @@ fn unit(
         }
     };
     fuse::implement(source, &available, &mut b);
-    if turns.fuse {
-        fuse::fuse(source, fused, options.budget.groups, &mut b);
-    }
+    let stopped = if turns.fuse { fuse::fuse(source, fused, &options.budget, &mut b) } else { None };
     if options.measured.is_some() || options.offers.is_some() {
         fuse::identify(source, fused, turns.invariant, &mut b);
     }
-    let pool = extract::pool(&b, options, pins);
+    let mut pool = extract::pool(&b, options, pins);
+    pool.notes.extend(stopped);
     let nested = b.pinned.iter_mut().map(|p| std::mem::take(&mut p.nested)).collect::<Vec<_>>();
     let nested = nested
         .into_iter()

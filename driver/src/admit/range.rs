@@ -21,9 +21,12 @@ use super::{Counter, STEPS, Trial, dims, elements, place};
 use crate::compare::wide;
 
 /// Magnitudes of arguments in f16,
-const NARROW: [f64; 5] = [2e-3, 0.06, 1.0, 200.0, 60_000.0];
+const NARROW: [f64; 7] = [2e-3, 0.06, 1.0, 16.0, 200.0, 1e3, 60_000.0];
 /// and in types that are wider: beyond these something overflows in most programs as they are written.
-const WIDE: [f64; 3] = [1e-3, 1.0, 1e3];
+const WIDE: [f64; 6] = [1e-3, 1.0, 30.0, 120.0, 1e3, 1e5];
+/// By what part of their size numbers differ where all are nearly the same: what takes squares from one another loses its digits
+/// there, of f32.
+const NEARLY: f64 = 1e-3;
 /// So many choices of magnitudes are tried at each assignment of dims.
 const CHOICES: usize = 125;
 /// Of each, so many choices of signs.
@@ -75,9 +78,12 @@ impl Trial<'_> {
             dims.values().all(|n| *n > 0) && elements(rule, dims).sum::<i64>() <= ELEMENTS
         };
         let sizes = dims::assignments(rule, &rule.when, ASSIGNMENTS).into_iter().filter(small);
-        sizes
-            .take(dims::FEW)
-            .find_map(|dims| choices.iter().find_map(|m| (0..signs).find_map(|s| sides.leave(&dims, m, s))))
+        let single = floats.iter().all(|d| *d == DType::F32);
+        sizes.take(dims::FEW).find_map(|dims| {
+            let any = |m: &Vec<f64>| (0..signs).find_map(|s| sides.leave(&dims, m, s, 0.5));
+            let alike = |m: &Vec<f64>| sides.leave(&dims, m, 0, NEARLY);
+            choices.iter().find_map(any).or_else(|| choices.iter().filter(|_| single).find_map(alike))
+        })
     }
 }
 
@@ -100,17 +106,23 @@ fn choices(types: &[DType]) -> Vec<Vec<f64>> {
 }
 
 impl Sides<'_> {
-    /// The case of these dims and magnitudes, if it is one.
+    /// The case of these dims and magnitudes, if it is one; numbers are smaller by a part of them, `spread` at most.
     ///
     /// Where a bit of `signs` is set, an argument is negative: what a rule takes from another may be more than either. What
     /// cancels keeps few digits on each side, so only what has no end counts then.
-    fn leave(&self, dims: &BTreeMap<Sym, i64>, magnitudes: &[f64], signs: u32) -> Option<Counter> {
+    fn leave(
+        &self,
+        dims: &BTreeMap<Sym, i64>,
+        magnitudes: &[f64],
+        signs: u32,
+        spread: f64,
+    ) -> Option<Counter> {
         let mut args = values::arguments(&self.rule.lhs, dims, Values::Small, 0, &self.numbers)?;
         let mut rng = Rng::new(7);
         let floats = args.iter_mut().filter(|a| a.1.dtype().is_float());
         for (k, ((_, t), size)) in floats.zip(magnitudes).enumerate() {
             let size = if signs.checked_shr(k as u32).unwrap_or(0) & 1 == 1 { -size } else { *size };
-            (0..t.len()).for_each(|i| t.set_f64(i, size * (1.0 + rng.uniform()) / 2.0));
+            (0..t.len()).for_each(|i| t.set_f64(i, size * (1.0 - spread * rng.uniform())));
         }
         let told: Vec<Tensor> =
             self.untold.iter().map(|s| Tensor::zeros(DType::F64, &[dims[s]]).ok()).collect::<Option<_>>()?;
@@ -132,9 +144,10 @@ impl Sides<'_> {
             let lost = |i: &usize| !right.get_f64(*i).is_finite() || loses(*i);
             if let Some(at) = (0..right.len()).find(lost).filter(|_| kept) {
                 let text = format!(
-                    "at {:?} the left side gives {}, the right side, which leaves the range of {} on the way, {}",
+                    "at {:?} the left side gives {}, the right side, which {} of {} on the way, {}",
                     place(left.shape(), at),
                     number(left, at),
+                    if right.get_f64(at).is_finite() { "loses the digits" } else { "leaves the range" },
                     left.dtype(),
                     number(right, at)
                 );
