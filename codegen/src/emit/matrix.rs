@@ -147,7 +147,8 @@ impl<'c> Emit<'_, 'c> {
         let room = self.tile.mask.is_none() || !self.layout.bufs.contains(&of_b.0);
         let target = &self.ll.target;
         let instruction = match (a.dtype, b.dtype) {
-            (DType::Bf16, DType::Bf16) if size == 2 => "llvm.x86.tdpbf16ps",
+            // Few rows go by vectors, which add up in another order.
+            (DType::Bf16, DType::Bf16) if size == 2 && !self.prim.invariant => "llvm.x86.tdpbf16ps",
             (DType::I8, DType::I8) if size == 4 => "llvm.x86.tdpbssd",
             (DType::I8, DType::U8) if size == 4 => "llvm.x86.tdpbsud",
             (DType::U8, DType::I8) if size == 4 => "llvm.x86.tdpbusd",
