@@ -16,7 +16,7 @@ use super::tile::{Slot, Values, Varies};
 use super::{Emit, Place};
 use crate::Error;
 use crate::ll::{Ty, V};
-use crate::prepare::assigned;
+use crate::prepare::{assigned, written};
 use crate::schedule::Along;
 
 /// Rows of a tile, its words of a row, and the lanes of what goes with them.
@@ -81,14 +81,7 @@ impl<'c> Emit<'_, 'c> {
         if !whole || self.asks || !self.made.is_empty() {
             return Vec::new();
         }
-        let mut writes = Writes { bufs: BTreeSet::new(), sets: assigned(body).into_iter().collect() };
-        body.iter().for_each(|s| {
-            s.walk(&mut |s| {
-                if let Stmt::Store { buf, .. } = s {
-                    writes.bufs.insert(*buf);
-                }
-            });
-        });
+        let writes = Writes { bufs: written(body), sets: assigned(body) };
         let mut found: Vec<Product<'s>> = Vec::new();
         for s in body {
             let (Stmt::Set(_, value) | Stmt::Store { value, .. }) = s else { continue };
@@ -213,8 +206,9 @@ impl<'c> Emit<'_, 'c> {
     ) -> Result<(), Error> {
         let ll = self.ll;
         let words = i64::from(self.tile.vectors) * SIDE;
-        let room: Vec<_> = products.iter().map(|_| self.room(ROWS * words * 4)).collect();
-        let shapes = self.room(LINE);
+        let room: Vec<_> =
+            products.iter().map(|_| self.at_entry(|ll| ll.stack((ROWS * words * 4) as u32))).collect();
+        let shapes = self.at_entry(|ll| ll.stack(LINE as u32));
         self.count(lo, hi, ROWS, |e, i| {
             let left = ll.sub(hi, i);
             let left = ll.select(ll.icmp(I::SLT, left, ll.i64(ROWS)), left, ll.i64(ROWS));
@@ -231,15 +225,6 @@ impl<'c> Emit<'_, 'c> {
         ll.intrinsic("llvm.x86.tilerelease", &[], &[]);
         self.slots[var.0 as usize] = Slot::Unset;
         Ok(())
-    }
-
-    /// Bytes on the stack, there once.
-    fn room(&mut self, bytes: i64) -> PointerValue<'c> {
-        let here = self.ll.here();
-        self.ll.at(self.entry);
-        let p = self.ll.stack(bytes as u32);
-        self.ll.at(here);
-        p
     }
 
     /// Makes a sum for so many rows.

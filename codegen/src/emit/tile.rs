@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::Emit;
 use crate::Error;
 use crate::format::register;
-use crate::ll::{Ty, V};
+use crate::ll::{Ll, Ty, V};
 use crate::prepare::assigned;
 
 /// What is emitted for at once.
@@ -179,11 +179,16 @@ impl<'c> Emit<'_, 'c> {
     }
 
     pub(super) fn cell(&mut self, ty: BasicTypeEnum<'c>) -> PointerValue<'c> {
+        self.at_entry(|ll| ll.cell(ty))
+    }
+
+    /// Makes something where it is there once.
+    pub(super) fn at_entry<T>(&self, f: impl FnOnce(&Ll<'c>) -> T) -> T {
         let here = self.ll.here();
         self.ll.at(self.entry);
-        let cell = self.ll.cell(ty);
+        let made = f(self.ll);
         self.ll.at(here);
-        cell
+        made
     }
 
     fn slot_varies(&self, var: VarId) -> Varies {
