@@ -85,6 +85,42 @@ fn what_is_compared_may_be_forced() {
     assert_eq!(said.exit, Some(0), "{}", said.stderr);
 }
 
+const SIBLINGS: &str =
+    "fn f<n, m>(x: f32[n, m]) -> (f32[n], f32[n]) { (sum(x, axis=[1]), max(x, axis=[1])) }";
+
+#[test]
+fn a_kernel_of_several_values_is_weighed_forced_and_forbidden_as_any_other() {
+    let opt = |more: &[&str]| {
+        let args = [&["opt", "f.tn", "--at", "n=4096", "--at", "m=4096"], more].concat();
+        run(&[("f.tn", SIBLINGS.to_owned())], &args)
+    };
+    let kernels = |more: &[&str]| {
+        let said = opt(more).stdout;
+        let steps = said.lines().filter(|l| l.contains("] = "));
+        steps.filter_map(|l| l.split_whitespace().nth(4).map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(kernels(&[]), ["fused_sum_and_max"]);
+    assert!(opt(&[]).stdout.contains("or v: kernel sum [sum]"), "{}", opt(&[]).stdout);
+    let apart = ["--forbid", "fused_sum_and_max"];
+    assert_eq!(kernels(&apart), ["sum", "max"]);
+    assert!(opt(&apart).stdout.contains("not fused_sum_and_max: forbidden"), "{}", opt(&apart).stdout);
+    assert_eq!(kernels(&["--force", "sum"]), ["sum", "max"]);
+    assert_eq!(kernels(&["--force", "fused_sum_and_max"]), ["fused_sum_and_max"]);
+}
+
+#[test]
+fn what_is_forced_and_stands_in_no_plan_is_said() {
+    let program = "fn f<n>(x: f32[n]) -> f32[n] { -(-relu(x)) }".to_owned();
+    let opt = |args: &[&str]| run(&[("f.tn", program.clone())], &[&["opt", "f.tn"], args].concat());
+    let said = opt(&["--force", "neg"]).stdout;
+    assert!(said.contains("forcing would leave a value without an implementation; not forced"), "{said}");
+    assert!(said.contains("--force neg is not held, always: no step of that plan is"), "{said}");
+    assert!(!said.contains("left as it was"), "{said}");
+    let both = opt(&["--force", "relu", "--forbid", "relu"]);
+    assert_eq!(both.exit, Some(2));
+    assert!(both.stderr.contains("`relu` is both forced and forbidden"), "{}", both.stderr);
+}
+
 #[test]
 fn an_answer_as_json_has_what_the_text_says() {
     let of = |args: &[&str]| -> serde_json::Value {

@@ -20,6 +20,9 @@ pub fn implementations(module: &Module, options: &Options) -> Result<(), Failure
     if asked().iter().all(|(_, names)| names.is_empty()) {
         return Ok(());
     }
+    if let Some(both) = options.force.iter().find(|name| options.forbid.contains(name)) {
+        return Err(Failure::Usage(format!("`{both}` is both forced and forbidden")));
+    }
     let mut known: BTreeSet<String> = ["kernel", "fused", "library", "view"].map(str::to_owned).into();
     known.extend(module.prims.iter().map(|p| p.name.clone()));
     known.extend(module.externs.iter().map(|e| e.name.to_string()));

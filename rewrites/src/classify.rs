@@ -12,7 +12,7 @@ use ir::{Combine, Intrinsic};
 use shape::{Expr, Sym};
 use tensor::DType;
 
-use crate::form::{MapForm, map_form};
+use crate::form::{MapForm, map_forms};
 use crate::rounds::{Body, Ranges};
 
 /// What a primitive's loops are.
@@ -190,8 +190,8 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
     } else if !walk.fallible && prim.view().is_some() {
         Class::View
     } else {
-        match map_form(prim) {
-            Some(map) if reads_in_place(&map) => Class::Elementwise,
+        match map_forms(prim) {
+            Some(maps) if maps.iter().all(reads_in_place) => Class::Elementwise,
             Some(_) => Class::Broadcast,
             None => Class::Other,
         }

@@ -31,7 +31,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Sym};
 
 use crate::block::{BlockGraph, Use};
-use crate::extract::{Cand, Choice, Pool, order};
+use crate::extract::{Cand, Choice, Pool, named, order};
 use crate::fuse::Fused;
 use crate::lang::{Action, ImplId, Ir, OpKey};
 
@@ -42,6 +42,15 @@ pub(crate) struct Unit {
     pub(crate) pool: Pool,
     /// By pinned node, the blocks inside.
     pub(crate) nested: Vec<Vec<Unit>>,
+}
+
+impl Unit {
+    /// True if something in it may be what a name says.
+    pub(crate) fn could(&self, name: &str) -> bool {
+        let name = [name.to_owned()];
+        self.pool.cands.iter().flatten().any(|c| named(&self.b, c, &name))
+            || self.nested.iter().flatten().any(|unit| unit.could(&name[0]))
+    }
 }
 
 /// What was chosen in a block and the blocks inside.

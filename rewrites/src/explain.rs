@@ -10,10 +10,10 @@ use crate::Options;
 use crate::cost::{At, Cost};
 use crate::emit::{Plan, Traced, Unit};
 use crate::extract::{Cand, Pins, Priced, costs, kind, priced};
-use crate::lang::Action;
+use crate::lang::{Action, Ir};
 use crate::measured::Key;
 use crate::regimes::{Arm, Point, Solved, arm_at, cost_of, env};
-use crate::report::{Alternative, RegimeReport, RuleReport, Step};
+use crate::report::{Alternative, RegimeReport, RuleReport, Step, rule_name};
 use crate::saturate::Outcome;
 
 /// What rules did.
@@ -71,8 +71,24 @@ pub(crate) fn regimes(
         .collect()
 }
 
-/// Says where what the text asks for is not what a plan does.
-pub(crate) fn not_held(pins: &Pins, regimes: &[RegimeReport], notes: &mut Vec<String>) {
+/// Says where what the text or the options ask for is not what a plan does.
+pub(crate) fn not_held(
+    options: &Options,
+    pins: &Pins,
+    cells: &[(Vec<Pred>, Unit)],
+    regimes: &[RegimeReport],
+    notes: &mut Vec<String>,
+) {
+    for name in &options.force {
+        let fits =
+            |s: &Step| s.name == *name || s.kind == *name || s.why.iter().any(|w| rule_name(w) == name);
+        let could = || cells.iter().any(|(_, unit)| unit.could(name));
+        for r in regimes.iter().filter(|r| !r.steps.iter().any(fits)) {
+            if could() {
+                notes.push(format!("--force {name} is not held, {}: no step of that plan is", r.guard));
+            }
+        }
+    }
     for (k, (pin, _)) in pins.0.iter().enumerate() {
         for r in regimes {
             let text = match (pin.force, r.steps.iter().any(|s| s.pins.contains(&k))) {
@@ -206,7 +222,8 @@ impl Block<'_> {
                 why: other.why.clone(),
             });
         }
-        for c in covered(cand, *class) {
+        let several = unit.pool.cands[*class].iter().filter(|c| matches!(c.node, Ir::Proj(..)));
+        for c in covered(cand, *class).into_iter().chain(several.map(|c| c.kids[0])) {
             for why in &unit.pool.refused[c] {
                 if !refused.contains(why) {
                     refused.push(why.clone());
@@ -258,14 +275,62 @@ impl Block<'_> {
     /// whole plan would cost then.
     fn alternatives(&mut self, class: usize, chosen: usize) -> Vec<(usize, usize, Option<f64>)> {
         let cands = &self.unit.pool.cands;
+        let values = self.values(class);
         let mut found = Vec::new();
         for c in covered(&cands[class][chosen], class) {
-            let others = (0..cands[c].len()).filter(|&i| cands[c][i].imp.is_some());
-            for i in others.filter(|&i| c != class || i != chosen) {
-                found.push((c, i, self.with(class, c, i).map(|t| t + self.rest)));
+            for i in (0..cands[c].len()).filter(|&i| c != class || i != chosen) {
+                match &cands[c][i].node {
+                    Ir::Impl(..) => {
+                        let with = if values.is_empty() {
+                            self.with(class, c, i)
+                        } else {
+                            self.apart(&values, c, i)
+                        };
+                        found.push((c, i, with.map(|t| t + self.rest)));
+                    }
+                    Ir::Proj(..) if c == class => {
+                        let several = cands[c][i].kids[0];
+                        let with = self.beside(several);
+                        found.extend(with.map(|(at, t)| (several, at, Some(t + self.rest))));
+                    }
+                    Ir::Proj(..) | Ir::Leaf(_) | Ir::Op(..) => {}
+                }
             }
         }
         found
+    }
+
+    /// The values that a class of several has, each with the candidate that takes it from there.
+    fn values(&self, several: usize) -> Vec<(usize, usize)> {
+        let takes = |cand: &Cand| matches!(cand.node, Ir::Proj(..)) && cand.kids[0] == several;
+        let cands = self.unit.pool.cands.iter().enumerate();
+        cands.filter_map(|(v, list)| Some((v, list.iter().position(takes)?))).collect()
+    }
+
+    /// The cheapest kernel that makes several values, and what the block costs if those of them that it needs come from there.
+    fn beside(&mut self, several: usize) -> Option<(usize, f64)> {
+        let cost = |at: &usize| self.us[several][*at].us;
+        let at = (0..self.us[several].len()).min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+        let mut changes = self.values(several);
+        changes.retain(|&(v, _)| self.priced.is_needed(v));
+        changes.push((several, at));
+        Some((at, self.priced.cost_with(&changes)?))
+    }
+
+    /// What the block costs with candidate `i` of class `c` where one kernel makes several values: with the others still made by that, or
+    /// each by the best of its own.
+    fn apart(&mut self, values: &[(usize, usize)], c: usize, i: usize) -> Option<f64> {
+        let cands = &self.unit.pool.cands;
+        let mut changes = vec![(c, i)];
+        let alone = self.priced.cost_with(&changes);
+        for &(v, taken) in values.iter().filter(|(v, _)| *v != c) {
+            let own = |k: &usize| *k != taken && !cands[v][*k].covers.contains(&c);
+            let cost = |k: &usize| self.us[v][*k].us;
+            let best = (0..cands[v].len()).filter(own).min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+            changes.push((v, best));
+        }
+        let all = self.priced.cost_with(&changes);
+        alone.into_iter().chain(all).min_by(f64::total_cmp)
     }
 
     /// What the cheapest plan of the block costs in which candidate `i` computes class `c`, other things staying as they

@@ -120,6 +120,8 @@ pub(crate) struct Bundle {
     pub(crate) values: usize,
     /// The classes that several of them need, operands first.
     pub(crate) shared: Vec<usize>,
+    /// Of one kernel for all of them, each value and the candidate that takes it from there.
+    pub(crate) taken: Vec<(usize, usize)>,
 }
 
 /// For each class of a pool the candidate chosen; none where the class cannot be computed.
@@ -182,7 +184,7 @@ pub(crate) fn pool(b: &BlockGraph, options: &Options, pins: &Pins) -> Pool {
             named(b, c, &options.forbid) || members.into_iter().any(|&m| named(b, c, &barred[m]))
         };
         if list.iter().any(forbidden) {
-            if list.iter().all(forbidden) {
+            if list.iter().all(forbidden) && !only_offered(b, class) {
                 notes.push("forbidding would leave a value without an implementation; kept".to_owned());
             } else {
                 for c in list.iter().filter(|c| forbidden(c)) {
@@ -201,17 +203,13 @@ pub(crate) fn pool(b: &BlockGraph, options: &Options, pins: &Pins) -> Pool {
         cands[at[&class]].push(Cand { node, kids: vec![], imp: None, covers: vec![], why: vec![], kept });
     }
     let roots = b.roots().iter().map(|r| at[r]).collect();
-    let place = |&c: &Id| at.get(&b.graph.find(c)).copied();
-    let bundle =
-        |m: &Merged| Bundle { values: m.values.len(), shared: m.shared.iter().filter_map(place).collect() };
-    let bundles = b.merged.iter().map(bundle).collect();
     let mut pool = Pool {
         classes,
         at,
         cands,
         copies,
         roots,
-        bundles,
+        bundles: Vec::new(),
         refused,
         notes,
         pinned,
@@ -220,37 +218,75 @@ pub(crate) fn pool(b: &BlockGraph, options: &Options, pins: &Pins) -> Pool {
     };
     in_time(b, &mut pool);
     force(b, &mut pool, &options.force);
+    pool.bundles = bundles(b, &pool);
     pool
+}
+
+fn bundles(b: &BlockGraph, pool: &Pool) -> Vec<Bundle> {
+    let place = |&c: &Id| pool.at.get(&b.graph.find(c)).copied();
+    let bundle = |m: &Merged| {
+        let shared: Vec<usize> = m.shared.iter().filter_map(place).collect();
+        let takes = |c: &Cand| matches!(c.node, Ir::Proj(..)) && shared.contains(&c.kids[0]);
+        let taken = m.values.iter().filter_map(place);
+        let taken = taken.filter_map(|v| Some((v, pool.cands[v].iter().position(takes)?))).collect();
+        Bundle { values: m.values.len(), shared, taken }
+    };
+    b.merged.iter().map(bundle).collect()
+}
+
+/// When values are there, as positions in a block: 0 before the first pinned node, `i + 1` after the `i`-th.
+pub(crate) struct Times {
+    /// From where on a value that a pinned node makes is there,
+    from: FxHashMap<ValId, usize>,
+    /// up to where one is that a pinned node consumes,
+    until: FxHashMap<ValId, usize>,
+    /// and from where on a symbol means something.
+    opened: FxHashMap<Sym, usize>,
+}
+
+impl Times {
+    pub(crate) fn of(b: &BlockGraph) -> Times {
+        let mut times =
+            Times { from: Default::default(), until: Default::default(), opened: Default::default() };
+        for (i, p) in b.pinned.iter().enumerate() {
+            times.from.extend(p.node.results.iter().map(|&r| (r, i + 1)));
+            let gone = p.uses.iter().filter(|(_, u)| **u == Use::Consume);
+            times.until.extend(gone.map(|(&v, _)| (v, i)));
+            times.opened.extend(opened(&p.node).map(|s| (s, i + 1)));
+        }
+        times
+    }
+
+    /// From where on a node may run whose operands are there.
+    pub(crate) fn earliest(&self, b: &BlockGraph, node: &Ir) -> usize {
+        match node {
+            Ir::Leaf(v) => self.from.get(v).copied().unwrap_or(0),
+            Ir::Impl(id, _) => {
+                let types = &b.graph.analysis.table.desc(*id).results;
+                let syms = types.iter().flat_map(|t| t.shape.iter().flat_map(shape::Expr::syms));
+                syms.filter_map(|s| self.opened.get(&s).copied()).max().unwrap_or(0)
+            }
+            Ir::Op(..) | Ir::Proj(..) => 0,
+        }
+    }
+
+    /// Up to where what a node stands for may be read.
+    pub(crate) fn latest(&self, node: &Ir) -> Option<usize> {
+        if let Ir::Leaf(v) = node { self.until.get(v).copied() } else { None }
+    }
 }
 
 /// Drops candidates that read a value that is consumed before another of their operands, or one of their
 /// dims, can be there. What is left may still be refused when it is emitted; this keeps that rare.
 fn in_time(b: &BlockGraph, pool: &mut Pool) {
-    // Positions: 0 before the first pinned node, `i + 1` after the `i`-th.
-    let (mut from, mut until, mut opened) =
-        (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
-    for (i, p) in b.pinned.iter().enumerate() {
-        from.extend(p.node.results.iter().map(|&r| (r, i + 1)));
-        let gone = p.uses.iter().filter(|(_, u)| **u == Use::Consume);
-        until.extend(gone.map(|(&v, _)| (v, i)));
-        opened.extend(self::opened(&p.node).map(|s| (s, i + 1)));
-    }
-    if until.is_empty() && opened.is_empty() {
+    let times = Times::of(b);
+    if times.until.is_empty() && times.opened.is_empty() {
         return;
     }
-    let own = |c: &Cand| match &c.node {
-        Ir::Leaf(v) => from.get(v).copied().unwrap_or(0),
-        Ir::Impl(id, _) => {
-            let types = &b.graph.analysis.table.desc(*id).results;
-            let syms = types.iter().flat_map(|t| t.shape.iter().flat_map(shape::Expr::syms));
-            syms.filter_map(|s| opened.get(&s).copied()).max().unwrap_or(0)
-        }
-        Ir::Op(..) | Ir::Proj(..) => 0,
-    };
     let n = pool.classes.len();
     let mut earliest: Vec<Option<usize>> = vec![None; n];
     let position = |c: &Cand, earliest: &[Option<usize>]| {
-        c.kids.iter().try_fold(own(c), |at, &k| Some(at.max(earliest[k]?)))
+        c.kids.iter().try_fold(times.earliest(b, &c.node), |at, &k| Some(at.max(earliest[k]?)))
     };
     for _ in 0..n + 1 {
         let before = earliest.clone();
@@ -261,12 +297,7 @@ fn in_time(b: &BlockGraph, pool: &mut Pool) {
             break;
         }
     }
-    let leaf_until = |k: usize| {
-        pool.cands[k]
-            .iter()
-            .filter_map(|c| if let Ir::Leaf(v) = c.node { until.get(&v).copied() } else { None })
-            .min()
-    };
+    let leaf_until = |k: usize| pool.cands[k].iter().filter_map(|c| times.latest(&c.node)).min();
     let limit: Vec<Option<usize>> = (0..n).map(leaf_until).collect();
     for class in 0..n {
         let late = |c: &Cand| {
@@ -282,13 +313,18 @@ fn in_time(b: &BlockGraph, pool: &mut Pool) {
     }
 }
 
+/// True for what a plan can do without: several values at once that kernels of each make too.
+fn only_offered(b: &BlockGraph, class: Id) -> bool {
+    b.graph[class].nodes.iter().all(|n| matches!(n, Ir::Impl(..)))
+}
+
 /// What options call a candidate.
 fn title(b: &BlockGraph, c: &Cand) -> String {
     c.imp.map_or_else(String::new, |id| b.graph.analysis.table.desc(id).name.clone())
 }
 
 /// True if one of the names is the candidate's, its kind's or that of a rule behind it.
-fn named(b: &BlockGraph, c: &Cand, names: &[String]) -> bool {
+pub(crate) fn named(b: &BlockGraph, c: &Cand, names: &[String]) -> bool {
     let Some(id) = c.imp else { return false };
     let desc = b.graph.analysis.table.desc(id);
     let kind = kind(desc);
@@ -313,24 +349,38 @@ fn force(b: &BlockGraph, pool: &mut Pool, names: &[String]) {
     if names.is_empty() && pool.pinned.iter().all(Vec::is_empty) {
         return;
     }
-    let asked = |pinned: &[Vec<String>], i: usize, c: &Cand| named(b, c, names) || named(b, c, &pinned[i]);
-    let pinned = pool.pinned.clone();
-    let any = |i: &usize| pool.cands[*i].iter().any(|c| asked(&pinned, *i, c));
+    let free = (pool.cands.clone(), pool.refused.clone());
+    // What a value is taken from that one kernel makes beside others is asked for where that kernel is.
+    let offered = |c: &Cand| match c.node {
+        Ir::Proj(..) => Some(c.kids[0]).filter(|&several| only_offered(b, pool.classes[several])),
+        Ir::Leaf(_) | Ir::Op(..) | Ir::Impl(..) => None,
+    };
+    let own = |i: usize, c: &Cand| named(b, c, names) || named(b, c, &pool.pinned[i]);
+    let asked = |i: usize, c: &Cand| {
+        own(i, c) || offered(c).is_some_and(|several| pool.cands[several].iter().any(|c| own(several, c)))
+    };
+    let any = |i: &usize| pool.cands[*i].iter().any(|c| asked(*i, c));
     let forced: FxHashSet<usize> = (0..pool.cands.len()).filter(any).collect();
-    for i in 0..pool.cands.len() {
-        let keep = |c: &Cand| {
-            let mut members = c.covers.iter().chain([&i]).filter(|m| forced.contains(m));
-            c.imp.is_none() || named(b, c, names) || members.all(|&m| asked(&pinned, m, c))
-        };
-        if pool.cands[i].iter().any(keep) {
-            let lost: Vec<String> = pool.cands[i]
-                .iter()
-                .filter(|c| !keep(c))
-                .map(|c| format!("{}: another is forced", title(b, c)))
-                .collect();
-            pool.refused[i].extend(lost);
-            pool.cands[i].retain(keep);
+    let keeps = |i: usize, c: &Cand| {
+        let mut members = c.covers.iter().chain([&i]).filter(|m| forced.contains(m));
+        let given = c.imp.is_none() && offered(c).is_none();
+        given || named(b, c, names) || members.all(|&m| asked(m, c))
+    };
+    let each = pool.cands.iter().enumerate();
+    let kept: Vec<Vec<bool>> = each.map(|(i, list)| list.iter().map(|c| keeps(i, c)).collect()).collect();
+    for (i, kept) in kept.into_iter().enumerate() {
+        let titles: Vec<String> = pool.cands[i].iter().map(|c| title(b, c)).collect();
+        if kept.contains(&true) || only_offered(b, pool.classes[i]) {
+            let lost = titles.iter().zip(&kept).filter(|(title, kept)| !**kept && !title.is_empty());
+            pool.refused[i].extend(lost.map(|(title, _)| format!("{title}: another is forced")));
+            let mut kept = kept.into_iter();
+            pool.cands[i].retain(|_| kept.next().unwrap_or(true));
         }
+    }
+    let plain = baseline(b, pool);
+    if pool.roots.iter().any(|&root| plain[root].is_none()) {
+        (pool.cands, pool.refused) = free;
+        pool.notes.push("forcing would leave a value without an implementation; not forced".to_owned());
     }
 }
 
@@ -395,7 +445,7 @@ pub(crate) fn rank(choose: Choose, plan: usize, us: f64) -> f64 {
 }
 
 /// The candidates that cost least together; `flips` bounds the local search.
-fn cheapest(pool: &Pool, us: &[Vec<Cost>], flips: usize) -> Choice {
+pub(crate) fn cheapest(pool: &Pool, us: &[Vec<Cost>], flips: usize) -> Choice {
     let choice = greedy(pool, us);
     let Some(mut plan) = Priced::new(pool, us, choice.clone()) else { return choice };
     let mut left = flips;
@@ -427,22 +477,24 @@ fn search(plan: &mut Priced<'_>, left: &mut usize) {
     }
 }
 
+/// Times that all kernels of several values are looked at: where one takes a value from another, a third may be worth it.
+const PASSES: usize = 3;
+
 /// Takes bundles as wholes where that is cheaper; true if one was taken. No flip of one class finds them: each value
-/// alone would pay for all. What reads them is chosen as if each paid its part.
+/// alone would pay for all. What reads what a rule makes is chosen as if each value paid its part.
 fn together(plan: &mut Priced<'_>) -> bool {
     let pool = plan.pool;
-    if pool.bundles.is_empty() {
-        return false;
-    }
+    let (kernels, merges): (Vec<&Bundle>, Vec<&Bundle>) =
+        pool.bundles.iter().partition(|bundle| !bundle.taken.is_empty());
+    let mut taken = false;
     let mut parts = plan.us.to_vec();
-    for bundle in &pool.bundles {
+    for bundle in &merges {
         for &class in &bundle.shared {
             parts[class].iter_mut().for_each(|c| c.us /= bundle.values as f64);
         }
     }
-    let other = greedy(pool, &parts);
-    let mut taken = false;
-    for bundle in &pool.bundles {
+    let other = if merges.is_empty() { Choice::new() } else { greedy(pool, &parts) };
+    for bundle in merges {
         // Its readers, then itself from the last operation on: the first is needed once a reader of it is.
         let reads = |class: &usize| {
             let chosen = other[*class].map(|i| &pool.cands[*class][i]);
@@ -450,16 +502,35 @@ fn together(plan: &mut Priced<'_>) -> bool {
         };
         let readers = (0..pool.cands.len()).filter(|c| !bundle.shared.contains(c)).filter(reads);
         let classes = bundle.shared.iter().rev().copied().chain(readers);
-        let changes: Vec<(usize, usize)> = classes.filter_map(|c| Some((c, other[c]?))).collect();
-        if plan.cost_with(&changes).is_some_and(|c| c + 1e-9 * c.abs() < plan.cost) {
-            for &(class, to) in &changes {
-                let _ = plan.change(class, Some(to));
+        taken |= take(plan, classes.filter_map(|c| Some((c, other[c]?))).collect());
+    }
+    for _ in 0..PASSES {
+        let before = plan.cost;
+        for bundle in &kernels {
+            let mut changes = bundle.taken.clone();
+            changes.retain(|&(value, _)| plan.uses[value] > 0);
+            // A kernel of its own does for one.
+            if changes.len() > 1 {
+                taken |= take(plan, changes);
             }
-            plan.settle();
-            taken = true;
+        }
+        if plan.cost == before {
+            break;
         }
     }
     taken
+}
+
+/// Makes changes together if the plan gets cheaper.
+fn take(plan: &mut Priced<'_>, changes: Vec<(usize, usize)>) -> bool {
+    let better = plan.cost_with(&changes).is_some_and(|c| c + 1e-9 * c.abs() < plan.cost);
+    if better {
+        for (class, to) in changes {
+            let _ = plan.change(class, Some(to));
+        }
+        plan.settle();
+    }
+    better
 }
 
 /// A set of classes.
@@ -582,6 +653,11 @@ impl<'p> Priced<'p> {
     /// What it costs.
     pub(crate) fn cost(&self) -> f64 {
         self.cost
+    }
+
+    /// Whether it computes a class.
+    pub(crate) fn is_needed(&self, class: usize) -> bool {
+        self.uses[class] > 0
     }
 
     fn weight(&self, class: usize) -> f64 {

@@ -25,53 +25,68 @@ pub(crate) struct MapForm {
 
 /// The map that a primitive is, if it is one.
 pub(crate) fn map_form(prim: &Prim) -> Option<MapForm> {
-    let [out] = prim.outs[..] else { return None };
-    if prim.in_place(out) {
+    let mut forms = map_forms(prim)?;
+    if forms.len() == 1 { forms.pop() } else { None }
+}
+
+/// The maps that a primitive is, one an output, all in the same loops.
+pub(crate) fn map_forms(prim: &Prim) -> Option<Vec<MapForm>> {
+    if prim.outs.iter().any(|&o| prim.in_place(o)) {
         return None;
     }
     let mut extents: Vec<(VarId, Expr)> = Vec::new();
     let mut lets: Vec<(VarId, Scalar)> = Vec::new();
+    let mut stores: Vec<(BufId, Vec<VarId>, Scalar)> = Vec::new();
     let mut body = &prim.body[..];
-    loop {
-        let at = body.iter().position(|s| !matches!(s, Stmt::Set(..)))?;
-        for s in &body[..at] {
-            let Stmt::Set(v, e) = s else { return None };
-            // A `var` given a second value is no definition.
-            if lets.iter().any(|(w, _)| w == v) {
-                return None;
+    while let Some((last, before)) = body.split_last() {
+        for s in before {
+            match s {
+                // A `var` given a second value is no definition.
+                Stmt::Set(v, e) if lets.iter().all(|(w, _)| w != v) => lets.push((*v, e.clone())),
+                Stmt::Store { .. } => stores.push(element(s)?),
+                Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) | Stmt::Alloc(_) => {
+                    return None;
+                }
             }
-            lets.push((*v, e.clone()));
         }
-        if at + 1 != body.len() {
-            return None;
-        }
-        match &body[at] {
-            Stmt::For { var, lo, hi, body: inner, .. } => {
+        match last {
+            Stmt::For { var, lo, hi, body: inner, .. } if stores.is_empty() => {
                 if prim.as_dim(lo)? != Expr::int(0) {
                     return None;
                 }
                 extents.push((*var, prim.as_dim(hi)?));
                 body = inner;
             }
-            Stmt::Store { buf, index, checked: false, combine: None, value, .. } if *buf == out => {
-                let index: Vec<VarId> = index.iter().map(Scalar::as_var).collect::<Option<_>>()?;
-                if index.len() != extents.len() {
-                    return None;
-                }
-                for (axis, v) in index.iter().enumerate() {
-                    let (_, extent) = extents.iter().find(|(w, _)| w == v)?;
-                    if index[..axis].contains(v) || *extent != prim.buf(out).shape[axis] {
-                        return None;
-                    }
-                }
-                let form = MapForm { out, index, lets, value: value.clone() };
-                return reads_only_params(prim).then_some(form);
+            Stmt::Store { .. } => {
+                stores.push(element(last)?);
+                body = &[];
             }
-            Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {
+            Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) | Stmt::Alloc(_) => {
                 return None;
             }
         }
     }
+    let whole = |out: BufId, index: &[VarId]| {
+        let axis = |(axis, v): (usize, &VarId)| {
+            let extent = extents.iter().find(|(w, _)| w == v);
+            !index[..axis].contains(v) && extent.is_some_and(|(_, e)| *e == prim.buf(out).shape[axis])
+        };
+        index.len() == extents.len() && index.iter().enumerate().all(axis)
+    };
+    let each = prim.outs.iter().map(|&out| {
+        let mut own = stores.iter().filter(|s| s.0 == out);
+        let (Some((_, index, value)), None) = (own.next(), own.next()) else { return None };
+        let form = MapForm { out, index: index.clone(), lets: lets.clone(), value: value.clone() };
+        whole(out, index).then_some(form)
+    });
+    let forms: Vec<MapForm> = each.collect::<Option<_>>()?;
+    (stores.len() == forms.len() && reads_only_params(prim)).then_some(forms)
+}
+
+/// What a plain store to a place that variables name stores, and where.
+fn element(store: &Stmt) -> Option<(BufId, Vec<VarId>, Scalar)> {
+    let Stmt::Store { buf, index, checked: false, combine: None, value, .. } = store else { return None };
+    Some((*buf, index.iter().map(Scalar::as_var).collect::<Option<_>>()?, value.clone()))
 }
 
 fn reads_only_params(prim: &Prim) -> bool {

@@ -30,7 +30,7 @@ const MEMBERS: usize = 8;
 /// The same, where what is absorbed is computed once whether it is or not.
 const CHAIN: usize = 24;
 /// Inputs of a group: kernels with more arguments spill their pointers.
-const INPUTS: usize = 16;
+pub(crate) const INPUTS: usize = 16;
 /// Stores of a producer that an epilogue is copied to.
 const STORES: usize = 4;
 
@@ -181,13 +181,16 @@ fn unknown(source: &Source<'_>, id: ExternId, dims: &[Expr]) -> Profile {
     }
 }
 
+/// An operation that a kernel covers: its class, its node, its primitive.
+pub(crate) type Member = (Id, Ir, PrimId);
+
 /// A group under construction.
 #[derive(Clone)]
 struct Group {
     prim: Prim,
     inputs: Vec<Id>,
     /// Producers first; the root is the last.
-    members: Vec<(Id, Ir, PrimId)>,
+    members: Vec<Member>,
     anchors: usize,
 }
 
@@ -323,8 +326,23 @@ fn at_once(b: &BlockGraph, all: &FxHashMap<Id, FxHashSet<Id>>) -> FxHashMap<Id, 
 
 /// Adds one group as an implementation of its root's class.
 fn offer(source: &Source<'_>, fused: &mut Fused, class: Id, group: Group, b: &mut BlockGraph) {
-    let mut prim = inline::close(group.prim);
-    prim.name = name(source, &group.members);
+    let results = b.graph[class].data.types.clone();
+    let inputs = group.inputs.iter().map(|&i| b.graph.find(i)).collect();
+    let prim = Prim { name: format!("fused_{}", words(source, &group.members)), ..group.prim };
+    if let Some(new) = add(source, fused, (prim, inputs, group.members), results, b) {
+        b.graph.union(class, new);
+    }
+}
+
+/// Adds a fused primitive with what it reads and the operations it covers as a class of its own; none if it is there.
+pub(crate) fn add(
+    source: &Source<'_>,
+    fused: &mut Fused,
+    (prim, inputs, members): (Prim, Kids, Vec<Member>),
+    results: Vec<Type>,
+    b: &mut BlockGraph,
+) -> Option<Id> {
+    let mut prim = inline::close(prim);
     prim.def = Sym::new(&prim.name);
     let level = b.graph.analysis.level(prim.dims.iter().copied());
     let mut facts = Facts::new();
@@ -335,10 +353,9 @@ fn offer(source: &Source<'_>, fused: &mut Fused, class: Id, group: Group, b: &mu
         }
     }
     prim.facts = facts;
-    let results = b.graph[class].data.types.clone();
     let at = fused.intern(prim);
     let (prim, p) = &fused.prims[at];
-    let covers = group.members.iter().map(|m| source.module.prim(m.2).name.clone()).collect();
+    let covers = members.iter().map(|m| source.module.prim(m.2).name.clone()).collect();
     let desc = ImplDesc {
         action: Action::Fused(at),
         name: prim.name.clone(),
@@ -349,17 +366,17 @@ fn offer(source: &Source<'_>, fused: &mut Fused, class: Id, group: Group, b: &mu
         results,
     };
     let id = b.graph.analysis.table.implementation(desc);
-    let node = Ir::Impl(id, group.inputs.iter().map(|&i| b.graph.find(i)).collect::<Kids>());
+    let node = Ir::Impl(id, inputs);
     if b.graph.lookup(node.clone()).is_some() {
-        return;
+        return None;
     }
     let new = b.graph.add(node.clone());
-    b.groups.push((node, group.members.into_iter().map(|m| (m.0, m.1)).collect()));
-    b.graph.union(class, new);
+    b.groups.push((node, members.into_iter().map(|m| (m.0, m.1)).collect()));
+    Some(new)
 }
 
-/// `fused_matmul_add_relu`: the definitions in order; broadcasts are said only where there is nothing else.
-fn name(source: &Source<'_>, members: &[(Id, Ir, PrimId)]) -> String {
+/// `matmul_add_relu`: the definitions in order; broadcasts are said only where there is nothing else.
+pub(crate) fn words(source: &Source<'_>, members: &[Member]) -> String {
     let word = |id: PrimId| -> String {
         source
             .module
@@ -375,7 +392,7 @@ fn name(source: &Source<'_>, members: &[(Id, Ir, PrimId)]) -> String {
     if words.is_empty() {
         words = members.iter().map(|m| word(m.2)).collect();
     }
-    format!("fused_{}", words.join("_"))
+    words.join("_")
 }
 
 /// True for a map whose indices are quotients or remainders, as those of a reshape are.

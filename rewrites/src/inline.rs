@@ -2,12 +2,13 @@
 //!
 //! Everything works on *placed* primitives: their dims have been replaced by the dims of the function around
 //! ([`place`]), so that two of them speak of the same symbols. Two moves make one primitive of a consumer
-//! and the producer of one of its inputs:
+//! and the producer of one of its inputs, a third of two that need nothing of one another:
 //!
 //! - [`inline`]: the producer is a map; each load of it becomes its expression at that place.
 //! - [`epilogue`]: the consumer is a map that reads the producer only where it writes; each store of the
 //!   producer becomes the consumer's expression of the stored value. The producer's loops stay as they
 //!   are, so it may be anything: a matrix product, a softmax.
+//! - [`beside`]: the loops of both that go over the same range become one, so what both read is read once.
 //!
 //! **Invariant: a fused primitive gives the same bits as its parts one after the other.** What a part stored
 //! was rounded to its element type; the fused primitive rounds at the same place, by a cast ([`inline`]) or by
@@ -18,7 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Sym};
 use tensor::DType;
 
-use crate::form::MapForm;
+use crate::form::{MapForm, each_load};
 
 /// Expressions grow by substitution; beyond this many nodes a primitive is not grown further.
 pub(crate) const MAX_NODES: usize = 600;
@@ -352,6 +353,158 @@ fn replace_stores(body: &mut Vec<Stmt>, out: BufId, f: &mut Replace<'_>) {
         new.push(stmt);
     }
     *body = new;
+}
+
+/// One primitive of two that need nothing of one another: the outputs of both, the parameters of the first and those of the
+/// second that are no parameter of the first; `given` says which these are, `same` whether two extents are equal. None where no outermost
+/// loop is shared in which both go along the same axis of something that both read.
+pub(crate) fn beside(
+    first: &Prim,
+    second: &Prim,
+    given: &[Option<usize>],
+    same: &dyn Fn(&Expr, &Expr) -> bool,
+) -> Option<Prim> {
+    let twin = |b: BufId| {
+        let at = second.params.iter().position(|&p| p == b)?;
+        given[at].map(|i| first.params[i])
+    };
+    let mut merge = Merge::new(first, second, &|b| twin(b).is_none());
+    merge.bufs.extend(second.params.iter().filter_map(|&p| Some((p, twin(p)?))));
+    let body = std::mem::take(&mut merge.prim.body);
+    let mut join = Join { merge, first, second, same, env: FxHashMap::default(), outermost: Vec::new() };
+    let body = join.bodies(body, &second.body, true);
+    let Join { mut merge, outermost, .. } = join;
+    let along = |prim: &Prim, var: VarId| {
+        let mut found: Vec<(BufId, usize)> = Vec::new();
+        each_load(&prim.body, &mut |buf, index, _| {
+            let axes = index.iter().enumerate().filter(|(_, i)| i.as_var() == Some(var));
+            found.extend(axes.map(|(axis, _)| (buf, axis)));
+        });
+        found
+    };
+    let shares = outermost.iter().any(|&(mine, theirs)| {
+        let mine = along(first, mine);
+        along(second, theirs).iter().any(|&(buf, axis)| twin(buf).is_some_and(|b| mine.contains(&(b, axis))))
+    });
+    if !shares {
+        return None;
+    }
+    merge.prim.body = body;
+    for (&p, given) in second.params.iter().zip(given) {
+        if given.is_none() {
+            merge.prim.params.push(merge.bufs[&p]);
+        }
+    }
+    merge.prim.outs.extend(second.outs.iter().map(|o| merge.bufs[o]));
+    Some(merge.finish())
+}
+
+/// Two bodies on their way to become one.
+struct Join<'a> {
+    merge: Merge,
+    first: &'a Prim,
+    second: &'a Prim,
+    same: &'a dyn Fn(&Expr, &Expr) -> bool,
+    /// What the second's variables have become.
+    env: FxHashMap<VarId, Scalar>,
+    /// The variables of each outermost loop that is now one.
+    outermost: Vec<(VarId, VarId)>,
+}
+
+impl Join<'_> {
+    /// The statements of each stay in their order; as neither reads what the other writes, no other order matters.
+    fn bodies(&mut self, mut mine: Vec<Stmt>, theirs: &[Stmt], top: bool) -> Vec<Stmt> {
+        let (mut out, mut held) = (Vec::with_capacity(mine.len() + theirs.len()), Vec::new());
+        for stmt in theirs {
+            let partner = mine.iter().position(|m| self.alike(m, stmt));
+            let (Some(at), Stmt::For { var: other, body: theirs, .. }) = (partner, stmt) else {
+                held.push(self.stmt(stmt));
+                continue;
+            };
+            out.extend(mine.drain(..at));
+            out.append(&mut held);
+            let mut stmt = mine.remove(0);
+            if let Stmt::For { var, body, .. } = &mut stmt {
+                self.env.insert(*other, variable(*var, DType::I64));
+                if top {
+                    self.outermost.push((*var, *other));
+                }
+                *body = self.bodies(std::mem::take(body), theirs, false);
+            }
+            out.push(stmt);
+        }
+        out.extend(mine);
+        out.append(&mut held);
+        out
+    }
+
+    /// True for loops over the same range that run alike.
+    fn alike(&self, mine: &Stmt, theirs: &Stmt) -> bool {
+        let (
+            Stmt::For { lo, hi, mark, run, .. },
+            Stmt::For { lo: other_lo, hi: other_hi, mark: other_mark, run: other_run, .. },
+        ) = (mine, theirs)
+        else {
+            return false;
+        };
+        let equal = |a: &Scalar, b: &Scalar| match (self.first.as_dim(a), self.second.as_dim(b)) {
+            (Some(a), Some(b)) => {
+                let of_dims = |prim: &Prim, e: &Expr| e.syms().iter().all(|s| prim.dims.contains(s));
+                of_dims(self.first, &a) && of_dims(self.second, &b) && (self.same)(&a, &b)
+            }
+            (Some(_) | None, _) => false,
+        };
+        mark == other_mark && run == other_run && equal(lo, other_lo) && equal(hi, other_hi)
+    }
+
+    /// A statement of the second's alone.
+    fn stmt(&mut self, stmt: &Stmt) -> Stmt {
+        match stmt {
+            Stmt::For { var, lo, hi, mark, run, body } => {
+                let (lo, hi) = (self.scalar(lo), self.scalar(hi));
+                let var = self.var(*var);
+                let body = body.iter().map(|s| self.stmt(s)).collect();
+                Stmt::For { var, lo, hi, mark: *mark, run: run.clone(), body }
+            }
+            Stmt::While(c, body) => {
+                let c = self.scalar(c);
+                Stmt::While(c, body.iter().map(|s| self.stmt(s)).collect())
+            }
+            Stmt::If(c, a, b) => {
+                let c = self.scalar(c);
+                let mut part = |part: &[Stmt]| part.iter().map(|s| self.stmt(s)).collect();
+                Stmt::If(c, part(a), part(b))
+            }
+            Stmt::Set(v, value) => {
+                let value = self.scalar(value);
+                Stmt::Set(self.var(*v), value)
+            }
+            Stmt::Alloc(buf) => Stmt::Alloc(self.merge.bufs[buf]),
+            Stmt::Store { buf, index, checked, combine, value, span } => Stmt::Store {
+                buf: self.merge.bufs[buf],
+                index: index.iter().map(|i| self.scalar(i)).collect(),
+                checked: *checked,
+                combine: *combine,
+                value: self.scalar(value),
+                span: *span,
+            },
+        }
+    }
+
+    fn scalar(&mut self, s: &Scalar) -> Scalar {
+        self.merge.import(self.second, s, &self.env)
+    }
+
+    /// What a variable of the second's has become.
+    fn var(&mut self, v: VarId) -> VarId {
+        if let Some(known) = self.env.get(&v).and_then(Scalar::as_var) {
+            return known;
+        }
+        let old = self.second.var(v);
+        let new = self.merge.add_var(old.name, old.dtype);
+        self.env.insert(v, variable(new, old.dtype));
+        new
+    }
 }
 
 /// Makes one parameter of two that are given the same value.

@@ -52,6 +52,7 @@ mod report;
 mod roll;
 mod rounds;
 mod saturate;
+mod siblings;
 mod tolerance;
 mod work;
 
@@ -59,6 +60,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use indexmap::IndexSet;
 use ir::graph::{Func, Invariant, ValId};
 use ir::loops::Prim;
 use ir::{ExternId, FuncId, Module};
@@ -69,7 +71,7 @@ use crate::block::{BlockGraph, Source};
 use crate::cells::Guard;
 use crate::emit::{Plan, Unit};
 use crate::explain::Offered;
-use crate::extract::Pins;
+use crate::extract::{Choice, Pins};
 use crate::fuse::Fused;
 use crate::keep::{Kept, Load};
 use crate::lang::Action;
@@ -401,7 +403,8 @@ fn function(
             inner.refused.clear();
             outcome.absorb(inner);
         }
-        let unit = unit(source, options, (pins, turns, &given), fused, b);
+        let how = How { source, options, pins, turns, given: &given, facts: &facts, points: &points };
+        let unit = unit(&how, fused, b);
         if let Some(fault) = fault(&unit) {
             return Err(format!("internal error in rewriting: {fault}"));
         }
@@ -483,7 +486,7 @@ fn function(
     }
     report.regimes = explain::regimes(options, func, &facts, &cells, &solved, &arms);
     if options.use_rules {
-        explain::not_held(pins, &report.regimes, &mut report.notes);
+        explain::not_held(options, pins, &cells, &report.regimes, &mut report.notes);
     }
     if let Some(far) = options.offers {
         for point in regimes::samples(&points) {
@@ -583,16 +586,23 @@ fn assume(b: &mut BlockGraph, preds: &[Pred]) {
     b.pinned.iter_mut().flat_map(|p| &mut p.nested).for_each(|n| assume(n, preds));
 }
 
+/// What the candidates of a function's blocks depend on.
+struct How<'a> {
+    source: &'a Source<'a>,
+    options: &'a Options,
+    pins: &'a Pins,
+    turns: &'a Turns<'a>,
+    /// The library functions that it calls by name.
+    given: &'a [ExternId],
+    facts: &'a Facts,
+    points: &'a [Point],
+}
+
 /// Adds implementations and gathers the candidates.
-fn unit(
-    source: &Source<'_>,
-    options: &Options,
-    (pins, turns, given): (&Pins, &Turns<'_>, &[ExternId]),
-    fused: &mut Fused,
-    mut b: BlockGraph,
-) -> Unit {
+fn unit(how: &How<'_>, fused: &mut Fused, mut b: BlockGraph) -> Unit {
+    let How { source, options, pins, turns, .. } = how;
     let available = |id: ExternId| {
-        turns.allows(given, id)?;
+        turns.allows(how.given, id)?;
         if options.available.get(id.0 as usize).copied().unwrap_or(true) {
             Ok(())
         } else {
@@ -602,18 +612,29 @@ fn unit(
     };
     fuse::implement(source, &available, &mut b);
     let stopped = if turns.fuse { fuse::fuse(source, fused, &options.budget, &mut b) } else { None };
-    if options.measured.is_some() || options.offers.is_some() {
-        fuse::identify(source, fused, turns.invariant, &mut b);
+    let gather = |fused: &Fused, b: &mut BlockGraph| {
+        if options.measured.is_some() || options.offers.is_some() {
+            fuse::identify(source, fused, turns.invariant, b);
+        }
+        extract::pool(b, options, pins)
+    };
+    let mut pool = gather(fused, &mut b);
+    if turns.fuse && options.use_rules {
+        let cheapest = |at: &Point| {
+            let us = extract::costs(&b, &pool, options, &regimes::env(how.facts, at));
+            extract::cheapest(&pool, &us, options.budget.flips)
+        };
+        let plans: IndexSet<Choice> = regimes::ends(how.points).map(cheapest).collect();
+        if siblings::offer(source, fused, &pool, &plans, &mut b) {
+            pool = gather(fused, &mut b);
+        }
     }
-    let mut pool = extract::pool(&b, options, pins);
     pool.notes.extend(stopped);
     let nested = b.pinned.iter_mut().map(|p| std::mem::take(&mut p.nested)).collect::<Vec<_>>();
-    let nested = nested
-        .into_iter()
-        .map(|blocks| {
-            blocks.into_iter().map(|n| unit(source, options, (pins, turns, given), fused, n)).collect()
-        })
-        .collect();
+    let each = |blocks: Vec<BlockGraph>, fused: &mut Fused| {
+        blocks.into_iter().map(|n| unit(how, fused, n)).collect()
+    };
+    let nested = nested.into_iter().map(|blocks| each(blocks, fused)).collect();
     Unit { b, pool, nested }
 }
 

@@ -155,6 +155,11 @@ pub(crate) fn samples(points: &[Point]) -> impl Iterator<Item = &Point> {
     alone.into_iter().step_by(step)
 }
 
+/// A point in the middle and the last: what is typical, and what is large.
+pub(crate) fn ends(points: &[Point]) -> impl Iterator<Item = &Point> {
+    points.get(points.len() / 2).into_iter().chain(points.last())
+}
+
 /// A dim nothing is known of but its bounds.
 fn typical(facts: &Facts, s: Sym) -> i64 {
     let (lo, hi) = facts.bounds(&Expr::sym(s));

@@ -1,0 +1,280 @@
+//! Siblings: kernels that read the same and need nothing of one another, as one kernel with several results.
+//!
+//! Which values a plan makes is known once it is chosen, so siblings are looked for in the cheapest plans of a few points:
+//! two sums of one input, a sum and the norm of it, which reads what the sum reads. Each kernel of such a
+//! plan, and what else computes its value and others of the plan besides, stands beside those before it as far as loops allow
+//! ([`inline::beside`]). What comes of it is a class of its own whose components are equal to the values, and a bundle, as
+//! what a rule of several values makes: the plan is then chosen anew, and takes it where that is cheaper.
+
+use egg::{Id, Language};
+use indexmap::IndexSet;
+use ir::PrimId;
+use ir::loops::Prim;
+use rustc_hash::{FxHashMap, FxHashSet};
+use shape::Expr;
+
+use crate::block::{BlockGraph, Merged, Source};
+use crate::classify::{Profile, profile};
+use crate::extract::{Choice, Pool, Times, order};
+use crate::fuse::{Fused, INPUTS, Member, add, words};
+use crate::inline;
+use crate::lang::{Action, Ir, Kids, OpKey};
+
+/// Values that one kernel makes.
+const MEMBERS: usize = 6;
+/// Ways to compute a value that are tried beside others.
+const FACES: usize = 3;
+/// Classes looked at to see whether a value needs another.
+const STEPS: usize = 256;
+
+/// A kernel: the class that it computes, its loops, what it reads, and the operations it covers.
+#[derive(Clone)]
+struct Face {
+    class: Id,
+    prim: Prim,
+    inputs: Vec<Id>,
+    members: Vec<Member>,
+    span: Span,
+}
+
+/// From where on, and up to where in a block something may run, as [`Times`] counts.
+#[derive(Clone, Copy)]
+struct Span {
+    from: usize,
+    to: usize,
+}
+
+/// Kernels that have become one: the values in the order of its outputs.
+#[derive(Clone)]
+struct Family {
+    values: Vec<Id>,
+    /// What each of them is, in the words of what it covers and those before it do not.
+    names: Vec<String>,
+    whole: Face,
+}
+
+/// Adds kernels of several values of some plans; true if there are any.
+pub(crate) fn offer(
+    source: &Source<'_>,
+    fused: &mut Fused,
+    pool: &Pool,
+    plans: &IndexSet<Choice>,
+    b: &mut BlockGraph,
+) -> bool {
+    let mut found: Vec<Family> = Vec::new();
+    for choice in plans {
+        let Some(order) = order(pool, choice, &pool.roots) else { continue };
+        Plan::new(source, fused, pool, choice, &order, b).families(&mut found);
+    }
+    let before = b.merged.len();
+    for Family { values, names, whole } in found {
+        let results: Vec<_> = values.iter().flat_map(|&v| b.graph[v].data.types.clone()).collect();
+        let inputs: Kids = whole.inputs.iter().map(|&i| b.graph.find(i)).collect();
+        let prim = Prim { name: format!("fused_{}", names.join("_and_")), ..whole.prim };
+        let Some(tuple) = add(source, fused, (prim, inputs, whole.members), results, b) else { continue };
+        for (i, &value) in values.iter().enumerate() {
+            let component = b.graph.add(Ir::Proj(i as u32, [tuple]));
+            b.graph.union(value, component);
+        }
+        b.merged.push(Merged { family: Vec::new(), values, shared: vec![tuple] });
+    }
+    b.graph.rebuild();
+    b.merged.len() > before
+}
+
+/// What a plan computes, and by which kernels.
+struct Plan<'a> {
+    source: &'a Source<'a>,
+    fused: &'a Fused,
+    pool: &'a Pool,
+    choice: &'a Choice,
+    b: &'a BlockGraph,
+    /// The place of each class that the plan needs.
+    place: FxHashMap<usize, usize>,
+    /// When the operands of values are there.
+    times: Times,
+    /// From where on, and up to where, each class may be made.
+    span: FxHashMap<usize, Span>,
+    /// Each kernel of the plan with others that may stand for it.
+    faces: Vec<Vec<Face>>,
+}
+
+impl<'a> Plan<'a> {
+    fn new(
+        source: &'a Source<'a>,
+        fused: &'a Fused,
+        pool: &'a Pool,
+        choice: &'a Choice,
+        order: &[usize],
+        b: &'a BlockGraph,
+    ) -> Plan<'a> {
+        let canon = |node: &Ir| {
+            let mut node = node.clone();
+            node.children_mut().iter_mut().for_each(|k| *k = b.graph.find(*k));
+            node
+        };
+        let covered: FxHashMap<Ir, &Vec<(Id, Ir)>> = b.groups.iter().map(|(n, m)| (canon(n), m)).collect();
+        let place: FxHashMap<usize, usize> = order.iter().enumerate().map(|(at, &c)| (c, at)).collect();
+        let (times, span) = (Times::of(b), FxHashMap::default());
+        let mut plan = Plan { source, fused, pool, choice, b, place, times, span, faces: Vec::new() };
+        plan.span = plan.spans(order);
+        for &class in order {
+            let Some(chosen) = choice[class] else { continue };
+            let cands = &pool.cands[class];
+            let face = |at: usize| plan.face(class, &cands[at].node, &covered);
+            let Some(own) = face(chosen) else { continue };
+            // What computes other values of the plan besides reads what these read.
+            let needed = |m: usize| m != class && plan.place.contains_key(&m);
+            let again = |at: &usize| *at != chosen && cands[*at].covers.iter().any(|&m| needed(m));
+            let mut others: Vec<usize> = (0..cands.len()).filter(again).collect();
+            others.sort_by_key(|&at| std::cmp::Reverse(cands[at].covers.len()));
+            let others = others.into_iter().filter_map(face).take(FACES);
+            plan.faces.push([own].into_iter().chain(others).collect());
+        }
+        plan
+    }
+
+    /// When each class may be made: once what it reads is there, and before what reads it runs.
+    fn spans(&self, order: &[usize]) -> FxHashMap<usize, Span> {
+        let mut spans: FxHashMap<usize, Span> =
+            order.iter().map(|&c| (c, Span { from: 0, to: usize::MAX })).collect();
+        let chosen = |c: usize| self.choice[c].map(|at| &self.pool.cands[c][at]);
+        for &class in order {
+            let Some(cand) = chosen(class) else { continue };
+            let kids = cand.kids.iter().map(|k| spans[k].from);
+            let from = kids.max().unwrap_or(0).max(self.times.earliest(self.b, &cand.node));
+            spans.entry(class).and_modify(|s| s.from = from);
+        }
+        for (i, pinned) in self.b.pinned.iter().enumerate() {
+            for used in pinned.uses.keys().filter_map(|v| self.b.vals.get(v)) {
+                let class = self.pool.at[&self.b.graph.find(*used)];
+                spans.entry(class).and_modify(|s| s.to = s.to.min(i));
+            }
+        }
+        for &class in order.iter().rev() {
+            let Some(cand) = chosen(class) else { continue };
+            let mut to = spans[&class].to;
+            to = cand.kids.iter().filter_map(|&k| self.times.latest(&chosen(k)?.node)).fold(to, usize::min);
+            for kid in cand.kids.iter().chain([&class]) {
+                spans.entry(*kid).and_modify(|s| s.to = s.to.min(to));
+            }
+        }
+        spans
+    }
+
+    /// The kernel that a node of a class is, if it may stand beside another.
+    fn face(&self, class: usize, node: &Ir, covered: &FxHashMap<Ir, &Vec<(Id, Ir)>>) -> Option<Face> {
+        let Ir::Impl(id, kids) = node else { return None };
+        let desc = self.b.graph.analysis.table.desc(*id);
+        if desc.work.is_native() || desc.results.len() != 1 {
+            return None;
+        }
+        let (prim, profile): (Prim, Profile) = match &desc.action {
+            Action::Kernel(id, dims) => {
+                let prim = self.source.module.prim(*id);
+                (inline::place(prim, dims), self.source.profile(*id).clone())
+            }
+            Action::Fused(at) => (self.fused.prim(*at).clone(), profile(self.fused.prim(*at))),
+            Action::Native(_) | Action::Library(..) => return None,
+        };
+        // A product has tiles of its own; what may end the run ends it only where its value is needed.
+        if prim.is_scheduled() || profile.contraction.is_some() || profile.fallible || profile.in_place {
+            return None;
+        }
+        let mut span = *self.span.get(&class)?;
+        for kid in kids.iter().map(|&k| self.pool.at[&self.b.graph.find(k)]) {
+            span.from = span.from.max(self.span.get(&kid)?.from);
+            let leaf = &self.pool.cands[kid][self.choice[kid]?].node;
+            span.to = span.to.min(self.times.latest(leaf).unwrap_or(usize::MAX));
+        }
+        let members = covered.get(node)?.iter();
+        let member =
+            |(class, op): &(Id, Ir)| Some((self.b.graph.find(*class), op.clone(), self.prim_of(op)?));
+        let members: Vec<Member> = members.map(member).collect::<Option<_>>()?;
+        let inputs = kids.iter().map(|&k| self.b.graph.find(k)).collect();
+        Some(Face { class: self.pool.classes[class], prim, inputs, members, span })
+    }
+
+    fn prim_of(&self, op: &Ir) -> Option<PrimId> {
+        let Ir::Op(op, _) = op else { return None };
+        let OpKey::Prim(id, _) = self.b.graph.analysis.table.key(*op) else { return None };
+        Some(*id)
+    }
+
+    /// The kernels that stand beside one another, each family as large as it gets.
+    fn families(&self, found: &mut Vec<Family>) {
+        let mut inputs: Vec<Id> = Vec::new();
+        let mut seen: FxHashSet<Id> = FxHashSet::default();
+        for face in self.faces.iter().flatten() {
+            inputs.extend(face.inputs.iter().copied().filter(|&i| seen.insert(i)));
+        }
+        for input in inputs {
+            let mut open: Vec<Family> = Vec::new();
+            for faces in &self.faces {
+                let reads: Vec<&Face> = faces.iter().filter(|f| f.inputs.contains(&input)).collect();
+                let grown = open.iter_mut().any(|family| {
+                    let new = reads.iter().find_map(|face| self.with(family, face));
+                    new.map(|new| *family = new).is_some()
+                });
+                if let (false, Some(&face)) = (grown, reads.first()) {
+                    let names = vec![words(self.source, &face.members)];
+                    open.push(Family { values: vec![face.class], names, whole: face.clone() });
+                }
+            }
+            for family in open.into_iter().filter(|f| f.values.len() > 1) {
+                if found.iter().all(|f| f.values != family.values) {
+                    found.push(family);
+                }
+            }
+        }
+    }
+
+    /// A family with one more kernel beside the others.
+    fn with(&self, family: &Family, face: &Face) -> Option<Family> {
+        let alone = family.values.iter().all(|&v| v != face.class && !self.needs(&face.inputs, v))
+            && !self.needs(&family.whole.inputs, face.class);
+        let (one, other) = (family.whole.span, face.span);
+        let span = Span { from: one.from.max(other.from), to: one.to.min(other.to) };
+        if family.values.len() == MEMBERS || !alone || span.from > span.to {
+            return None;
+        }
+        let given: Vec<Option<usize>> =
+            face.inputs.iter().map(|i| family.whole.inputs.iter().position(|own| own == i)).collect();
+        let same = |a: &Expr, b: &Expr| self.b.graph.analysis.equal(a, b);
+        let prim = inline::beside(&family.whole.prim, &face.prim, &given, &same)?;
+        if prim.params.len() > INPUTS || inline::nodes(&prim) > inline::MAX_NODES {
+            return None;
+        }
+        let new = || face.inputs.iter().zip(&given).filter(|(_, g)| g.is_none()).map(|(&i, _)| i);
+        let mut whole = Face { prim, span, ..family.whole.clone() };
+        whole.inputs.extend(new());
+        let more: Vec<Member> =
+            face.members.iter().filter(|m| !family.whole.members.contains(m)).cloned().collect();
+        let said = if more.is_empty() { &face.members } else { &more };
+        let names = [family.names.clone(), vec![words(self.source, said)]].concat();
+        whole.members.extend(more);
+        Some(Family { values: [family.values.clone(), vec![face.class]].concat(), names, whole })
+    }
+
+    /// True if the plan makes a value of another; also where telling takes too long.
+    fn needs(&self, of: &[Id], value: Id) -> bool {
+        let at = |id: Id| self.pool.at[&self.b.graph.find(id)];
+        let value = at(value);
+        let first = self.place.get(&value);
+        let mut seen: FxHashSet<usize> = FxHashSet::default();
+        let mut stack: Vec<usize> = of.iter().map(|&i| at(i)).collect();
+        while let Some(class) = stack.pop() {
+            if class == value || seen.len() > STEPS {
+                return true;
+            }
+            // What is made before the value needs nothing of it.
+            let before = self.place.get(&class).zip(first).is_some_and(|(here, first)| here < first);
+            if before || !seen.insert(class) {
+                continue;
+            }
+            let Some(chosen) = self.choice[class] else { continue };
+            stack.extend(&self.pool.cands[class][chosen].kids);
+        }
+        false
+    }
+}
