@@ -10,7 +10,10 @@ use crate::{Failure, Front};
 pub fn why<'r>(report: &'r Report, name: &str) -> Result<Why<'r>, Failure> {
     rewrites::why(report, name).ok_or_else(|| {
         let steps = || report.functions.iter().flat_map(|f| &f.regimes).flat_map(|r| &r.steps);
-        let known = steps().flat_map(|s| [s.name.as_str(), s.value.as_str()]);
+        let known = steps().flat_map(|s| {
+            let also = s.also.iter().map(|(value, _)| value.as_str());
+            [s.name.as_str(), s.value.as_str()].into_iter().chain(also)
+        });
         Failure::Usage(format!(
             "--why: no step makes `{name}` or does it, or is of a kernel of that name{}",
             near(name, known)

@@ -56,7 +56,7 @@ pub fn why<'r>(report: &'r Report, name: &str) -> Option<Why<'r>> {
         });
         Some(of.collect::<Vec<_>>()).filter(|all| !all.is_empty())
     };
-    let chosen = chosen(&|f, s| s.value == f.value(name) || s.name == name)
+    let chosen = chosen(&|f, s| s.makes(f.value(name)) || s.name == name)
         .or_else(|| chosen(&|_, s| s.covers.iter().any(|c| c == name)))?;
     Some(Why { chosen, report })
 }
@@ -66,7 +66,7 @@ impl fmt::Display for Why<'_> {
         for Chosen { plan, steps } in &self.chosen {
             plan.fmt(out)?;
             for s in steps {
-                writeln!(out, "  {}: {} = {} {}, {} us", s.value, s.ty, s.kind, s.name, short(s.us))?;
+                writeln!(out, "  {} = {} {}, {} us", s.values(), s.kind, s.name, short(s.us))?;
                 writeln!(out, "    it does {}", s.covers.join(", "))?;
                 if s.why.is_empty() {
                     writeln!(out, "    no rule led there: the program says so")?;

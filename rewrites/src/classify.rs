@@ -12,7 +12,7 @@ use ir::{Combine, Intrinsic};
 use shape::{Expr, Sym};
 use tensor::DType;
 
-use crate::form::{MapForm, map_forms};
+use crate::form::{MapForm, each_load, map_forms};
 use crate::rounds::{Body, Ranges};
 
 /// What a primitive's loops are.
@@ -193,6 +193,7 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
         match map_forms(prim) {
             Some(maps) if maps.iter().all(reads_in_place) => Class::Elementwise,
             Some(_) => Class::Broadcast,
+            None if guarded(prim) => Class::Elementwise,
             None => Class::Other,
         }
     };
@@ -210,6 +211,31 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
         fallible: walk.fallible,
         in_place,
     }
+}
+
+/// True for loops whose rounds each go over one element of everything, whatever conditions stand around what they store.
+fn guarded(prim: &Prim) -> bool {
+    let (mut body, mut vars) = (&prim.body, Vec::new());
+    while let [Stmt::For { var, mark: Mark::Independent, body: inner, .. }] = &body[..] {
+        vars.push(*var);
+        body = inner;
+    }
+    let here = |index: &[Scalar]| {
+        index.is_empty()
+            || index.len() == vars.len() && index.iter().zip(&vars).all(|(i, v)| i.as_var() == Some(*v))
+    };
+    let mut ok = !vars.is_empty();
+    for s in body {
+        s.walk(&mut |s| {
+            ok &= match s {
+                Stmt::Store { index, checked, combine, .. } => !checked && combine.is_none() && here(index),
+                Stmt::Set(..) | Stmt::If(..) => true,
+                Stmt::For { .. } | Stmt::While(..) | Stmt::Alloc(_) => false,
+            };
+        });
+    }
+    each_load(body, &mut |_, index, _| ok &= here(index));
+    ok
 }
 
 /// The elements of the operands of which a step of a sum does not read neighbours that lie behind those of the step before.

@@ -97,7 +97,7 @@ impl Work {
     }
 
     /// What the model says where the dims are as `at` says.
-    fn modelled(&self, machine: &Machine, at: &At<'_>) -> Cost {
+    pub(crate) fn modelled(&self, machine: &Machine, at: &At<'_>) -> Cost {
         let value = |e: &Expr| e.eval(at).map_or(BEYOND, |x| x.max(0) as f64);
         let extents = self.contraction.as_ref().map(|c| Extents {
             m: value(&c.m),

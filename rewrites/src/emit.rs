@@ -66,8 +66,8 @@ pub(crate) struct Traced {
     /// The path of its block.
     pub(crate) path: Vec<(usize, usize)>,
     pub(crate) class: usize,
-    /// The value it defines.
-    pub(crate) value: ValId,
+    /// The values it defines.
+    pub(crate) values: Vec<ValId>,
     pub(crate) imp: ImplId,
     /// True if the choice has no such step: it makes a buffer of its own for a value that is there already, or what that needs.
     pub(crate) again: bool,
@@ -330,10 +330,11 @@ impl Emitter<'_> {
             self.out.vals.push(val);
             results.push(ValId(self.out.vals.len() as u32 - 1));
         }
-        if let Some(&first) = results.first() {
+        if !results.is_empty() {
+            let (path, values) = (st.path.to_vec(), results.clone());
             let planned = st.rank.contains_key(&class) && chosen(st, class)?.imp == Some(id);
             let again = !planned || st.made.contains_key(&class);
-            self.trace.push(Traced { path: st.path.to_vec(), class, value: first, imp: id, again });
+            self.trace.push(Traced { path, class, values, imp: id, again });
         }
         st.nodes.push(Node { op, args, results: results.clone(), opens: Vec::new(), span });
         Ok(results)
@@ -431,11 +432,8 @@ impl Emitter<'_> {
 
 /// The class of a component of a tuple.
 fn component(unit: &Unit, tuple: usize, i: usize) -> Option<usize> {
-    (0..unit.pool.cands.len()).find(|&c| {
-        unit.pool.cands[c]
-            .iter()
-            .any(|k| matches!(k.node, Ir::Proj(j, _) if j as usize == i) && k.kids[0] == tuple)
-    })
+    let id = unit.b.graph.lookup(Ir::Proj(i as u32, [unit.pool.classes[tuple]]))?;
+    unit.pool.at.get(&unit.b.graph.find(id)).copied()
 }
 
 fn class_of(unit: &Unit, v: ValId) -> usize {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ir::graph::Func;
+use ir::graph::{Func, ValId};
 use rustc_hash::FxHashMap;
 use shape::{Facts, Pred};
 
@@ -222,8 +222,7 @@ impl Block<'_> {
                 why: other.why.clone(),
             });
         }
-        let several = unit.pool.cands[*class].iter().filter(|c| matches!(c.node, Ir::Proj(..)));
-        for c in covered(cand, *class).into_iter().chain(several.map(|c| c.kids[0])) {
+        for c in covered(cand, *class) {
             for why in &unit.pool.refused[c] {
                 if !refused.contains(why) {
                     refused.push(why.clone());
@@ -253,10 +252,16 @@ impl Block<'_> {
     /// What a step does and costs.
     fn said(&self, solved: &Solved, traced: &Traced, cost: Cost) -> Step {
         let desc = self.unit.b.graph.analysis.table.desc(traced.imp);
-        let val = solved.func.val(traced.value);
+        let named = |&v: &ValId| {
+            let val = solved.func.val(v);
+            (val.name.name().to_owned(), val.ty.to_string())
+        };
+        let mut also: Vec<(String, String)> = traced.values.iter().map(named).collect();
+        let (value, ty) = also.remove(0);
         Step {
-            value: val.name.name().to_owned(),
-            ty: val.ty.to_string(),
+            value,
+            ty,
+            also,
             block: place(&traced.path),
             kind: kind(desc).to_owned(),
             name: desc.name.clone(),
@@ -311,9 +316,8 @@ impl Block<'_> {
     fn beside(&mut self, several: usize) -> Option<(usize, f64)> {
         let cost = |at: &usize| self.us[several][*at].us;
         let at = (0..self.us[several].len()).min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
-        let mut changes = self.values(several);
-        changes.retain(|&(v, _)| self.priced.is_needed(v));
-        changes.push((several, at));
+        let mut changes = vec![(several, at)];
+        changes.extend(self.values(several).into_iter().filter(|&(v, _)| self.priced.is_needed(v)));
         Some((at, self.priced.cost_with(&changes)?))
     }
 
@@ -326,8 +330,8 @@ impl Block<'_> {
         for &(v, taken) in values.iter().filter(|(v, _)| *v != c) {
             let own = |k: &usize| *k != taken && !cands[v][*k].covers.contains(&c);
             let cost = |k: &usize| self.us[v][*k].us;
-            let best = (0..cands[v].len()).filter(own).min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
-            changes.push((v, best));
+            let best = (0..cands[v].len()).filter(own).min_by(|a, b| cost(a).total_cmp(&cost(b)));
+            changes.extend(best.map(|best| (v, best)));
         }
         let all = self.priced.cost_with(&changes);
         alone.into_iter().chain(all).min_by(f64::total_cmp)

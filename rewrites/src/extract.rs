@@ -48,6 +48,8 @@ pub(crate) struct Pool {
     pub(crate) copies: Vec<Vec<Cand>>,
     pub(crate) roots: Vec<usize>,
     pub(crate) bundles: Vec<Bundle>,
+    /// For each class whether it is a kernel of several values that each have others: only [`together`] weighs those.
+    late: Vec<bool>,
     /// What was refused, and why, by class.
     pub(crate) refused: Vec<Vec<String>>,
     pub(crate) notes: Vec<String>,
@@ -179,22 +181,39 @@ pub(crate) fn pool(b: &BlockGraph, options: &Options, pins: &Pins) -> Pool {
             let cand = Cand { node: node.clone(), kids, imp, covers, why, kept: None };
             if loops { again.push(cand) } else { list.push(cand) }
         }
-        let forbidden = |c: &Cand| {
-            let members = c.covers.iter().chain([&i]);
-            named(b, c, &options.forbid) || members.into_iter().any(|&m| named(b, c, &barred[m]))
-        };
-        if list.iter().any(forbidden) {
-            if list.iter().all(forbidden) && !only_offered(b, class) {
-                notes.push("forbidding would leave a value without an implementation; kept".to_owned());
-            } else {
-                for c in list.iter().filter(|c| forbidden(c)) {
-                    refused[i].push(format!("{}: forbidden", title(b, c)));
-                }
-                list.retain(|c| !forbidden(c));
-            }
-        }
         cands.push(list);
         copies.push(again);
+    }
+    // What values are taken from that one kernel makes beside others goes with that kernel.
+    let (offered, rest): (Vec<usize>, Vec<usize>) =
+        (0..classes.len()).partition(|&i| only_offered(b, classes[i]));
+    for i in offered.iter().copied().chain(rest) {
+        let gone = |c: &Cand| {
+            matches!(c.node, Ir::Proj(..))
+                && cands[c.kids[0]].is_empty()
+                && only_offered(b, classes[c.kids[0]])
+        };
+        let forbidden = |c: &Cand| {
+            let members = c.covers.iter().chain([&i]);
+            named(b, c, &options.forbid) || members.into_iter().any(|&m| named(b, c, &barred[m])) || gone(c)
+        };
+        let mut lost: Vec<bool> = cands[i].iter().map(forbidden).collect();
+        if !lost.contains(&true) {
+            continue;
+        }
+        if !lost.contains(&false) && !only_offered(b, classes[i]) {
+            notes.push("forbidding would leave a value without an implementation; kept".to_owned());
+            lost = cands[i].iter().map(gone).collect();
+        }
+        for (c, _) in cands[i].iter().zip(&lost).filter(|(_, lost)| **lost) {
+            let new = match c.imp {
+                Some(_) => vec![format!("{}: forbidden", title(b, c))],
+                None => refused[c.kids[0]].clone(),
+            };
+            refused[i].extend(new);
+        }
+        let mut lost = lost.into_iter();
+        cands[i].retain(|_| !lost.next().unwrap_or(false));
     }
     for &(class, val) in &b.kept {
         let class = b.graph.find(class);
@@ -210,6 +229,7 @@ pub(crate) fn pool(b: &BlockGraph, options: &Options, pins: &Pins) -> Pool {
         copies,
         roots,
         bundles: Vec::new(),
+        late: Vec::new(),
         refused,
         notes,
         pinned,
@@ -219,6 +239,13 @@ pub(crate) fn pool(b: &BlockGraph, options: &Options, pins: &Pins) -> Pool {
     in_time(b, &mut pool);
     force(b, &mut pool, &options.force);
     pool.bundles = bundles(b, &pool);
+    pool.late = vec![false; pool.classes.len()];
+    for bundle in &pool.bundles {
+        if let [several] = bundle.shared[..] {
+            let others = |&(value, _): &(usize, usize)| pool.cands[value].iter().any(|c| c.imp.is_some());
+            pool.late[several] = !bundle.taken.is_empty() && bundle.taken.iter().all(others);
+        }
+    }
     pool
 }
 
@@ -351,8 +378,9 @@ fn force(b: &BlockGraph, pool: &mut Pool, names: &[String]) {
     }
     let free = (pool.cands.clone(), pool.refused.clone());
     // What a value is taken from that one kernel makes beside others is asked for where that kernel is.
+    let classes = pool.classes.clone();
     let offered = |c: &Cand| match c.node {
-        Ir::Proj(..) => Some(c.kids[0]).filter(|&several| only_offered(b, pool.classes[several])),
+        Ir::Proj(..) => Some(c.kids[0]).filter(|&several| only_offered(b, classes[several])),
         Ir::Leaf(_) | Ir::Op(..) | Ir::Impl(..) => None,
     };
     let own = |i: usize, c: &Cand| named(b, c, names) || named(b, c, &pool.pinned[i]);
@@ -369,7 +397,9 @@ fn force(b: &BlockGraph, pool: &mut Pool, names: &[String]) {
     let each = pool.cands.iter().enumerate();
     let kept: Vec<Vec<bool>> = each.map(|(i, list)| list.iter().map(|c| keeps(i, c)).collect()).collect();
     for (i, kept) in kept.into_iter().enumerate() {
-        let titles: Vec<String> = pool.cands[i].iter().map(|c| title(b, c)).collect();
+        let titled = |c: &Cand| free.0[c.kids[0]].first().map_or_else(String::new, |of| title(b, of));
+        let titles = pool.cands[i].iter().map(|c| if offered(c).is_some() { titled(c) } else { title(b, c) });
+        let titles: Vec<String> = titles.collect();
         if kept.contains(&true) || only_offered(b, pool.classes[i]) {
             let lost = titles.iter().zip(&kept).filter(|(title, kept)| !**kept && !title.is_empty());
             pool.refused[i].extend(lost.map(|(title, _)| format!("{title}: another is forced")));
@@ -511,7 +541,8 @@ fn together(plan: &mut Priced<'_>) -> bool {
             changes.retain(|&(value, _)| plan.uses[value] > 0);
             // A kernel of its own does for one.
             if changes.len() > 1 {
-                taken |= take(plan, changes);
+                let kernel = bundle.shared.iter().filter(|&&c| pool.late[c]).map(|&c| (c, 0));
+                taken |= take(plan, kernel.chain(changes).collect());
             }
         }
         if plan.cost == before {
@@ -551,6 +582,9 @@ fn greedy(pool: &Pool, us: &[Vec<Cost>]) -> Choice {
         let mut changed = false;
         for &class in &order {
             for (i, cand) in pool.cands[class].iter().enumerate() {
+                if cand.kids.iter().any(|&k| pool.late[k]) {
+                    continue;
+                }
                 let Some(kids) = union(&cand.kids, &sets, &weights, &mut set) else { continue };
                 if set[class / 64] >> (class % 64) & 1 == 1 {
                     continue;
@@ -606,19 +640,20 @@ fn join(set: &mut Set, more: &Set, weights: &[f64]) -> f64 {
     sum
 }
 
-/// All classes, each after those that its candidates read, but for cycles.
+/// All classes but late ones, each after those that its candidates read, but for cycles.
 fn upwards(pool: &Pool) -> Vec<usize> {
     let n = pool.classes.len();
     let mut seen = vec![false; n];
     let mut order = Vec::with_capacity(n);
-    for root in 0..n {
+    for root in (0..n).filter(|&class| !pool.late[class]) {
         let mut stack = vec![(root, false)];
         while let Some((class, done)) = stack.pop() {
             if done {
                 order.push(class);
             } else if !std::mem::replace(&mut seen[class], true) {
                 stack.push((class, true));
-                stack.extend(pool.cands[class].iter().flat_map(|c| &c.kids).map(|&k| (k, false)));
+                let kids = pool.cands[class].iter().flat_map(|c| &c.kids).filter(|&&k| !pool.late[k]);
+                stack.extend(kids.map(|&k| (k, false)));
             }
         }
     }

@@ -2,13 +2,14 @@
 //!
 //! Everything works on *placed* primitives: their dims have been replaced by the dims of the function around
 //! ([`place`]), so that two of them speak of the same symbols. Two moves make one primitive of a consumer
-//! and the producer of one of its inputs, a third of two that need nothing of one another:
+//! and the producer of one of its inputs, a third of any two:
 //!
 //! - [`inline`]: the producer is a map; each load of it becomes its expression at that place.
 //! - [`epilogue`]: the consumer is a map that reads the producer only where it writes; each store of the
 //!   producer becomes the consumer's expression of the stored value. The producer's loops stay as they
 //!   are, so it may be anything: a matrix product, a softmax.
-//! - [`beside`]: the loops of both that go over the same range become one, so what both read is read once.
+//! - [`beside`]: the loops of both that go over the same range become one, so what both read is read once, and what the second reads
+//!   of the first is near or held in a variable. Both results are stored.
 //!
 //! **Invariant: a fused primitive gives the same bits as its parts one after the other.** What a part stored
 //! was rounded to its element type; the fused primitive rounds at the same place, by a cast ([`inline`]) or by
@@ -355,25 +356,43 @@ fn replace_stores(body: &mut Vec<Stmt>, out: BufId, f: &mut Replace<'_>) {
     *body = new;
 }
 
-/// One primitive of two that need nothing of one another: the outputs of both, the parameters of the first and those of the
-/// second that are no parameter of the first; `given` says which these are, `same` whether two extents are equal. None where no outermost
-/// loop is shared in which both go along the same axis of something that both read.
+/// What a parameter of the second of two primitives is given.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Given {
+    /// Something that the first does not know.
+    Other,
+    /// What a parameter of the first is.
+    Param(usize),
+    /// An output of the first.
+    Out(usize),
+}
+
+/// One primitive of two, of which the second may read what the first writes: the outputs of both, the parameters of the first and those
+/// of the second that are [`Given::Other`]. `same` says whether two extents are equal. None where no outermost
+/// loop is shared in which both go along the same axis of something.
 pub(crate) fn beside(
     first: &Prim,
     second: &Prim,
-    given: &[Option<usize>],
+    given: &[Given],
     same: &dyn Fn(&Expr, &Expr) -> bool,
 ) -> Option<Prim> {
     let twin = |b: BufId| {
         let at = second.params.iter().position(|&p| p == b)?;
-        given[at].map(|i| first.params[i])
+        match given[at] {
+            Given::Other => None,
+            Given::Param(i) => Some(first.params[i]),
+            Given::Out(i) => Some(first.outs[i]),
+        }
     };
     let mut merge = Merge::new(first, second, &|b| twin(b).is_none());
     merge.bufs.extend(second.params.iter().filter_map(|&p| Some((p, twin(p)?))));
     let body = std::mem::take(&mut merge.prim.body);
-    let mut join = Join { merge, first, second, same, env: FxHashMap::default(), outermost: Vec::new() };
+    let made = second.params.iter().zip(given).filter(|(_, g)| matches!(g, Given::Out(_)));
+    let made: Vec<(BufId, BufId)> = made.filter_map(|(&p, _)| Some((p, twin(p)?))).collect();
+    let mut join =
+        Join { merge, first, second, same, made, env: FxHashMap::default(), outermost: Vec::new() };
     let body = join.bodies(body, &second.body, true);
-    let Join { mut merge, outermost, .. } = join;
+    let Join { mut merge, outermost, made, .. } = join;
     let along = |prim: &Prim, var: VarId| {
         let mut found: Vec<(BufId, usize)> = Vec::new();
         each_load(&prim.body, &mut |buf, index, _| {
@@ -382,16 +401,17 @@ pub(crate) fn beside(
         });
         found
     };
-    let shares = outermost.iter().any(|&(mine, theirs)| {
+    let shares = |&(mine, theirs): &(VarId, VarId)| {
         let mine = along(first, mine);
         along(second, theirs).iter().any(|&(buf, axis)| twin(buf).is_some_and(|b| mine.contains(&(b, axis))))
-    });
-    if !shares {
+    };
+    // Where the second reads what the first made, every loop that became one goes along it.
+    if outermost.is_empty() || made.is_empty() && !outermost.iter().any(shares) {
         return None;
     }
     merge.prim.body = body;
     for (&p, given) in second.params.iter().zip(given) {
-        if given.is_none() {
+        if *given == Given::Other {
             merge.prim.params.push(merge.bufs[&p]);
         }
     }
@@ -405,6 +425,8 @@ struct Join<'a> {
     first: &'a Prim,
     second: &'a Prim,
     same: &'a dyn Fn(&Expr, &Expr) -> bool,
+    /// The second's parameters that the first makes, each beside the first's output.
+    made: Vec<(BufId, BufId)>,
     /// What the second's variables have become.
     env: FxHashMap<VarId, Scalar>,
     /// The variables of each outermost loop that is now one.
@@ -412,17 +434,24 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    /// The statements of each stay in their order; as neither reads what the other writes, no other order matters.
+    /// The statements of each stay in their order, and what reads something stays behind what makes it; no other order matters.
     fn bodies(&mut self, mut mine: Vec<Stmt>, theirs: &[Stmt], top: bool) -> Vec<Stmt> {
         let (mut out, mut held) = (Vec::with_capacity(mine.len() + theirs.len()), Vec::new());
+        // What is read by those that are held.
+        let mut read: Vec<BufId> = Vec::new();
         for stmt in theirs {
-            let partner = mine.iter().position(|m| self.alike(m, stmt));
+            let partner = (0..mine.len()).find(|&at| {
+                let later = |buf: &BufId| mine[at..].iter().any(|s| stores(s, *buf));
+                !read.iter().any(later) && self.alike(&mine[at], stmt) && self.in_step(&mine[at..], stmt)
+            });
             let (Some(at), Stmt::For { var: other, body: theirs, .. }) = (partner, stmt) else {
+                read.extend(self.reads(stmt));
                 held.push(self.stmt(stmt));
                 continue;
             };
             out.extend(mine.drain(..at));
             out.append(&mut held);
+            read.clear();
             let mut stmt = mine.remove(0);
             if let Stmt::For { var, body, .. } = &mut stmt {
                 self.env.insert(*other, variable(*var, DType::I64));
@@ -435,7 +464,79 @@ impl Join<'_> {
         }
         out.extend(mine);
         out.append(&mut held);
-        out
+        self.hold(out)
+    }
+
+    /// The outputs of the first that a statement of the second reads.
+    fn reads(&self, stmt: &Stmt) -> Vec<BufId> {
+        let mut found = Vec::new();
+        each_load(std::slice::from_ref(stmt), &mut |buf, _, _| {
+            found.extend(self.made.iter().filter(|m| m.0 == buf).map(|m| m.1));
+        });
+        found
+    }
+
+    /// True if each round of a loop of the second reads only what the same round of the first of some statements made by then, and what
+    /// comes behind that loop makes nothing of it.
+    fn in_step(&self, mine: &[Stmt], theirs: &Stmt) -> bool {
+        let (Some(Stmt::For { var, body, .. }), Stmt::For { var: other, body: reader, .. }) =
+            (mine.first(), theirs)
+        else {
+            return false;
+        };
+        let made = self.made.iter().filter(|m| self.reads(theirs).contains(&m.1));
+        let one = |&(param, out): &(BufId, BufId)| {
+            let axes = 0..self.first.buf(out).shape.len();
+            let is = |index: &[Scalar], axis: usize, var: VarId| index[axis].as_var() == Some(var);
+            let along = |axis: usize| {
+                let mut fits = true;
+                each_load(reader, &mut |buf, index, _| fits &= buf != param || is(index, axis, *other));
+                body.iter().for_each(|s| {
+                    s.walk(&mut |s| {
+                        if let Stmt::Store { buf, index, .. } = s {
+                            fits &= *buf != out || is(index, axis, *var);
+                        }
+                    });
+                });
+                fits
+            };
+            !mine[1..].iter().any(|s| stores(s, out)) && axes.into_iter().any(along)
+        };
+        made.into_iter().all(one)
+    }
+
+    /// Statements in which what the first stores and the second reads at the same place is held in a variable.
+    fn hold(&mut self, mut stmts: Vec<Stmt>) -> Vec<Stmt> {
+        for out in self.made.iter().map(|m| m.1).collect::<Vec<_>>() {
+            let own = |s: &Stmt| matches!(s, Stmt::Store { buf, combine: None, .. } if *buf == out);
+            let (Some(at), 1) = (stmts.iter().position(own), stmts.iter().filter(|s| stores(s, out)).count())
+            else {
+                continue;
+            };
+            let Stmt::Store { index: place, value, .. } = stmts[at].clone() else { continue };
+            let place: Vec<Option<Expr>> = place.iter().map(|i| self.merge.prim.as_dim(i)).collect();
+            let Buf { name, dtype, .. } = *self.merge.prim.buf(out);
+            let mut held: Option<VarId> = None;
+            for s in &mut stmts[at + 1..] {
+                edit_stmt(s, &mut |e| {
+                    if let ScalarKind::Load { buf, index, .. } = &e.kind
+                        && *buf == out
+                        && index
+                            .iter()
+                            .zip(&place)
+                            .all(|(i, p)| p.is_some() && self.merge.prim.as_dim(i) == *p)
+                    {
+                        let var = *held.get_or_insert_with(|| self.merge.add_var(name, dtype));
+                        e.kind = ScalarKind::Var(var);
+                    }
+                });
+            }
+            if let (Some(var), Stmt::Store { value: stored, .. }) = (held, &mut stmts[at]) {
+                *stored = variable(var, dtype);
+                stmts.insert(at, Stmt::Set(var, value));
+            }
+        }
+        stmts
     }
 
     /// True for loops over the same range that run alike.
@@ -505,6 +606,13 @@ impl Join<'_> {
         self.env.insert(v, variable(new, old.dtype));
         new
     }
+}
+
+/// True if something in a statement stores to a buffer.
+fn stores(stmt: &Stmt, to: BufId) -> bool {
+    let mut found = false;
+    stmt.walk(&mut |s| found |= matches!(s, Stmt::Store { buf, .. } if *buf == to));
+    found
 }
 
 /// Makes one parameter of two that are given the same value.

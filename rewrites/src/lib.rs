@@ -60,7 +60,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use indexmap::IndexSet;
 use ir::graph::{Func, Invariant, ValId};
 use ir::loops::Prim;
 use ir::{ExternId, FuncId, Module};
@@ -69,6 +68,7 @@ use shape::{Facts, Pred};
 
 use crate::block::{BlockGraph, Source};
 use crate::cells::Guard;
+use crate::cost::At;
 use crate::emit::{Plan, Unit};
 use crate::explain::Offered;
 use crate::extract::{Choice, Pins};
@@ -620,12 +620,13 @@ fn unit(how: &How<'_>, fused: &mut Fused, mut b: BlockGraph) -> Unit {
     };
     let mut pool = gather(fused, &mut b);
     if turns.fuse && options.use_rules {
-        let cheapest = |at: &Point| {
-            let us = extract::costs(&b, &pool, options, &regimes::env(how.facts, at));
-            extract::cheapest(&pool, &us, options.budget.flips)
-        };
-        let plans: IndexSet<Choice> = regimes::ends(how.points).map(cheapest).collect();
-        if siblings::offer(source, fused, &pool, &plans, &mut b) {
+        let mut plans: Vec<(Choice, Box<At<'_>>)> = Vec::new();
+        for point in regimes::ends(how.points) {
+            let at = regimes::env(how.facts, point);
+            let us = extract::costs(&b, &pool, options, &at);
+            plans.push((extract::cheapest(&pool, &us, options.budget.flips), Box::new(at)));
+        }
+        if siblings::offer(source, fused, &pool, &options.machine, &plans, &mut b) {
             pool = gather(fused, &mut b);
         }
     }

@@ -175,6 +175,19 @@ pub struct RegimeReport {
     pub steps: Vec<Step>,
 }
 
+impl Step {
+    /// The values it makes, with their types.
+    pub fn values(&self) -> String {
+        let also = self.also.iter().map(|(value, ty)| format!(", {value}: {ty}"));
+        [format!("{}: {}", self.value, self.ty)].into_iter().chain(also).collect()
+    }
+
+    /// Whether it makes a value of that name.
+    pub fn makes(&self, name: &str) -> bool {
+        self.value == name || self.also.iter().any(|(value, _)| value == name)
+    }
+}
+
 /// A step of a plan.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Step {
@@ -182,6 +195,8 @@ pub struct Step {
     pub value: String,
     /// Its type.
     pub ty: String,
+    /// The names and types of the other values that it makes.
+    pub also: Vec<(String, String)>,
     /// The nested block it is in, as numbers of nodes and blocks; empty: the body.
     pub block: String,
     /// `kernel`, `fused`, `library`, `view` or `native`.
@@ -291,9 +306,8 @@ pub fn render(report: &Report) -> String {
                 line(
                     2,
                     format!(
-                        "{}: {} = {} {} [{}] {} us {}, {} flops, {} bytes, {}{why}",
-                        s.value,
-                        s.ty,
+                        "{} = {} {} [{}] {} us {}, {} flops, {} bytes, {}{why}",
+                        s.values(),
                         s.kind,
                         s.name,
                         s.covers.join(" "),

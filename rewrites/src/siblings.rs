@@ -1,13 +1,13 @@
-//! Siblings: kernels that read the same and need nothing of one another, as one kernel with several results.
+//! Siblings: kernels that read the same, or of which one reads what another makes, as one kernel with several results.
 //!
 //! Which values a plan makes is known once it is chosen, so siblings are looked for in the cheapest plans of a few points:
-//! two sums of one input, a sum and the norm of it, which reads what the sum reads. Each kernel of such a
+//! two sums of one input, a sum and the norm of it, a product and what is done to it where both are needed. Each kernel of such a
 //! plan, and what else computes its value and others of the plan besides, stands beside those before it as far as loops allow
 //! ([`inline::beside`]). What comes of it is a class of its own whose components are equal to the values, and a bundle, as
 //! what a rule of several values makes: the plan is then chosen anew, and takes it where that is cheaper.
 
 use egg::{Id, Language};
-use indexmap::IndexSet;
+use indexmap::IndexMap;
 use ir::PrimId;
 use ir::loops::Prim;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -15,26 +15,36 @@ use shape::Expr;
 
 use crate::block::{BlockGraph, Merged, Source};
 use crate::classify::{Profile, profile};
+use crate::cost::{At, Work};
 use crate::extract::{Choice, Pool, Times, order};
+use crate::form::each_load;
 use crate::fuse::{Fused, INPUTS, Member, add, words};
-use crate::inline;
+use crate::inline::{self, Given};
 use crate::lang::{Action, Ir, Kids, OpKey};
+use crate::machine::Machine;
 
 /// Values that one kernel makes.
 const MEMBERS: usize = 6;
 /// Ways to compute a value that are tried beside others.
 const FACES: usize = 3;
+/// Readers of a value that are tried.
+const READERS: usize = 16;
 /// Classes looked at to see whether a value needs another.
 const STEPS: usize = 256;
 
-/// A kernel: the class that it computes, its loops, what it reads, and the operations it covers.
+/// A kernel: the values that it computes, its loops, what it reads, and the operations it covers.
 #[derive(Clone)]
 struct Face {
-    class: Id,
+    values: Vec<Id>,
     prim: Prim,
     inputs: Vec<Id>,
     members: Vec<Member>,
+    /// What the plan pays for the values as it is, or a family for its kernel.
+    us: f64,
     span: Span,
+    /// It is a product, or has one in it.
+    product: bool,
+    reduces: bool,
 }
 
 /// From where on, and up to where in a block something may run, as [`Times`] counts.
@@ -44,10 +54,9 @@ struct Span {
     to: usize,
 }
 
-/// Kernels that have become one: the values in the order of its outputs.
+/// Kernels that have become one.
 #[derive(Clone)]
 struct Family {
-    values: Vec<Id>,
     /// What each of them is, in the words of what it covers and those before it do not.
     names: Vec<String>,
     whole: Face,
@@ -58,29 +67,34 @@ pub(crate) fn offer(
     source: &Source<'_>,
     fused: &mut Fused,
     pool: &Pool,
-    plans: &IndexSet<Choice>,
+    machine: &Machine,
+    plans: &[(Choice, Box<At<'_>>)],
     b: &mut BlockGraph,
 ) -> bool {
     let mut found: Vec<Family> = Vec::new();
-    for choice in plans {
+    for (choice, at) in plans {
         let Some(order) = order(pool, choice, &pool.roots) else { continue };
-        Plan::new(source, fused, pool, choice, &order, b).families(&mut found);
+        let price = |work: &Work| work.modelled(machine, at).us;
+        Plan::new(source, fused, pool, (choice, &price), &order, b).families(&mut found);
     }
     let before = b.merged.len();
-    for Family { values, names, whole } in found {
-        let results: Vec<_> = values.iter().flat_map(|&v| b.graph[v].data.types.clone()).collect();
+    for Family { names, whole } in found {
+        let results: Vec<_> = whole.values.iter().flat_map(|&v| b.graph[v].data.types.clone()).collect();
         let inputs: Kids = whole.inputs.iter().map(|&i| b.graph.find(i)).collect();
         let prim = Prim { name: format!("fused_{}", names.join("_and_")), ..whole.prim };
         let Some(tuple) = add(source, fused, (prim, inputs, whole.members), results, b) else { continue };
-        for (i, &value) in values.iter().enumerate() {
+        for (i, &value) in whole.values.iter().enumerate() {
             let component = b.graph.add(Ir::Proj(i as u32, [tuple]));
             b.graph.union(value, component);
         }
-        b.merged.push(Merged { family: Vec::new(), values, shared: vec![tuple] });
+        b.merged.push(Merged { family: Vec::new(), values: whole.values, shared: vec![tuple] });
     }
     b.graph.rebuild();
     b.merged.len() > before
 }
+
+/// What work costs at the point of a plan, by the model.
+type Price<'a> = dyn Fn(&Work) -> f64 + 'a;
 
 /// What a plan computes, and by which kernels.
 struct Plan<'a> {
@@ -88,6 +102,7 @@ struct Plan<'a> {
     fused: &'a Fused,
     pool: &'a Pool,
     choice: &'a Choice,
+    price: &'a Price<'a>,
     b: &'a BlockGraph,
     /// The place of each class that the plan needs.
     place: FxHashMap<usize, usize>,
@@ -104,7 +119,7 @@ impl<'a> Plan<'a> {
         source: &'a Source<'a>,
         fused: &'a Fused,
         pool: &'a Pool,
-        choice: &'a Choice,
+        (choice, price): (&'a Choice, &'a Price<'a>),
         order: &[usize],
         b: &'a BlockGraph,
     ) -> Plan<'a> {
@@ -116,7 +131,7 @@ impl<'a> Plan<'a> {
         let covered: FxHashMap<Ir, &Vec<(Id, Ir)>> = b.groups.iter().map(|(n, m)| (canon(n), m)).collect();
         let place: FxHashMap<usize, usize> = order.iter().enumerate().map(|(at, &c)| (c, at)).collect();
         let (times, span) = (Times::of(b), FxHashMap::default());
-        let mut plan = Plan { source, fused, pool, choice, b, place, times, span, faces: Vec::new() };
+        let mut plan = Plan { source, fused, pool, choice, price, b, place, times, span, faces: Vec::new() };
         plan.span = plan.spans(order);
         for &class in order {
             let Some(chosen) = choice[class] else { continue };
@@ -166,9 +181,16 @@ impl<'a> Plan<'a> {
     fn face(&self, class: usize, node: &Ir, covered: &FxHashMap<Ir, &Vec<(Id, Ir)>>) -> Option<Face> {
         let Ir::Impl(id, kids) = node else { return None };
         let desc = self.b.graph.analysis.table.desc(*id);
-        if desc.work.is_native() || desc.results.len() != 1 {
+        if desc.work.is_native() {
             return None;
         }
+        let own = self.pool.classes[class];
+        let part = |i: usize| self.b.graph.lookup(Ir::Proj(i as u32, [own])).map(|id| self.b.graph.find(id));
+        let values = if desc.results.len() == 1 {
+            vec![own]
+        } else {
+            (0..desc.results.len()).map(part).collect::<Option<_>>()?
+        };
         let (prim, profile): (Prim, Profile) = match &desc.action {
             Action::Kernel(id, dims) => {
                 let prim = self.source.module.prim(*id);
@@ -177,8 +199,8 @@ impl<'a> Plan<'a> {
             Action::Fused(at) => (self.fused.prim(*at).clone(), profile(self.fused.prim(*at))),
             Action::Native(_) | Action::Library(..) => return None,
         };
-        // A product has tiles of its own; what may end the run ends it only where its value is needed.
-        if prim.is_scheduled() || profile.contraction.is_some() || profile.fallible || profile.in_place {
+        // What may end the run ends it only where its value is needed.
+        if prim.is_scheduled() || profile.fallible || profile.in_place {
             return None;
         }
         let mut span = *self.span.get(&class)?;
@@ -192,7 +214,10 @@ impl<'a> Plan<'a> {
             |(class, op): &(Id, Ir)| Some((self.b.graph.find(*class), op.clone(), self.prim_of(op)?));
         let members: Vec<Member> = members.map(member).collect::<Option<_>>()?;
         let inputs = kids.iter().map(|&k| self.b.graph.find(k)).collect();
-        Some(Face { class: self.pool.classes[class], prim, inputs, members, span })
+        let (product, reduces) = (profile.contraction.is_some(), profile.reduces);
+        let chosen = self.pool.cands[class][self.choice[class]?].imp?;
+        let us = (self.price)(&self.b.graph.analysis.table.desc(chosen).work);
+        Some(Face { values, us, prim, inputs, members, span, product, reduces })
     }
 
     fn prim_of(&self, op: &Ir) -> Option<PrimId> {
@@ -203,57 +228,119 @@ impl<'a> Plan<'a> {
 
     /// The kernels that stand beside one another, each family as large as it gets.
     fn families(&self, found: &mut Vec<Family>) {
-        let mut inputs: Vec<Id> = Vec::new();
-        let mut seen: FxHashSet<Id> = FxHashSet::default();
-        for face in self.faces.iter().flatten() {
-            inputs.extend(face.inputs.iter().copied().filter(|&i| seen.insert(i)));
-        }
-        for input in inputs {
-            let mut open: Vec<Family> = Vec::new();
-            for faces in &self.faces {
-                let reads: Vec<&Face> = faces.iter().filter(|f| f.inputs.contains(&input)).collect();
-                let grown = open.iter_mut().any(|family| {
-                    let new = reads.iter().find_map(|face| self.with(family, face));
-                    new.map(|new| *family = new).is_some()
-                });
-                if let (false, Some(&face)) = (grown, reads.first()) {
-                    let names = vec![words(self.source, &face.members)];
-                    open.push(Family { values: vec![face.class], names, whole: face.clone() });
+        let mut known: FxHashSet<(Vec<Id>, Vec<Id>)> = FxHashSet::default();
+        // For each value the kernel that makes it, and those that read it, in the order of the plan.
+        let mut makes: FxHashMap<Id, &Face> = FxHashMap::default();
+        let mut reads: IndexMap<Id, Vec<usize>> = IndexMap::new();
+        for (at, faces) in self.faces.iter().enumerate() {
+            makes.extend(faces[0].values.iter().map(|&v| (v, &faces[0])));
+            for &input in faces.iter().flat_map(|f| &f.inputs) {
+                let readers = reads.entry(input).or_default();
+                if readers.last() != Some(&at) {
+                    readers.push(at);
                 }
             }
-            for family in open.into_iter().filter(|f| f.values.len() > 1) {
-                if found.iter().all(|f| f.values != family.values) {
-                    found.push(family);
+        }
+        for (input, readers) in &reads {
+            let mut open: Vec<Family> = makes.get(input).map(|face| self.alone(face)).into_iter().collect();
+            for &at in readers.iter().take(READERS) {
+                let faces = || self.faces[at].iter().filter(|f| f.inputs.contains(input));
+                let grown = open.iter_mut().any(|family| self.grow(family, faces()));
+                if let (false, Some(face)) = (grown, faces().next()) {
+                    open.push(self.alone(face));
                 }
+            }
+            for mut family in open.into_iter().filter(|f| f.names.len() > 1) {
+                // What reads what they make.
+                let mut next = 0;
+                while let Some(made) = family.whole.values.get(next).copied() {
+                    next += 1;
+                    for &at in reads.get(&made).into_iter().flatten().take(READERS) {
+                        let faces = self.faces[at].iter().filter(|f| f.inputs.contains(&made));
+                        self.grow(&mut family, faces);
+                    }
+                }
+                if !known.insert((family.whole.values.clone(), family.whole.inputs.clone())) {
+                    continue;
+                }
+                found.push(family);
             }
         }
     }
 
+    /// Adds the first of some kernels that may stand beside the others.
+    fn grow<'f>(&self, family: &mut Family, faces: impl IntoIterator<Item = &'f Face>) -> bool {
+        let new = faces.into_iter().find_map(|face| self.with(family, face));
+        new.map(|new| *family = new).is_some()
+    }
+
+    fn alone(&self, face: &Face) -> Family {
+        let names = vec![words(self.source, &face.members)];
+        Family { names, whole: face.clone() }
+    }
+
     /// A family with one more kernel beside the others.
     fn with(&self, family: &Family, face: &Face) -> Option<Family> {
-        let alone = family.values.iter().all(|&v| v != face.class && !self.needs(&face.inputs, v))
-            && !self.needs(&family.whole.inputs, face.class);
-        let (one, other) = (family.whole.span, face.span);
-        let span = Span { from: one.from.max(other.from), to: one.to.min(other.to) };
-        if family.values.len() == MEMBERS || !alone || span.from > span.to {
+        let whole = &family.whole;
+        let given = |input: &Id| {
+            let out = whole.values.iter().position(|v| v == input);
+            let param = || whole.inputs.iter().position(|own| own == input);
+            out.map(Given::Out).or_else(|| param().map(Given::Param)).unwrap_or(Given::Other)
+        };
+        let given: Vec<Given> = face.inputs.iter().map(given).collect();
+        let made = |g: &Given| matches!(g, Given::Out(_));
+        let span = Span { from: whole.span.from.max(face.span.from), to: whole.span.to.min(face.span.to) };
+        // A product has tiles of its own: only what is done to each of its elements stands beside it.
+        let product = whole.product || face.product;
+        let apart = product && (face.product || face.reduces || !given.iter().any(made));
+        let full = whole.values.len() + face.values.len() > MEMBERS;
+        if full || span.from > span.to || apart || whole.values.iter().any(|v| face.values.contains(v)) {
             return None;
         }
-        let given: Vec<Option<usize>> =
-            face.inputs.iter().map(|i| family.whole.inputs.iter().position(|own| own == i)).collect();
+        let others = face.inputs.iter().zip(&given).filter(|(_, g)| !made(g)).map(|(&i, _)| i);
+        let others: Vec<Id> = others.collect();
+        let needs = whole.values.iter().any(|&v| self.needs(&others, v))
+            || face.values.iter().any(|&v| self.needs(&whole.inputs, v));
+        if needs || self.is_absorbed(face, &given) {
+            return None;
+        }
         let same = |a: &Expr, b: &Expr| self.b.graph.analysis.equal(a, b);
-        let prim = inline::beside(&family.whole.prim, &face.prim, &given, &same)?;
-        if prim.params.len() > INPUTS || inline::nodes(&prim) > inline::MAX_NODES {
+        let prim = inline::beside(&whole.prim, &face.prim, &given, &same)?;
+        let mut back = false;
+        each_load(&prim.body, &mut |buf, _, _| back |= prim.outs.contains(&buf));
+        let large = prim.params.len() > INPUTS || inline::nodes(&prim) > inline::MAX_NODES;
+        if large || product && back {
             return None;
         }
-        let new = || face.inputs.iter().zip(&given).filter(|(_, g)| g.is_none()).map(|(&i, _)| i);
-        let mut whole = Face { prim, span, ..family.whole.clone() };
+        let new = || face.inputs.iter().zip(&given).filter(|(_, g)| **g == Given::Other).map(|(&i, _)| i);
+        // What does not pay beside the others may pay beside fewer.
+        let us = (self.price)(&Work::generated(&profile(&prim)));
+        if us >= whole.us + face.us {
+            return None;
+        }
+        let mut whole = Face { prim, us, span, product, ..family.whole.clone() };
         whole.inputs.extend(new());
         let more: Vec<Member> =
             face.members.iter().filter(|m| !family.whole.members.contains(m)).cloned().collect();
         let said = if more.is_empty() { &face.members } else { &more };
         let names = [family.names.clone(), vec![words(self.source, said)]].concat();
         whole.members.extend(more);
-        Some(Family { values: [family.values.clone(), vec![face.class]].concat(), names, whole })
+        whole.values.extend(&face.values);
+        Some(Family { names, whole })
+    }
+
+    /// True if a kernel of the value alone computes what nothing but it reads.
+    fn is_absorbed(&self, face: &Face, given: &[Given]) -> bool {
+        let [value] = face.values[..] else { return false };
+        let cands = &self.pool.cands[self.pool.at[&value]];
+        let made = face.inputs.iter().zip(given).filter(|(_, g)| matches!(g, Given::Out(_)));
+        made.map(|(i, _)| self.pool.at[i]).any(|input| {
+            let reads =
+                |c: &usize| self.choice[*c].is_some_and(|at| self.pool.cands[*c][at].kids.contains(&input));
+            let readers = self.place.keys().filter(|c| reads(c)).count();
+            let given_back = self.pool.roots.contains(&input);
+            readers < 2 && !given_back && cands.iter().any(|c| c.covers.contains(&input))
+        })
     }
 
     /// True if the plan makes a value of another; also where telling takes too long.
