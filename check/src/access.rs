@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use ir::depend::{Region, point};
 use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt};
+use shape::Expr as Dim;
 
 /// True for an output that is accumulated into and never replaced: it begins at its combiner's identity.
 pub(crate) fn is_only_combined(prim: &Prim, buf: BufId) -> bool {
@@ -36,12 +37,16 @@ pub(crate) fn read_early(prim: &Prim) -> Vec<BufId> {
     prim.outs.iter().filter(early).copied().collect()
 }
 
-/// Elements written so far, in this iteration of the loops around, and in which order they came.
+/// Elements written so far, in this iteration of the loops around, and in which order they came; and rows, by loops that are through.
 #[derive(Default)]
 struct Known {
     regions: HashSet<Region>,
     order: Vec<Region>,
+    rows: Vec<Row>,
 }
+
+/// For each axis the position; none: all of it.
+type Row = Vec<Option<Dim>>;
 
 impl Known {
     fn insert(&mut self, region: Region) {
@@ -50,24 +55,34 @@ impl Known {
         }
     }
 
-    /// Forgets all but the first `len`.
-    fn forget(&mut self, len: usize) {
-        for region in self.order.drain(len..) {
+    /// Forgets all but the first elements and rows.
+    fn forget(&mut self, elements: usize, rows: usize) {
+        for region in self.order.drain(elements..) {
             self.regions.remove(&region);
         }
+        self.rows.truncate(rows);
+    }
+
+    fn holds(&self, prim: &Prim, index: &[Scalar]) -> bool {
+        let at = point(prim, index);
+        let element = at.iter().all(Option::is_some) && self.regions.contains(&at);
+        let lies = |row: &Row| {
+            row.iter().zip(&at).all(|(p, at)| match (p, at) {
+                (None, _) => true,
+                (Some(p), Some((at, _))) => p == at,
+                (Some(_), None) => false,
+            })
+        };
+        element || self.rows.iter().any(lies)
     }
 }
 
 /// True if statements read an element of `buf` that is not among those they are sure to have written.
 fn reads_early(prim: &Prim, stmts: &[Stmt], buf: BufId, known: &mut Known) -> bool {
-    let is_known = |index: &[Scalar], known: &Known| {
-        let at = point(prim, index);
-        at.iter().all(Option::is_some) && known.regions.contains(&at)
-    };
     let within = |body: &[Stmt], known: &mut Known| {
-        let len = known.order.len();
+        let (elements, rows) = (known.order.len(), known.rows.len());
         let early = reads_early(prim, body, buf, known);
-        known.forget(len);
+        known.forget(elements, rows);
         early
     };
     for s in stmts {
@@ -75,19 +90,25 @@ fn reads_early(prim: &Prim, stmts: &[Stmt], buf: BufId, known: &mut Known) -> bo
         for scalar in s.scalars() {
             scalar.walk(&mut |x| {
                 if let ScalarKind::Load { buf: b, index, .. } = &x.kind {
-                    early |= *b == buf && !is_known(index, known);
+                    early |= *b == buf && !known.holds(prim, index);
                 }
             });
         }
         if let Stmt::Store { buf: b, index, combine: Some(_), .. } = s {
-            early |= *b == buf && !is_known(index, known);
+            early |= *b == buf && !known.holds(prim, index);
         }
         if early {
             return true;
         }
         match s {
             Stmt::Store { buf: b, index, combine: None, .. } if *b == buf => known.insert(point(prim, index)),
-            Stmt::For { body, .. } | Stmt::While(_, body) => {
+            Stmt::For { body, .. } => {
+                if within(body, known) {
+                    return true;
+                }
+                known.rows.extend(cover::rows(prim, s, buf));
+            }
+            Stmt::While(_, body) => {
                 if within(body, known) {
                     return true;
                 }

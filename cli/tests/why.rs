@@ -108,6 +108,18 @@ fn a_kernel_of_several_values_is_weighed_forced_and_forbidden_as_any_other() {
     assert_eq!(kernels(&["--force", "fused_sum_and_max"]), ["fused_sum_and_max"]);
 }
 
+/// One of two that share a value: the other then has no kernel left.
+#[test]
+fn one_of_two_kernels_that_make_a_value_is_forced() {
+    let program = "fn f<n>(x: f32[n], y: f32[n]) -> (f32[n], f32[n], f32[n], f32[n]) {
+        (x + y, relu(x), abs(x), sin(y))
+    }";
+    let force = ["opt", "f.tn", "--force", "fused_add_and_sin", "--at", "n=100000"];
+    let said = run(&[("f.tn", program.to_owned())], &force);
+    assert_eq!(said.exit, Some(0), "{}", said.stderr);
+    assert!(said.stdout.contains("= fused fused_add_and_sin"), "{}", said.stdout);
+}
+
 #[test]
 fn what_is_forced_and_stands_in_no_plan_is_said() {
     let program = "fn f<n>(x: f32[n]) -> f32[n] { -(-relu(x)) }".to_owned();

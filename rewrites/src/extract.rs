@@ -536,7 +536,8 @@ fn together(plan: &mut Priced<'_>) -> bool {
     }
     for _ in 0..PASSES {
         let before = plan.cost;
-        for bundle in &kernels {
+        let there = |bundle: &&&Bundle| bundle.shared.iter().all(|&c| !pool.cands[c].is_empty());
+        for bundle in kernels.iter().filter(there) {
             let mut changes = bundle.taken.clone();
             changes.retain(|&(value, _)| plan.uses[value] > 0);
             // A kernel of its own does for one.

@@ -515,6 +515,18 @@ impl Join<'_> {
             };
             let Stmt::Store { index: place, value, .. } = stmts[at].clone() else { continue };
             let place: Vec<Option<Expr>> = place.iter().map(|i| self.merge.prim.as_dim(i)).collect();
+            // A variable that is set again tells another place then.
+            let mut moves = false;
+            let told = |v: VarId| {
+                let name = self.merge.prim.var(v).name;
+                place.iter().flatten().any(|p| p.syms().contains(&name))
+            };
+            stmts[at..]
+                .iter()
+                .for_each(|s| s.walk(&mut |s| moves |= matches!(s, Stmt::Set(v, _) if told(*v))));
+            if moves {
+                continue;
+            }
             let Buf { name, dtype, .. } = *self.merge.prim.buf(out);
             let mut held: Option<VarId> = None;
             for s in &mut stmts[at + 1..] {

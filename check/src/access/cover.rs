@@ -596,6 +596,23 @@ pub(super) fn is_written(prim: &Prim, stmts: &[Stmt], buf: BufId) -> bool {
     covers(&resolved(found.regions, &prim.facts).0, &prim.buf(buf).shape, &prim.facts)
 }
 
+/// The rows that a statement is sure to write: for each axis the position, or none where it is the whole axis.
+pub(super) fn rows(prim: &Prim, stmt: &Stmt, buf: BufId) -> Vec<Vec<Option<Dim>>> {
+    let names = Names::of(prim);
+    let found = written(prim, std::slice::from_ref(stmt), buf, &prim.facts, &names);
+    let axis = |(band, extent): (&Option<Band>, &Dim)| {
+        if is_whole(band, extent, &prim.facts) {
+            return Some(None);
+        }
+        let band = band.as_ref()?;
+        let one = *band == Band { hi: &band.lo + 1, gaps: None, modulus: None, ..band.clone() };
+        let stays = band.lo.syms().iter().all(|s| !names.changing.contains(s));
+        (one && stays && band.limits == Limits::default()).then(|| Some(band.lo.clone()))
+    };
+    let row = |r: &Region| r.axes.iter().zip(&prim.buf(buf).shape).map(axis).collect();
+    resolved(found.regions, &prim.facts).0.iter().filter_map(row).collect()
+}
+
 impl Checker<'_> {
     /// Refuses a primitive that leaves elements of an output unwritten.
     /// `heads`: where each is declared.
