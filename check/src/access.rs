@@ -20,6 +20,7 @@ pub(crate) fn is_only_combined(prim: &Prim, buf: BufId) -> bool {
 
 /// The outputs of which something may be read before it is written.
 pub(crate) fn read_early(prim: &Prim) -> Vec<BufId> {
+    let names = cover::Names::of(prim);
     let early = |&&buf: &&BufId| {
         if prim.in_place(buf) {
             return false;
@@ -28,7 +29,7 @@ pub(crate) fn read_early(prim: &Prim) -> Vec<BufId> {
         let first = prim
             .body
             .iter()
-            .position(|s| reads_early(prim, std::slice::from_ref(s), buf, &mut Known::default()));
+            .position(|s| reads_early((prim, &names), std::slice::from_ref(s), buf, &mut Known::default()));
         first.is_some_and(|first| {
             let before = ir::depend::untiled(&Prim { body: prim.body[..first].to_vec(), ..prim.clone() });
             !cover::is_written(&before, &before.body, buf)
@@ -44,6 +45,9 @@ struct Known {
     order: Vec<Region>,
     rows: Vec<Row>,
 }
+
+/// Rows that are remembered at most: each read looks through them.
+const ROWS: usize = 64;
 
 /// For each axis the position; none: all of it.
 type Row = Vec<Option<Dim>>;
@@ -78,10 +82,10 @@ impl Known {
 }
 
 /// True if statements read an element of `buf` that is not among those they are sure to have written.
-fn reads_early(prim: &Prim, stmts: &[Stmt], buf: BufId, known: &mut Known) -> bool {
+fn reads_early((prim, names): (&Prim, &cover::Names), stmts: &[Stmt], buf: BufId, known: &mut Known) -> bool {
     let within = |body: &[Stmt], known: &mut Known| {
         let (elements, rows) = (known.order.len(), known.rows.len());
-        let early = reads_early(prim, body, buf, known);
+        let early = reads_early((prim, names), body, buf, known);
         known.forget(elements, rows);
         early
     };
@@ -106,7 +110,10 @@ fn reads_early(prim: &Prim, stmts: &[Stmt], buf: BufId, known: &mut Known) -> bo
                 if within(body, known) {
                     return true;
                 }
-                known.rows.extend(cover::rows(prim, s, buf));
+                let room = ROWS - known.rows.len();
+                if room > 0 {
+                    known.rows.extend(cover::rows(prim, s, buf, names).into_iter().take(room));
+                }
             }
             Stmt::While(_, body) => {
                 if within(body, known) {

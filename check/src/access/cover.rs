@@ -105,7 +105,7 @@ fn same(facts: &Facts, a: &Dim, b: &Dim) -> bool {
 
 /// What the variables of a primitive are.
 #[derive(Default)]
-struct Names {
+pub(super) struct Names {
     /// The symbols whose value changes: those of variables that are set in several places.
     changing: HashSet<Sym>,
     /// Variables that come out of memory: they may be any number, and arithmetic with them may wrap.
@@ -113,7 +113,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(prim: &Prim) -> Names {
+    pub(super) fn of(prim: &Prim) -> Names {
         let mut names = Names::default();
         let mut once = HashSet::new();
         prim.body.iter().for_each(|s| {
@@ -597,9 +597,8 @@ pub(super) fn is_written(prim: &Prim, stmts: &[Stmt], buf: BufId) -> bool {
 }
 
 /// The rows that a statement is sure to write: for each axis the position, or none where it is the whole axis.
-pub(super) fn rows(prim: &Prim, stmt: &Stmt, buf: BufId) -> Vec<Vec<Option<Dim>>> {
-    let names = Names::of(prim);
-    let found = written(prim, std::slice::from_ref(stmt), buf, &prim.facts, &names);
+pub(super) fn rows(prim: &Prim, stmt: &Stmt, buf: BufId, names: &Names) -> Vec<Vec<Option<Dim>>> {
+    let found = written(prim, std::slice::from_ref(stmt), buf, &prim.facts, names);
     let axis = |(band, extent): (&Option<Band>, &Dim)| {
         if is_whole(band, extent, &prim.facts) {
             return Some(None);
