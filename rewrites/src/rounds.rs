@@ -1,7 +1,7 @@
 //! How often the loops of a primitive run, as expressions of its dims.
 //!
 //! Bounds that are dims give the rounds exactly; those that depend on an outer loop's variable are taken at its middle,
-//! so that a triangle counts half, and where they do not grow evenly at its last round besides: `min(64, n - j)` has all blocks but the last whole. Bounds that depend on data are taken as far as anything limits them ([`Ranges::limit`]):
+//! so that a triangle counts half. Bounds that depend on data are taken as far as anything limits them ([`Ranges::limit`]):
 //! `min(data, e)` is at most `e`, `max(data, e)` at least. Where two neighbouring elements of an index are the bounds
 //! (`start[i]..start[i + 1]`), the rounds of all `i` share the axis that the loop walks; where nothing else is known,
 //! the loop walks all of the shortest axis that its variable indexes. A `while` that counts up to a bound by a known step has the rounds
@@ -28,8 +28,6 @@ pub(crate) struct Ranges<'a> {
     prim: &'a Prim,
     /// The middle of the range of a loop's variable, by its name.
     middle: FxHashMap<Sym, Expr>,
-    /// The first value of a loop's variable and one past the last, by its name.
-    spans: FxHashMap<Sym, (Expr, Expr)>,
     trips: FxHashMap<VarId, Expr>,
     /// What loops that begin at the counter of a `while` walk in one of its rounds.
     strides: FxHashMap<VarId, Expr>,
@@ -64,7 +62,6 @@ impl<'a> Ranges<'a> {
         Ranges {
             prim,
             middle: FxHashMap::default(),
-            spans: FxHashMap::default(),
             trips: FxHashMap::default(),
             strides: FxHashMap::default(),
             given,
@@ -80,12 +77,9 @@ impl<'a> Ranges<'a> {
     /// Enters a loop and says how often it runs.
     pub(crate) fn enter(&mut self, var: VarId, lo: &Scalar, hi: &Scalar, body: &Body<'_>) -> Expr {
         let trip = match (self.exact(lo), self.exact(hi)) {
-            (Some(first), Some(end)) => {
-                let name = self.prim.var(var).name;
-                self.middle.insert(name, (&first + &end).floor_div(&Expr::int(2)));
-                let trip = self.mean(lo, hi).unwrap_or_else(|| &end - &first);
-                self.spans.insert(name, (first, end));
-                trip
+            (Some(lo), Some(hi)) => {
+                self.middle.insert(self.prim.var(var).name, (&lo + &hi).floor_div(&Expr::int(2)));
+                hi - lo
             }
             _ => {
                 self.guessed = true;
@@ -94,31 +88,6 @@ impl<'a> Ranges<'a> {
         };
         self.trips.insert(var, trip.clone());
         trip
-    }
-
-    /// The rounds of a loop on average over one outer loop, if they do not grow or shrink evenly with its variable.
-    fn mean(&self, lo: &Scalar, hi: &Scalar) -> Option<Expr> {
-        let rounds = self.opened(self.prim.as_dim(hi)? - self.prim.as_dim(lo)?);
-        let var = rounds.syms().into_iter().find(|s| self.spans.contains_key(s))?;
-        let at = |x: &Expr| rounds.subst(&|s| (s == var).then(|| x.clone()));
-        let even = at(&Expr::int(0)) + at(&Expr::int(2)) == at(&Expr::int(1)) * 2;
-        if even {
-            return None;
-        }
-        let (first, end) = &self.spans[&var];
-        let before = Expr::max(&(end - first - 1), &Expr::int(0));
-        let middle = (first + end - 2).floor_div(&Expr::int(2));
-        let all = &before * at(&middle) + at(&(end - 1));
-        self.known(all.floor_div(&(before + 1)))
-    }
-
-    /// The same with what variables were given in their place.
-    fn opened(&self, e: Expr) -> Expr {
-        let given = |s: Sym| {
-            let var = self.prim.vars.iter().position(|v| v.name == s)?;
-            self.prim.as_dim((*self.given.get(&VarId(var as u32))?)?).map(|e| self.opened(e))
-        };
-        e.subst(&given)
     }
 
     /// Enters a `while` and says how often it may run.
