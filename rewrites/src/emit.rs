@@ -31,9 +31,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Sym};
 
 use crate::block::{BlockGraph, Use};
-use crate::extract::{Cand, Choice, Pool, named, order};
+use crate::extract::{Choice, order};
 use crate::fuse::Fused;
 use crate::lang::{Action, ImplId, Ir, OpKey};
+use crate::pool::{Cand, Pool, named};
 
 /// A block with what may be chosen in it.
 #[derive(Clone, Debug)]
@@ -431,7 +432,7 @@ impl Emitter<'_> {
 }
 
 /// The class of a component of a tuple.
-fn component(unit: &Unit, tuple: usize, i: usize) -> Option<usize> {
+pub(crate) fn component(unit: &Unit, tuple: usize, i: usize) -> Option<usize> {
     let id = unit.b.graph.lookup(Ir::Proj(i as u32, [unit.pool.classes[tuple]]))?;
     unit.pool.at.get(&unit.b.graph.find(id)).copied()
 }

@@ -8,10 +8,11 @@ use shape::{Facts, Pred};
 
 use crate::Options;
 use crate::cost::{At, Cost};
-use crate::emit::{Plan, Traced, Unit};
-use crate::extract::{Cand, Pins, Priced, costs, kind, priced};
+use crate::emit::{Plan, Traced, Unit, component};
+use crate::extract::{Priced, costs, priced};
 use crate::lang::{Action, Ir};
 use crate::measured::Key;
+use crate::pool::{Cand, Pins, kind};
 use crate::regimes::{Arm, Point, Solved, arm_at, cost_of, env};
 use crate::report::{Alternative, RegimeReport, RuleReport, Step, rule_name};
 use crate::saturate::Outcome;
@@ -307,9 +308,13 @@ impl Block<'_> {
 
     /// The values that a class of several has, each with the candidate that takes it from there.
     fn values(&self, several: usize) -> Vec<(usize, usize)> {
+        let cands = &self.unit.pool.cands;
+        let results = cands[several].first().and_then(|c| c.imp);
+        let results = results.map_or(0, |id| self.unit.b.graph.analysis.table.desc(id).results.len());
         let takes = |cand: &Cand| matches!(cand.node, Ir::Proj(..)) && cand.kids[0] == several;
-        let cands = self.unit.pool.cands.iter().enumerate();
-        cands.filter_map(|(v, list)| Some((v, list.iter().position(takes)?))).collect()
+        let each =
+            (0..if results > 1 { results } else { 0 }).filter_map(|i| component(self.unit, several, i));
+        each.filter_map(|v| Some((v, cands[v].iter().position(takes)?))).collect()
     }
 
     /// The cheapest kernel that makes several values, and what the block costs if those of them that it needs come from there.

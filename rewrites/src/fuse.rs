@@ -45,6 +45,10 @@ impl Fused {
         &self.prims[at].0
     }
 
+    pub(crate) fn profile(&self, at: usize) -> &Profile {
+        &self.prims[at].1
+    }
+
     fn intern(&mut self, prim: Prim) -> usize {
         let facts: Vec<_> = prim.facts.iter().collect();
         let text = format!(

@@ -26,9 +26,10 @@ use shape::{Expr, Facts, Pred, Sym, Verdict};
 use crate::block::{BlockGraph, Source};
 use crate::classify::{Class, bytes_of};
 use crate::emit::{Plan, Unit, emit};
-use crate::extract::{Pins, costs, extract, order, pool};
+use crate::extract::{costs, extract, order};
 use crate::fuse::Fused;
 use crate::lang::{Ir, OpKey, Stage};
+use crate::pool::{Pins, pool};
 use crate::regimes::env;
 use crate::{Options, regimes};
 

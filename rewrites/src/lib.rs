@@ -47,6 +47,7 @@ mod measured;
 mod merge;
 mod pattern;
 mod pipeline;
+mod pool;
 mod regimes;
 mod report;
 mod roll;
@@ -71,12 +72,13 @@ use crate::cells::Guard;
 use crate::cost::At;
 use crate::emit::{Plan, Unit};
 use crate::explain::Offered;
-use crate::extract::{Choice, Pins};
+use crate::extract::Choice;
 use crate::fuse::Fused;
 use crate::keep::{Kept, Load};
 use crate::lang::Action;
 use crate::pattern::Pattern;
 use crate::pipeline::{Assigned, Begun, Turn, Turns};
+use crate::pool::Pins;
 use crate::regimes::{Point, Solved};
 use crate::saturate::Outcome;
 
@@ -616,7 +618,7 @@ fn unit(how: &How<'_>, fused: &mut Fused, mut b: BlockGraph) -> Unit {
         if options.measured.is_some() || options.offers.is_some() {
             fuse::identify(source, fused, turns.invariant, b);
         }
-        extract::pool(b, options, pins)
+        pool::pool(b, options, pins)
     };
     let mut pool = gather(fused, &mut b);
     if turns.fuse && options.use_rules {

@@ -16,12 +16,13 @@ use shape::Expr;
 use crate::block::{BlockGraph, Merged, Source};
 use crate::classify::{Profile, profile};
 use crate::cost::{At, Work};
-use crate::extract::{Choice, Pool, Times, order};
+use crate::extract::{Choice, order};
 use crate::form::each_load;
 use crate::fuse::{Fused, INPUTS, Member, add, words};
 use crate::inline::{self, Given};
 use crate::lang::{Action, Ir, Kids, OpKey};
 use crate::machine::Machine;
+use crate::pool::{Pool, Times};
 
 /// Values that one kernel makes.
 const MEMBERS: usize = 6;
@@ -196,7 +197,7 @@ impl<'a> Plan<'a> {
                 let prim = self.source.module.prim(*id);
                 (inline::place(prim, dims), self.source.profile(*id).clone())
             }
-            Action::Fused(at) => (self.fused.prim(*at).clone(), profile(self.fused.prim(*at))),
+            Action::Fused(at) => (self.fused.prim(*at).clone(), self.fused.profile(*at).clone()),
             Action::Native(_) | Action::Library(..) => return None,
         };
         // What may end the run ends it only where its value is needed.
