@@ -107,6 +107,8 @@ struct Plan<'a> {
     b: &'a BlockGraph,
     /// The place of each class that the plan needs.
     place: FxHashMap<usize, usize>,
+    /// How many steps of the plan read each class.
+    readers: FxHashMap<usize, usize>,
     /// When the operands of values are there.
     times: Times,
     /// From where on, and up to where, each class may be made.
@@ -131,8 +133,13 @@ impl<'a> Plan<'a> {
         };
         let covered: FxHashMap<Ir, &Vec<(Id, Ir)>> = b.groups.iter().map(|(n, m)| (canon(n), m)).collect();
         let place: FxHashMap<usize, usize> = order.iter().enumerate().map(|(at, &c)| (c, at)).collect();
-        let (times, span) = (Times::of(b), FxHashMap::default());
-        let mut plan = Plan { source, fused, pool, choice, price, b, place, times, span, faces: Vec::new() };
+        let mut readers: FxHashMap<usize, usize> = FxHashMap::default();
+        for (&class, at) in order.iter().filter_map(|c| Some((c, choice[*c]?))) {
+            let kids: FxHashSet<usize> = pool.cands[class][at].kids.iter().copied().collect();
+            kids.into_iter().for_each(|kid| *readers.entry(kid).or_default() += 1);
+        }
+        let (times, span, faces) = (Times::of(b), FxHashMap::default(), Vec::new());
+        let mut plan = Plan { source, fused, pool, choice, price, b, place, readers, times, span, faces };
         plan.span = plan.spans(order);
         for &class in order {
             let Some(chosen) = choice[class] else { continue };
@@ -336,11 +343,9 @@ impl<'a> Plan<'a> {
         let cands = &self.pool.cands[self.pool.at[&value]];
         let made = face.inputs.iter().zip(given).filter(|(_, g)| matches!(g, Given::Out(_)));
         made.map(|(i, _)| self.pool.at[i]).any(|input| {
-            let reads =
-                |c: &usize| self.choice[*c].is_some_and(|at| self.pool.cands[*c][at].kids.contains(&input));
-            let readers = self.place.keys().filter(|c| reads(c)).count();
+            let shared = self.readers.get(&input).is_some_and(|&n| n > 1);
             let given_back = self.pool.roots.contains(&input);
-            readers < 2 && !given_back && cands.iter().any(|c| c.covers.contains(&input))
+            !shared && !given_back && cands.iter().any(|c| c.covers.contains(&input))
         })
     }
 
