@@ -4,8 +4,10 @@
 //! ([`tensor::abi::Kernel`]) and the entry's code are made.
 //!
 //! The grid is the outermost loop where the whole body is that loop (scalars set before it are computed
-//! again in every call) and its iterations are independent, or a choice by the dims between two such loops; otherwise it is one block.
+//! again in every call) and its iterations are independent, a choice by the dims between two such loops, or several such loops
+//! of which none touches what another writes, one behind the other; otherwise it is one block.
 
+use ir::depend::are_strangers;
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
 use ir::{Intrinsic, Literal};
@@ -48,10 +50,18 @@ pub(crate) struct Layout {
 /// What blocks are.
 #[derive(Debug)]
 pub(crate) struct Grid {
-    /// Rounds of one of these loops: which one, the dims decide.
-    pub(crate) loops: Vec<VarId>,
+    /// Rounds of one of these loops, which one the dims decide, or of all of them in turn: then with the block that its first
+    /// round is.
+    pub(crate) loops: Vec<(VarId, Option<Dim>)>,
     /// How many there are.
     pub(crate) extent: Dim,
+}
+
+impl Grid {
+    /// Whether the rounds of a loop are blocks.
+    pub(crate) fn has(&self, var: VarId) -> bool {
+        self.loops.iter().any(|l| l.0 == var)
+    }
 }
 
 impl Layout {
@@ -206,11 +216,25 @@ fn stores(stmts: &[Stmt], out: BufId, maybe: bool, list: &mut Vec<(Option<ir::Co
 }
 
 fn grid(prim: &Prim, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid> {
-    let (last, before) = prim.body.split_last()?;
-    if !before.iter().all(|s| matches!(s, Stmt::Set(..))) {
-        return None;
+    let first = prim.body.iter().position(|s| !matches!(s, Stmt::Set(..)))?;
+    match &prim.body[first..] {
+        [one] => grid_of(prim, one, init, is_checked),
+        several => {
+            let all = init.is_empty() && are_strangers(prim);
+            all.then(|| in_turn(prim, several, is_checked))?
+        }
     }
-    grid_of(prim, last, init, is_checked)
+}
+
+/// The rounds of all of some loops as blocks.
+fn in_turn(prim: &Prim, several: &[Stmt], is_checked: bool) -> Option<Grid> {
+    let (mut loops, mut extent) = (Vec::new(), Dim::int(0));
+    for s in several {
+        let blocks = blocks(prim, s, &[], is_checked)?;
+        loops.extend(blocks.loops.into_iter().map(|(var, _)| (var, Some(extent.clone()))));
+        extent = &extent + &blocks.extent;
+    }
+    (!extent.is_poison()).then_some(Grid { loops, extent })
 }
 
 /// Whether the whole body is one loop of blocks, nothing having to hold a value first.
@@ -293,5 +317,5 @@ fn blocks(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) ->
         Some(inner) => &extent * &Dim::max(&Dim::min(&inner, &Dim::int(1)), &Dim::int(0)),
         None => extent,
     };
-    Some(Grid { loops: vec![*var], extent })
+    Some(Grid { loops: vec![(*var, None)], extent })
 }

@@ -11,7 +11,7 @@ mod apart;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use shape::{Expr as Dim, Facts, Pred, Sym};
+use shape::{Expr as Dim, Facts, Pred, Sym, Verdict};
 
 use crate::lets::{positions, written_out};
 use crate::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
@@ -165,6 +165,38 @@ pub fn touched(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts) -> Vec<Re
     let _ = collect(prim, stmts, facts, &mut found);
     let mut seen = HashSet::new();
     found.touches.into_iter().map(|t| t.1).filter(|r| seen.insert(r.clone())).collect()
+}
+
+/// So many statements at most are strangers: they are looked at in pairs.
+const STRANGERS: usize = 8;
+
+/// Whether none of a primitive's statements touches what another writes; what is set before they may all read.
+pub fn are_strangers(prim: &Prim) -> bool {
+    let plain = written_out(prim, &|d| positions(d));
+    let stmts: Vec<&Stmt> = plain.body.iter().skip_while(|s| matches!(s, Stmt::Set(..))).collect();
+    let pairs = stmts.iter().enumerate().flat_map(|(i, b)| stmts[..i].iter().map(move |a| (*a, *b)));
+    stmts.len() <= STRANGERS && pairs.into_iter().all(|(a, b)| strangers(&plain, a, b))
+}
+
+fn strangers(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
+    let [a, b] = [a, b].map(std::slice::from_ref);
+    let speak = |of: &[Stmt], to: &[Stmt]| {
+        let reads = reads_in(to);
+        set_in(of).iter().any(|v| reads.contains_key(v))
+    };
+    let before = |x: &Option<Interval>, y: &Option<Interval>| match (x, y) {
+        (Some((_, end)), Some((start, _))) => prim.facts.prove_le(end, start) == Verdict::Proved,
+        _ => false,
+    };
+    let apart = |x: &Region, y: &Region| x.iter().zip(y).any(|(x, y)| before(x, y) || before(y, x));
+    let mut written = stored_in(a);
+    written.extend(stored_in(b));
+    !speak(a, b)
+        && !speak(b, a)
+        && written.into_iter().all(|buf| {
+            let theirs = touched(prim, b, buf, &prim.facts);
+            touched(prim, a, buf, &prim.facts).iter().all(|x| theirs.iter().all(|y| apart(x, y)))
+        })
 }
 
 /// A loop's variable, and from where to where it goes.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use ir::depend::are_strangers;
 use ir::graph::Type;
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::{Combine, Intrinsic};
@@ -299,11 +300,18 @@ fn reads_in_place(map: &MapForm) -> bool {
     ok
 }
 
-/// The rounds of the perfect nest of independent loops at the top.
+/// The rounds of the perfect nests of independent loops at the top.
 fn parallel(prim: &Prim) -> Expr {
+    if !are_strangers(prim) {
+        return Expr::int(1);
+    }
+    let nests = prim.body.iter().map(|s| rounds_of(prim, std::slice::from_ref(s)));
+    nests.reduce(|a, b| a + b).unwrap_or(Expr::int(1))
+}
+
+fn rounds_of(prim: &Prim, mut body: &[Stmt]) -> Expr {
     let mut rounds = Expr::int(1);
-    let mut body = &prim.body;
-    while let [Stmt::For { lo, hi, mark: Mark::Independent, body: inner, .. }] = &body[..] {
+    while let [Stmt::For { lo, hi, mark: Mark::Independent, body: inner, .. }] = body {
         let (Some(lo), Some(hi)) = (prim.as_dim(lo), prim.as_dim(hi)) else { break };
         let trip = hi - lo;
         // A triangular nest: its inner bounds name an outer variable.

@@ -20,7 +20,7 @@ impl<'c> Emit<'_, 'c> {
     /// Whether a round of a loop is worth a look: `levels` of loops run inside.
     pub(super) fn looks(&self, var: VarId, levels: usize) -> bool {
         let least = if self.layout.grid.is_none() { 1 } else { 2 };
-        let of_grid = self.layout.grid.as_ref().is_some_and(|g| g.loops.contains(&var));
+        let of_grid = self.layout.grid.as_ref().is_some_and(|g| g.has(var));
         levels >= least && !of_grid
     }
 

@@ -210,11 +210,19 @@ impl<'c> Emit<'_, 'c> {
     /// The bounds of a loop, which are the same in the whole tile; of the grid's loop, those of the slice.
     pub(super) fn bounds(&mut self, var: VarId, lo: &Scalar, hi: &Scalar) -> Result<(V<'c>, V<'c>), Error> {
         let lo = self.at_point(0, 0, |e| e.scalar(lo))?.one();
-        if self.layout.grid.as_ref().is_some_and(|g| g.loops.contains(&var)) {
+        let layout = self.layout;
+        let of_grid = layout.grid.as_ref().and_then(|g| g.loops.iter().find(|l| l.0 == var));
+        if let Some((_, None)) = of_grid {
             return Ok((self.ll.add(lo, self.slice.0), self.ll.add(lo, self.slice.1)));
         }
         let hi = self.at_point(0, 0, |e| e.scalar(hi))?.one();
-        Ok((lo, hi))
+        let Some((_, Some(first))) = of_grid else { return Ok((lo, hi)) };
+        // What of the slice lies among the blocks of this loop.
+        let first = self.dim(first)?;
+        let ll = self.ll;
+        let [from, to] = [self.slice.0, self.slice.1].map(|at| ll.add(lo, ll.sub(at, first)));
+        let from = ll.select(ll.icmp(I::SLT, from, lo), lo, from);
+        Ok((from, ll.select(ll.icmp(I::SLT, to, hi), to, hi)))
     }
 
     /// `for i in (lo..hi).step_by(step)`, as many full steps as fit when `step` is not 1.
