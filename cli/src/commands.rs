@@ -476,6 +476,9 @@ fn opt(
         if json {
             let mut value = serde_json::to_value(&report).map_err(|e| Failure::data(e.to_string()))?;
             value["memory"] = stage::memory(&front, &plan, &entries, &options)?.into_iter().collect();
+            if let Err(f) = &sound {
+                value["diagnostics"] = output::failure(f, &front.sources).into();
+            }
             output::print_json(&value);
         } else if out.is_none() {
             output::print(&rewrites::render(&report));
@@ -484,7 +487,7 @@ fn opt(
             }
         }
         match sound {
-            // The object on stdout has the statuses already.
+            // The object on stdout says why.
             Err(_) if json => Ok(ExitCode::FAILURE),
             sound => sound.map(|()| ExitCode::SUCCESS),
         }

@@ -370,6 +370,50 @@ fn what_holds_for_the_reals_is_not_refused() {
 }
 
 #[test]
+fn digits_that_a_program_converts_for_are_not_given_away() {
+    let (exit, list) = verdicts(concat!(
+        "rule b01<n>(x: bf16[n], y: bf16[n]) { f32(x) * f32(y) => f32(x * y) }\n",
+        "rule b02<n>(x: bf16[n], y: bf16[n], z: bf16[n]) { bf16(f32(x) * f32(y) + f32(z)) => x * y + z }\n",
+        "rule b03<..s>(x: bf16[..s]) { softmax(f32(x), axis=-1) => f32(softmax(x, axis=-1)) }\n",
+        "rule b04<m, k, n>(x: bf16[m, k], y: bf16[k, n]) { matmul_wide(x, y) => f32(x @ y) }\n",
+        "rule b05<m, k, n>(x: f32[m, k], y: f32[k, n]) { f64(x) @ f64(y) => f64(x @ y) }\n",
+        "rule b06<n>(x: f16[n]) { sqrt(f32(x)) => f32(sqrt(x)) }\n",
+    ));
+    assert_eq!(other_than("refused", &list), Vec::<String>::new());
+    assert_eq!(exit, Some(1));
+    // The very same numbers, and what a tolerance says.
+    let (exit, list) = verdicts(concat!(
+        "rule a01<n>(x: bf16[n], y: bf16[n]) { bf16(f32(x) * f32(y)) => x * y }\n",
+        "rule a02<..s>(x: bf16[..s]) { bf16(softmax(f32(x), axis=-1)) => softmax(x, axis=-1) }\n",
+        "rule a03<n>(x: f16[n]) { abs(f32(x)) => f32(abs(x)) }\n",
+        "#[tolerance(0.01)]\nrule a04<n>(x: bf16[n], y: bf16[n]) { f32(x) * f32(y) => f32(x * y) }\n",
+    ));
+    assert_eq!(other_than("tested", &list), Vec::<String>::new());
+    assert_eq!(exit, Some(0));
+}
+
+#[test]
+fn lengths_that_a_rule_computes_are_tried() {
+    let (exit, list) = verdicts(concat!(
+        "rule b01<n>(x: f32[n]) { sum(x) => sum(x[0..min(n, 60 * 90 + 17)]) }\n",
+        "rule b02<n>(x: f32[n]) { sum(x) => sum(x[0..min(n, 100000)]) }\n",
+    ));
+    assert_eq!(other_than("refused", &list), Vec::<String>::new());
+    assert_eq!(exit, Some(1));
+}
+
+#[test]
+fn a_side_that_runs_without_end_is_given_up() {
+    let (exit, list) = verdicts(concat!(
+        "prim circles<n>(x: f32[n]) -> y: f32[n] {\n    for i in n {\n        var a = x[i]\n",
+        "        while a < 200.0 { a = a * 1.0 }\n        y[i] = a\n    }\n}\n",
+        "rule a01<n>(x: f32[n]) { circles(x) => x }\n",
+    ));
+    assert_eq!(list[0]["status"], "trusted");
+    assert_eq!(exit, Some(0));
+}
+
+#[test]
 fn roundings_clamps_wraps_and_corners_are_found() {
     // Casts round; large and small numbers, integers about the root of their range, what the rule names itself; scalars.
     let (exit, list) = verdicts(concat!(

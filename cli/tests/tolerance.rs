@@ -105,6 +105,19 @@ fn a_plan_is_accepted_within_the_tolerance_and_not_outside() {
 }
 
 #[test]
+fn what_a_function_tolerates_goes_before_the_option_also_for_what_it_calls() {
+    let text = "fn product<m, k, n>(x: f32[m, k], w: f32[k, n]) -> f32[m, n] { relu(x) @ w }\n\
+                #[tolerance(0.001)]\nfn tight<m, k, n>(x: f32[m, k], w: f32[k, n]) -> f32[m, n] { product(x, w) }\n\
+                fn loose<m, k, n>(x: f32[m, k], w: f32[k, n]) -> f32[m, n] { product(x, w) }\n";
+    let fires = |entry: &str| {
+        let plan = of(text, &["opt", "f.tn", "-e", entry, "--tolerance", "0.1", "--at", "m=256,k=256,n=256"]);
+        assert_eq!(plan.exit, Some(0), "{}", plan.stderr);
+        plan.stdout.contains("rule bf16_product_1 (tested, within 0.008) fired")
+    };
+    assert!(fires("loose") && !fires("tight"));
+}
+
+#[test]
 fn a_tolerance_is_a_positive_number() {
     for bad in ["0", "-1", "inf", "nan", "much"] {
         let said = of(PROGRAM, &["opt", "f.tn", &format!("--tolerance={bad}")]);

@@ -134,6 +134,25 @@ fn what_is_forced_and_stands_in_no_plan_is_said() {
 }
 
 #[test]
+fn a_rule_whose_other_side_was_there_before_is_not_denied() {
+    let text = "fn f<n>(x: f32[n], y: f32[n]) -> f32[n] { -(-x) * y }\n";
+    let ask = |args: &[&str]| run(&[("f.tn", text.to_owned())], &[&["opt", "f.tn"], args].concat()).stdout;
+    let said = ask(&["--why-not", "neg_neg"]);
+    assert!(said.contains("what it says stood there before: its left side is that"), "{said}");
+    assert!(ask(&["--why", "mul"]).contains("no rule made it"));
+}
+
+#[test]
+fn a_refused_rule_is_said_in_json_with_its_case() {
+    let text = "rule wrong<n>(x: f32[n]) { tanh(x) => x }\nfn f<n>(x: f32[n]) -> f32[n] { tanh(x) }\n";
+    let said = run(&[("f.tn", text.to_owned())], &["opt", "f.tn", "--json"]);
+    assert_eq!(said.exit, Some(1));
+    let json: serde_json::Value = serde_json::from_str(&said.stdout).expect("an object");
+    assert_eq!(json["diagnostics"][0]["code"], "E0609");
+    assert!(json["diagnostics"][0]["notes"].as_array().is_some_and(|n| n.len() > 1), "{json}");
+}
+
+#[test]
 fn an_answer_as_json_has_what_the_text_says() {
     let of = |args: &[&str]| -> serde_json::Value {
         serde_json::from_str(&asked(&[args, &["--json"]].concat())).expect("one JSON object")

@@ -69,7 +69,7 @@ impl fmt::Display for Why<'_> {
                 writeln!(out, "  {} = {} {}, {} us", s.values(), s.kind, s.name, short(s.us))?;
                 writeln!(out, "    it does {}", s.covers.join(", "))?;
                 if s.why.is_empty() {
-                    writeln!(out, "    no rule led there: the program says so")?;
+                    writeln!(out, "    no rule made it: the program says it")?;
                 }
                 for rule in &s.why {
                     writeln!(out, "    {} led there", self.report.with_status(rule))?;
@@ -133,6 +133,8 @@ struct Refused<'r> {
 struct Taken<'r> {
     #[serde(flatten)]
     plan: Plan<'r>,
+    /// What it says stood there before, and it made nothing else: the plan has that, whatever the left side was.
+    there: bool,
     /// The steps that it led to.
     led: Vec<&'r Step>,
     /// If there is none: the best alternative that it led to, and what was refused in the plan.
@@ -153,6 +155,7 @@ pub fn why_not<'r>(
     };
     let by = |why: &[String]| why.iter().any(|w| is(w));
     let taken = |f: &'r FuncReport, r: &'r RegimeReport| {
+        let there = f.rules.iter().filter(|r| is(&r.rule)).all(|r| r.there == r.fired);
         let led: Vec<&Step> = r.steps.iter().filter(|s| by(&s.why)).collect();
         let (mut lost, mut refused) = (None, BTreeSet::new());
         if led.is_empty() {
@@ -161,7 +164,7 @@ pub fn why_not<'r>(
             lost = others.min_by(|a, b| key(a).total_cmp(&key(b)));
             refused = r.steps.iter().flat_map(|s| &s.refused).map(String::as_str).collect();
         }
-        Taken { plan: Plan::of(f, r), led, lost, refused }
+        Taken { plan: Plan::of(f, r), there, led, lost, refused }
     };
     let fate = |f: &'r FuncReport| {
         let rules: Vec<Matched<'r>> = f.rules.iter().filter(|r| is(&r.rule)).map(matched).collect();
@@ -188,13 +191,16 @@ impl fmt::Display for WhyNot<'_> {
                     writeln!(out, "fn {function}: {named} matched and was refused{at}: {why}")?;
                 }
             }
-            for Taken { plan, led, lost, refused } in plans {
+            for Taken { plan, there, led, lost, refused } in plans {
                 plan.fmt(out)?;
                 for s in led {
                     writeln!(out, "  it led to {}: {} {}, {} us", s.value, s.kind, s.name, short(s.us))?;
                 }
                 match lost {
                     Some(a) => writeln!(out, "  it lost: {}", instead(self.report, a, plan.total_us))?,
+                    None if *there => {
+                        writeln!(out, "  what it says stood there before: its left side is that")?;
+                    }
                     None if led.is_empty() => {
                         writeln!(out, "  what it made is no alternative to a step of this plan")?;
                         refused.iter().try_for_each(|r| writeln!(out, "  refused in it: {r}"))?;

@@ -302,11 +302,12 @@ fn reads_in_place(map: &MapForm) -> bool {
 
 /// The rounds of the perfect nests of independent loops at the top.
 fn parallel(prim: &Prim) -> Expr {
-    if !are_strangers(prim) {
+    let nests: Vec<&Stmt> = prim.body.iter().filter(|s| !matches!(s, Stmt::Set(..))).collect();
+    if !nests.iter().all(|s| matches!(s, Stmt::For { .. })) || !are_strangers(prim) {
         return Expr::int(1);
     }
-    let nests = prim.body.iter().map(|s| rounds_of(prim, std::slice::from_ref(s)));
-    nests.reduce(|a, b| a + b).unwrap_or(Expr::int(1))
+    let rounds = nests.into_iter().map(|s| rounds_of(prim, std::slice::from_ref(s)));
+    rounds.reduce(|a, b| a + b).unwrap_or(Expr::int(1))
 }
 
 fn rounds_of(prim: &Prim, mut body: &[Stmt]) -> Expr {

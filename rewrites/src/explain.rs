@@ -21,13 +21,14 @@ use crate::saturate::Outcome;
 pub(crate) fn rules(outcome: &Outcome) -> Vec<RuleReport> {
     let mut found: Vec<RuleReport> = Vec::new();
     for (rule, &fired) in &outcome.fired {
-        found.push(RuleReport { rule: rule.clone(), fired, ..RuleReport::default() });
+        let there = outcome.there.get(rule).copied().unwrap_or(0);
+        found.push(RuleReport { rule: rule.clone(), fired, there, ..RuleReport::default() });
     }
     for (rule, whys) in &outcome.refused {
         let (refused, places) = whys.iter().cloned().unzip();
         match found.iter_mut().find(|r| r.rule == *rule) {
             Some(r) => (r.refused, r.places) = (refused, places),
-            None => found.push(RuleReport { rule: rule.clone(), fired: 0, refused, places }),
+            None => found.push(RuleReport { rule: rule.clone(), refused, places, ..RuleReport::default() }),
         }
     }
     found

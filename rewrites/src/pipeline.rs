@@ -110,10 +110,6 @@ pub(crate) fn before<'m>(
     faults: &mut Vec<String>,
 ) -> Begun<'m> {
     let mut begun = Begun { left: module.clone(), flat: Cow::Borrowed(module), parts: Vec::new() };
-    tolerance::declare(&mut begun.left, options.tolerance);
-    if begun.left.funcs.iter().any(|f| f.tolerance.is_some()) {
-        begun.flat = Cow::Owned(begun.left.clone());
-    }
     let mut rules = false;
     for id in assigned.used() {
         let pipeline = module.pipeline(id);
@@ -153,6 +149,9 @@ pub(crate) fn before<'m>(
         begun.left.funcs.push(flat.funcs[begun.left.funcs.len()].clone());
         assigned.0.push(assigned.get(of.0 as usize));
     }
+    // What a function says goes before what the options do, also for what it calls.
+    tolerance::declare(flat, options.tolerance);
+    tolerance::declare(&mut begun.left, options.tolerance);
     begun
 }
 

@@ -155,6 +155,8 @@ pub struct RuleReport {
     pub rule: String,
     /// How often it united two values.
     pub fired: usize,
+    /// Of those, how often it made nothing new: what it says instead stood there before.
+    pub there: usize,
     /// Why it did not where it matched.
     pub refused: Vec<String>,
     /// Where the first such match stands, for each of those.

@@ -27,6 +27,8 @@ pub(crate) struct Outcome {
     pub(crate) notes: Vec<String>,
     /// By rule and direction: how often it united something.
     pub(crate) fired: IndexMap<String, usize>,
+    /// Of those, how often what it united with was there before.
+    pub(crate) there: IndexMap<String, usize>,
     /// By rule: why a structural match was refused, and where the first one stands.
     pub(crate) refused: IndexMap<String, Vec<(String, Option<Span>)>>,
     /// Conditions nothing decides that a regime may decide, those of a match together.
@@ -57,8 +59,8 @@ impl Outcome {
                 self.notes.push(n);
             }
         }
-        for (rule, n) in other.fired {
-            *self.fired.entry(rule).or_default() += n;
+        for (mine, theirs) in [(&mut self.fired, other.fired), (&mut self.there, other.there)] {
+            theirs.into_iter().for_each(|(rule, n)| *mine.entry(rule).or_default() += n);
         }
         for (rule, whys) in other.refused {
             let list = self.refused.entry(rule).or_default();
@@ -124,9 +126,13 @@ pub(crate) fn saturate(
                 Ok(bound) => {
                     let values = pattern.dims.iter().map(|d| bound.get(d).cloned()).collect();
                     if done.insert((i, class, m.params.clone(), values))
-                        && apply(source, pattern, m, &[class], &bound, b).is_some_and(|made| made.news)
+                        && let Some(made) = apply(source, pattern, m, &[class], &bound, b)
+                        && made.news
                     {
                         *out.fired.entry(title(pattern)).or_default() += 1;
+                        if made.there {
+                            *out.there.entry(title(pattern)).or_default() += 1;
+                        }
                         changed = true;
                     }
                     seen.insert(key);
@@ -245,6 +251,8 @@ pub(crate) fn ready(
 pub(crate) struct Made {
     /// Whether a class got something new.
     pub(crate) news: bool,
+    /// Whether all of the side was there before.
+    pub(crate) there: bool,
     /// The classes that more than one of its values need.
     pub(crate) shared: Vec<Id>,
 }
@@ -260,6 +268,7 @@ pub(crate) fn apply(
 ) -> Option<Made> {
     let map = |s: Sym| bound.get(&s).cloned();
     let origin = Origin::Rule { name: pattern.name, reverse: pattern.reverse };
+    let before = b.graph.total_size();
     let mut made: Vec<Vec<Id>> = Vec::new();
     let value = |made: &[Vec<Id>], v: PVal| match v {
         PVal::Param(i) => m.params[i],
@@ -284,9 +293,9 @@ pub(crate) fn apply(
         });
     }
     let roots = pattern.rhs.roots.iter().map(|&r| value(&made, r)).collect::<Option<Vec<Id>>>()?;
-    let shared = shared(&pattern.rhs, &made);
+    let (shared, there) = (shared(&pattern.rhs, &made), b.graph.total_size() == before);
     let unite = |news, (&class, root)| b.graph.union(class, root) | news;
-    Some(Made { news: classes.iter().zip(roots).fold(false, unite), shared })
+    Some(Made { news: classes.iter().zip(roots).fold(false, unite), there, shared })
 }
 
 /// What leaves a number as it is, and whether it may stand on the left.

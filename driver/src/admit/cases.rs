@@ -34,6 +34,18 @@ pub(super) struct Tried {
     pub(super) beyond: Option<Counter>,
     /// The largest part that was lost in those that agreed.
     pub(super) lost: f64,
+    /// Cases that took too long: after [`LONG`] of them no more are tried.
+    pub(super) long: usize,
+}
+
+/// Cases that take too long, before a rule is given up.
+pub(super) const LONG: usize = 2;
+
+impl Tried {
+    /// Whether more cases are worth a try.
+    pub(super) fn goes_on(&self) -> bool {
+        self.against.is_none() && self.long < LONG
+    }
 }
 
 /// Dims, and how often and of what the arguments' values were drawn.
@@ -108,7 +120,7 @@ impl<'a> Sides<'a> {
     pub(super) fn compare(&self, cases: Vec<At>, steps: u64, found: &mut Tried) {
         let end = self.interp.steps() + steps;
         for at in cases {
-            if found.against.is_some() || self.interp.steps() >= end {
+            if !found.goes_on() || self.interp.steps() >= end {
                 break;
             }
             // What cannot be run says nothing.
@@ -138,7 +150,13 @@ impl<'a> Sides<'a> {
                 }
             }
         };
-        let want = run(&self.lhs, wide.clone()).ok()?;
+        let want = match run(&self.lhs, wide.clone()) {
+            Ok(want) => want,
+            Err(e) => {
+                found.long += usize::from(matches!(e, interp::Error::Steps(_)));
+                return None;
+            }
+        };
         let far = matches!(kind, Values::About(_));
         let elements = args.iter().map(|a| a.1.len()).sum();
         let rounded = self.native.as_ref().map(|n| n.part(elements));
@@ -170,7 +188,10 @@ impl<'a> Sides<'a> {
             None => match run(&self.rhs, wide.clone()) {
                 Ok(got) => Ok(got),
                 // Too long is not wrong.
-                Err(interp::Error::Steps(_)) => return None,
+                Err(interp::Error::Steps(_)) => {
+                    found.long += 1;
+                    return None;
+                }
                 // The checker proved something by a condition that does not hold here.
                 Err(interp::Error::Internal { .. }) => {
                     Err("the right side reads what does not exist".to_owned())

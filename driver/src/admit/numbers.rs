@@ -14,6 +14,8 @@ use tensor::Tensor;
 
 /// Elements of a constant that are looked at.
 const LOOKED_AT: usize = 64;
+/// No tensor is as long, and an empty one is no test.
+const LONGEST: i64 = 1 << 31;
 /// What numbers are as a rule.
 const PLAIN: [f64; 4] = [0.0, 0.5, 1.0, 2.0];
 
@@ -64,7 +66,12 @@ impl Numbers {
 
     /// Those that a dim or an index may be compared with.
     pub(super) fn lengths(&self) -> Vec<i64> {
-        self.integers.iter().chain(&self.inner_integers).copied().filter(|n| *n > 0).collect()
+        self.integers
+            .iter()
+            .chain(&self.inner_integers)
+            .copied()
+            .filter(|n| (1..LONGEST).contains(n))
+            .collect()
     }
 
     fn block(&mut self, module: &Module, block: &Block, own: bool) {
@@ -73,8 +80,12 @@ impl Numbers {
                 Op::Const(t) => self.constant(t, own),
                 Op::Dim(e) => self.dim(e, own),
                 Op::Scalar(f) => self.intrinsic(*f),
-                Op::Prim(id, _) => self.prim(module, *id),
-                Op::Call(id, _) => {
+                Op::Prim(id, dims) => {
+                    self.extents(dims, own);
+                    self.prim(module, *id);
+                }
+                Op::Call(id, dims) => {
+                    self.extents(dims, own);
                     if self.funcs.insert(*id) {
                         self.block(module, &module.func(*id).body, false);
                     }
@@ -117,6 +128,12 @@ impl Numbers {
             self.number(c as f64, own);
             self.integers.push(c);
         }
+    }
+
+    /// What a callee is given as dims; no element is compared with it.
+    fn extents(&mut self, dims: &[Expr], own: bool) {
+        let steps = dims.iter().filter(|_| own).flat_map(Expr::steps);
+        self.integers.extend(steps.filter_map(constant));
     }
 
     fn prim(&mut self, module: &Module, id: PrimId) {

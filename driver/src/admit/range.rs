@@ -1,13 +1,16 @@
-//! Whether a rule leaves the range of its types where the program as it is written keeps to it.
+//! Whether a rule leaves the range of its types, or loses digits, where the program as it is written keeps to it.
 //!
 //! Equality is that of the reals, but exp leaves every type at numbers that programs have, so they take the largest away before; and
 //! f16 ends at 65504 and has few digits below 6e-5, so programs in it multiply by a small number before they add up. Both must
 //! stay so. The sides are run as they are, each operation rounding to its type, at arguments of magnitudes of their own.
+//!
+//! A program that converts to a wider type before it computes does so for the digits: a right side that goes through a type
+//! with fewer of them than any that the left side goes through must give the very same numbers.
 
 use std::collections::BTreeMap;
 
 use interp::Interp;
-use ir::graph::Func;
+use ir::graph::{Func, Op};
 use ir::{Rule, RuleId};
 use shape::Sym;
 use tensor::generate::Rng;
@@ -18,6 +21,7 @@ use super::judge::number;
 use super::numbers::Numbers;
 use super::values::{self, Values};
 use super::{Counter, STEPS, Trial, dims, elements, place};
+use crate::compare::bound::unit;
 use crate::compare::wide;
 
 /// Magnitudes of arguments in f16,
@@ -50,6 +54,8 @@ struct Sides<'a> {
     own: [Func; 2],
     doubles: Interp<'a>,
     typed: Interp<'a>,
+    /// The type through which the right side alone goes, with fewer digits than those of the left side.
+    coarser: Option<DType>,
 }
 
 impl Trial<'_> {
@@ -71,6 +77,7 @@ impl Trial<'_> {
             untold,
             doubles: Interp::with_limits(self.doubles, limits()),
             typed: Interp::with_limits(self.module, limits()),
+            coarser: coarser(rule),
         };
         let choices = choices(&floats);
         let signs = SIGNS.min(1 << floats.len().min(8));
@@ -85,6 +92,28 @@ impl Trial<'_> {
             choices.iter().find_map(any).or_else(|| choices.iter().filter(|_| single).find_map(alike))
         })
     }
+}
+
+/// The type of floats with the fewest digits that a side computes on the way to its results; where it has only results, of those.
+fn coarsest(side: &Func) -> Option<DType> {
+    let block = &side.body;
+    let (mut between, mut last) = (Vec::new(), Vec::new());
+    block.walk(&mut |node| {
+        for v in node.results.iter().filter(|_| !matches!(node.op, Op::Const(_))) {
+            let of = if block.results.contains(v) { &mut last } else { &mut between };
+            of.push(side.ty(*v).dtype);
+        }
+    });
+    let floats = |all: Vec<DType>| {
+        all.into_iter().filter(|d| d.is_float()).max_by(|a, b| unit(*a).total_cmp(&unit(*b)))
+    };
+    floats(between).or_else(|| floats(last))
+}
+
+/// The type on the way of the right side that has fewer digits than all of the left side.
+fn coarser(rule: &Rule) -> Option<DType> {
+    let [left, right] = [&rule.lhs, &rule.rhs].map(coarsest);
+    right.filter(|r| rule.tolerance.is_none() && left.is_some_and(|l| unit(*r) > unit(l)))
 }
 
 /// Magnitudes for arguments of these types: each choice, where there are few, or some of them.
@@ -135,6 +164,18 @@ impl Sides<'_> {
             if !left.dtype().is_float() || want.shape() != right.shape() {
                 continue;
             }
+            let fewer = |i: &usize| left.get_f64(*i).is_finite() && left.get_f64(*i) != right.get_f64(*i);
+            if let Some(ty) = self.coarser
+                && let Some(at) = (0..right.len()).find(fewer)
+            {
+                let text = format!(
+                    "at {:?} the left side gives {}, the right side, which rounds to {ty} on the way, {}",
+                    place(left.shape(), at),
+                    number(left, at),
+                    number(right, at)
+                );
+                return Some(Counter { dims: dims.clone(), args, text });
+            }
             let largest = (0..want.len()).map(|i| want.get_f64(i).abs()).fold(0.0, f64::max);
             let off = |t: &Tensor, i: usize| (t.get_f64(i) - want.get_f64(i)).abs() / largest;
             let kept = largest > 0.0 && (0..left.len()).all(|i| off(left, i) <= KEPT);
@@ -148,7 +189,7 @@ impl Sides<'_> {
                     place(left.shape(), at),
                     number(left, at),
                     if right.get_f64(at).is_finite() { "loses the digits" } else { "leaves the range" },
-                    left.dtype(),
+                    coarsest(&self.rule.rhs).unwrap_or(left.dtype()),
                     number(right, at)
                 );
                 return Some(Counter { dims: dims.clone(), args, text });
