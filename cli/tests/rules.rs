@@ -393,6 +393,15 @@ fn digits_that_a_program_converts_for_are_not_given_away() {
 }
 
 #[test]
+fn a_comparison_does_not_call_given_digits_rounding() {
+    let text = "rule d<n>(x: bf16[n], y: bf16[n], z: bf16[n]) { bf16(f32(x) * f32(y) + f32(z)) => x * y + z }\n\
+                fn f<n>(x: bf16[n], y: bf16[n], z: bf16[n]) -> bf16[n] { bf16(f32(x) * f32(y) + f32(z)) }\n\
+                fn t<n>(s: f32[n]) -> bf16[n] { let x = bf16(s * 1.0078125)\n f(x, x, bf16(s * 0.0 - 1.015625)) }\n";
+    let said = run(&[("f.tn", text.to_owned())], &["run", "f.tn", "-e", "t", "-i", "s=ones[1]", "--compare"]);
+    assert_eq!(said.codes(), ["E0609"], "{}{}", said.stdout, said.stderr);
+}
+
+#[test]
 fn lengths_that_a_rule_computes_are_tried() {
     let (exit, list) = verdicts(concat!(
         "rule b01<n>(x: f32[n]) { sum(x) => sum(x[0..min(n, 60 * 90 + 17)]) }\n",

@@ -130,7 +130,13 @@ pub fn compare(
             }
             // In double every part is right: it is the range of a type that the plan does not keep to.
             Verdict::Right if endless.is_some() => wrong = endless,
-            Verdict::Right => carried.extend(unusual),
+            Verdict::Right => {
+                // A rule that gives digits away is right in double.
+                if !unusual.is_empty() {
+                    crate::admit::sound(front, &compilation.report, options.store.as_ref())?;
+                }
+                carried.extend(unusual);
+            }
             Verdict::Unknown => {
                 wrong = unusual.first().copied();
                 unjudged.push(label);
