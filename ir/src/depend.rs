@@ -11,7 +11,7 @@ mod apart;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use shape::{Expr as Dim, Facts, Pred, Sym, Verdict};
+use shape::{Expr as Dim, Facts, Pred, Sym};
 
 use crate::lets::{positions, written_out};
 use crate::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
@@ -172,10 +172,14 @@ const STRANGERS: usize = 8;
 
 /// Whether none of a primitive's statements touches what another writes; what is set before they may all read.
 pub fn are_strangers(prim: &Prim) -> bool {
-    let plain = written_out(prim, &|d| positions(d));
+    let alone = prim.body.iter().filter(|s| !matches!(s, Stmt::Set(..))).nth(1).is_none();
+    alone || are_apart(&written_out(prim, &|d| positions(d)))
+}
+
+fn are_apart(plain: &Prim) -> bool {
     let stmts: Vec<&Stmt> = plain.body.iter().skip_while(|s| matches!(s, Stmt::Set(..))).collect();
     let pairs = stmts.iter().enumerate().flat_map(|(i, b)| stmts[..i].iter().map(move |a| (*a, *b)));
-    stmts.len() <= STRANGERS && pairs.into_iter().all(|(a, b)| strangers(&plain, a, b))
+    stmts.len() <= STRANGERS && pairs.into_iter().all(|(a, b)| strangers(plain, a, b))
 }
 
 fn strangers(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
@@ -185,7 +189,7 @@ fn strangers(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
         set_in(of).iter().any(|v| reads.contains_key(v))
     };
     let before = |x: &Option<Interval>, y: &Option<Interval>| match (x, y) {
-        (Some((_, end)), Some((start, _))) => prim.facts.prove_le(end, start) == Verdict::Proved,
+        (Some((_, end)), Some((start, _))) => prim.facts.prove_le(end, start).is_proved(),
         _ => false,
     };
     let apart = |x: &Region, y: &Region| x.iter().zip(y).any(|(x, y)| before(x, y) || before(y, x));

@@ -164,17 +164,21 @@ impl Sides<'_> {
             if !left.dtype().is_float() || want.shape() != right.shape() {
                 continue;
             }
+            let counter = |at: usize, how: &str, ty: DType| Counter {
+                dims: dims.clone(),
+                args: args.clone(),
+                text: format!(
+                    "at {:?} the left side gives {}, the right side, which {how} {ty} on the way, {}",
+                    place(left.shape(), at),
+                    number(left, at),
+                    number(right, at)
+                ),
+            };
             let fewer = |i: &usize| left.get_f64(*i).is_finite() && left.get_f64(*i) != right.get_f64(*i);
             if let Some(ty) = self.coarser
                 && let Some(at) = (0..right.len()).find(fewer)
             {
-                let text = format!(
-                    "at {:?} the left side gives {}, the right side, which rounds to {ty} on the way, {}",
-                    place(left.shape(), at),
-                    number(left, at),
-                    number(right, at)
-                );
-                return Some(Counter { dims: dims.clone(), args, text });
+                return Some(counter(at, "rounds to", ty));
             }
             let largest = (0..want.len()).map(|i| want.get_f64(i).abs()).fold(0.0, f64::max);
             let off = |t: &Tensor, i: usize| (t.get_f64(i) - want.get_f64(i)).abs() / largest;
@@ -184,15 +188,9 @@ impl Sides<'_> {
             let loses = |i: usize| exact && off(right, i) > LOST;
             let lost = |i: &usize| !right.get_f64(*i).is_finite() || loses(*i);
             if let Some(at) = (0..right.len()).find(lost).filter(|_| kept) {
-                let text = format!(
-                    "at {:?} the left side gives {}, the right side, which {} of {} on the way, {}",
-                    place(left.shape(), at),
-                    number(left, at),
-                    if right.get_f64(at).is_finite() { "loses the digits" } else { "leaves the range" },
-                    coarsest(&self.rule.rhs).unwrap_or(left.dtype()),
-                    number(right, at)
-                );
-                return Some(Counter { dims: dims.clone(), args, text });
+                let finite = right.get_f64(at).is_finite();
+                let how = if finite { "loses the digits of" } else { "leaves the range of" };
+                return Some(counter(at, how, coarsest(&self.rule.rhs).unwrap_or(left.dtype())));
             }
         }
         None
