@@ -258,8 +258,11 @@ pub unsafe extern "C" fn tenon_call_within(
     count: *mut usize,
 ) -> c_int {
     guard(|| {
-        let arg = |a: &*const Handle| Ok(Arg::Lent(&read(*a, "args[i]")?.tensor));
-        let args = list(args, n, "args")?.iter().map(arg).collect::<Done<Vec<_>>>()?;
+        let handles = list(args, n, "args")?;
+        let mut args = Vec::with_capacity(n);
+        for a in handles {
+            args.push(Arg::Lent(&read(*a, "args[i]")?.tensor));
+        }
         call(function, limits, || args, results, room, count)
     })
 }

@@ -8,7 +8,7 @@
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A line of cache, and the widest vector: what every block is aligned to.
 pub const LINE: usize = 64;
@@ -21,17 +21,36 @@ const LARGE: usize = if cfg!(target_os = "linux") { 4 << 20 } else { usize::MAX 
 pub struct Block {
     start: NonNull<u8>,
     size: usize,
-    home: Weak<Returned>,
+    home: Option<Arc<Returned>>,
 }
 
-/// Blocks that came back to their pool.
-#[derive(Debug, Default)]
-pub struct Returned(Mutex<Vec<Block>>);
+/// Blocks that came back to their pool; none once it is closed.
+#[derive(Debug)]
+pub struct Returned(Mutex<Option<Vec<Block>>>);
+
+impl Default for Returned {
+    fn default() -> Returned {
+        Returned(Mutex::new(Some(Vec::new())))
+    }
+}
 
 impl Returned {
+    fn list(&self) -> MutexGuard<'_, Option<Vec<Block>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes what has come back, behind what is in a list.
     pub fn drain(&self, into: &mut Vec<Block>) {
-        into.append(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(list) = &mut *self.list() {
+            into.append(list);
+        }
+    }
+
+    /// Ends the pool: what has come back, and what will, goes to the system.
+    pub fn close(&self) {
+        let list = self.list().take();
+        // Freed where nobody waits for it.
+        drop(list);
     }
 }
 
@@ -53,18 +72,18 @@ impl Block {
             // SAFETY: the size is not 0.
             NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?
         };
-        Some(Block { start, size, home: Weak::new() })
+        Some(Block { start, size, home: None })
     }
 
     /// The block, to come back to this pool when it is dropped.
     pub fn lent(mut self, home: &Arc<Returned>) -> Block {
-        self.home = Arc::downgrade(home);
+        self.home = Some(Arc::clone(home));
         self
     }
 
     /// The block, to stay with whoever has it.
     pub fn kept(mut self) -> Block {
-        self.home = Weak::new();
+        self.home = None;
         self
     }
 
@@ -109,10 +128,13 @@ fn mapped(size: usize) -> Option<NonNull<u8>> {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if let Some(home) = self.home.upgrade() {
-            let block = Block { start: self.start, size: self.size, home: Weak::new() };
-            home.0.lock().unwrap_or_else(PoisonError::into_inner).push(block);
-        } else if self.size >= LARGE {
+        if let Some(home) = self.home.take()
+            && let Some(list) = &mut *home.list()
+        {
+            list.push(Block { start: self.start, size: self.size, home: None });
+            return;
+        }
+        if self.size >= LARGE {
             // SAFETY: mapped by `zeroed`, this many bytes.
             unsafe { libc::munmap(self.start.as_ptr().cast(), self.size) };
         } else if self.size > 0 {
@@ -142,7 +164,11 @@ mod tests {
         home.drain(&mut back);
         assert!(back.is_empty());
         let orphan = Block::zeroed(0).expect("nothing").lent(&home);
-        drop(home);
+        let late = Block::zeroed(100).expect("small").lent(&home);
+        home.close();
+        drop(late);
+        home.drain(&mut back);
+        assert!(back.is_empty());
         assert!(orphan.bytes().is_empty());
         assert_eq!(orphan.start().addr().get() % LINE, 0);
     }

@@ -71,13 +71,13 @@ impl<'c> Emit<'_, 'c> {
                 let new = ll.encode(dtype, ll.splat(values.at(r, u), tile.width()));
                 if apart == -1 {
                     let (first, new) = (ll.beside(memory(dtype), p, 1 - width), ll.reversed(new));
-                    match tile.mask {
+                    match tile.mask_of(u) {
                         None => ll.store(first, new, align),
                         Some(mask) => ll.store_masked(first, new, ll.reversed(mask), align),
                     }
                     continue;
                 }
-                let all = tile.mask.unwrap_or_else(|| ll.splat(ll.bool(true), tile.width()));
+                let all = tile.mask_of(u).unwrap_or_else(|| ll.splat(ll.bool(true), tile.width()));
                 let none = ll.splat(ll.bool(false), tile.width());
                 for part in 0..apart {
                     let lane = |at: i64| (at % apart == 0).then_some((at / apart) as u32);

@@ -94,7 +94,7 @@ impl<'c> Emit<'_, 'c> {
         let ll = self.ll;
         for (u, mask) in taken.iter_mut().enumerate() {
             let outer = self.guards.get(u).copied();
-            for more in outer.into_iter().chain(self.tile.mask) {
+            for more in outer.into_iter().chain(self.tile.mask_of(u as u32)) {
                 *mask = ll.and(*mask, more);
             }
         }
@@ -126,6 +126,6 @@ impl<'c> Emit<'_, 'c> {
 
     /// The lanes of a vector that are evaluated, where not all are.
     pub(super) fn lanes_taken(&self, vector: u32) -> Option<V<'c>> {
-        self.guards.get(vector as usize).copied().or(self.tile.mask)
+        self.guards.get(vector as usize).copied().or(self.tile.mask_of(vector))
     }
 }

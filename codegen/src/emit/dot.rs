@@ -185,7 +185,7 @@ impl<'c> Emit<'_, 'c> {
                     let at: Vec<V<'c>> = index.iter().map(|i| i.at(r, u)).collect();
                     let (base, mut offset) = self.offset(buf, &at)?;
                     // Lanes that do not exist read what the first one reads, which does.
-                    if let Some(mask) = tile.mask {
+                    if let Some(mask) = tile.mask_of(u) {
                         offset = ll.select(mask, offset, ll.splat(ll.extract(offset, 0), width));
                     }
                     let mut words: V<'c> = ll.vec_ty(Ty::I32, width).get_poison().into();
@@ -237,7 +237,7 @@ impl<'c> Emit<'_, 'c> {
             for u in 0..tile.vectors {
                 let p = self.at_point(r, u, |e| e.address(*buf, index))?;
                 let word = ll.splat(words.at(r, u), tile.width());
-                match tile.mask {
+                match tile.mask_of(u) {
                     None => ll.store(p, word, align),
                     Some(mask) => ll.store_masked(p, word, mask, align),
                 }

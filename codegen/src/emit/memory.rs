@@ -265,7 +265,7 @@ impl<'c> Emit<'_, 'c> {
             for lane in 0..tile.width() {
                 let mut p = self.at_lane(u, ll.i64(i64::from(lane)), |e| e.address(buf, index))?;
                 // Lanes that do not exist read what the first one reads.
-                if let Some(mask) = tile.mask {
+                if let Some(mask) = tile.mask_of(u) {
                     p = ll.select(ll.extract(mask, lane), p.into(), first.into()).into_pointer_value();
                 }
                 let ty = ll.lanes_ty(if size == 1 { memory(dtype) } else { Ty::I32 }, tile.rows);
@@ -305,7 +305,7 @@ impl<'c> Emit<'_, 'c> {
             return ll.gather(ty, base, offset, *taken, dtype.size() as u32);
         }
         // Lanes that do not exist read what the first one reads, which does.
-        let offset = match tile.mask {
+        let offset = match tile.mask_of(vector) {
             None => offset,
             Some(mask) => ll.select(mask, offset, ll.splat(ll.extract(offset, 0), width)),
         };
@@ -341,7 +341,7 @@ impl<'c> Emit<'_, 'c> {
             Ok(ll.decode(
                 dtype,
                 match tile.lanes {
-                    Some(_) => self.load_vector(dtype, p, tile, tile.mask),
+                    Some(_) => self.load_vector(dtype, p, tile, tile.mask_of(u)),
                     None => ll.load(ll.ty(memory(dtype)), p, align),
                 },
             ))
@@ -363,7 +363,7 @@ impl<'c> Emit<'_, 'c> {
         for r in 0..if varies.rows { tile.rows } else { 1 } {
             for u in 0..tile.vectors {
                 let (p, new) = (places.at(r, u).into_pointer_value(), ll.encode(dtype, sums.at(r, u)));
-                match tile.mask {
+                match tile.mask_of(u) {
                     None => ll.store(p, new, align),
                     Some(mask) => ll.store_masked(p, new, mask, align),
                 }
@@ -463,7 +463,7 @@ impl<'c> Emit<'_, 'c> {
                     None => at[0],
                     Some(c) => {
                         let old = if tile.lanes.is_some() {
-                            self.load_vector(dtype, p, tile, tile.mask)
+                            self.load_vector(dtype, p, tile, tile.mask_of(u))
                         } else {
                             ll.load(ll.ty(memory(dtype)), p, align)
                         };
@@ -475,7 +475,7 @@ impl<'c> Emit<'_, 'c> {
                     }
                 };
                 let new = if held { ll.encode_held(dtype, new) } else { ll.encode(dtype, new) };
-                match tile.mask {
+                match tile.mask_of(u) {
                     None if past.is_some() => whole.push((p, new)),
                     None => ll.store(p, new, align),
                     Some(mask) => ll.store_masked(p, new, mask, align),

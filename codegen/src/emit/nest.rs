@@ -80,7 +80,9 @@ impl<'e, 'c> Emit<'e, 'c> {
         }
         let ll = self.ll;
         let mut start = lo;
-        for &size in sizes {
+        // One vector has room for twice the rows, whose sums then do not wait for each other.
+        let twice = sizes.first().filter(|first| self.tile.narrow && **first > 2).map(|first| 2 * first);
+        for size in twice.into_iter().chain(sizes.iter().copied()) {
             let end = if size == 1 { hi } else { self.whole(start, hi, i64::from(size)) };
             self.count(start, end, i64::from(size), |e, i| {
                 // Rows in rows: a tile of both.
@@ -143,9 +145,6 @@ impl<'e, 'c> Emit<'e, 'c> {
         let mut counts = vec![wide.vectors];
         if wide.single && wide.vectors > 1 {
             counts.push(1);
-        } else if wide.vectors > 2 {
-            // Beside rows the sums of one vector would wait for each other.
-            counts.push(2);
         }
         for vectors in counts {
             let step = i64::from(vectors * wide.lanes);
@@ -170,26 +169,36 @@ impl<'e, 'c> Emit<'e, 'c> {
             start = end;
         }
         if wide.masked {
-            self.tile = Tile { vectors: 1, lanes: Some(wide.lanes), mask: None, even, ..outside };
+            // Beside rows the sums of one vector would wait for each other: two go together as long as the second has a lane, if
+            // that leaves registers.
+            let pairs = !wide.single && wide.vectors > 2;
             // Counted from zero: behind the last lane there may be no number that is an i64.
             let left = self.rounds(start, hi);
-            let mut round = |e: &mut Self, done: V<'c>| {
-                let left = ll.trunc(ll.sub(left, done), Ty::I32);
-                e.tile.mask = Some(ll.icmp(I::ULT, ll.iota(Ty::I32, wide.lanes), left));
+            let mut round = |e: &mut Self, vectors: u32, done: V<'c>| {
+                let whole = ll.i64(i64::from((vectors - 1) * wide.lanes));
+                let left = ll.trunc(ll.sub(ll.sub(left, done), whole), Ty::I32);
+                let mask = Some(ll.icmp(I::ULT, ll.iota(Ty::I32, wide.lanes), left));
+                let narrow = pairs && vectors == 1;
+                e.tile = Tile { vectors, lanes: Some(wide.lanes), mask, even, narrow, ..outside };
                 e.slots[var.0 as usize] = Slot::Lanes(ll.add(start, done));
                 f(e)
             };
-            let none = ll.i64(0);
-            if wide.single || wide.vectors == 1 {
+            let (one, two) = (i64::from(wide.lanes), i64::from(2 * wide.lanes));
+            let mut done = ll.i64(0);
+            if pairs {
+                done = ll.mul(ll.udiv(ll.add(left, ll.i64(one - 1)), ll.i64(two)), ll.i64(two));
+                self.count(ll.i64(0), done, two, |e, i| round(e, 2, i))?;
+            }
+            if pairs || wide.single || wide.vectors == 1 {
                 // There is one at most, and its mask is the same wherever `left` is.
-                let [some, done] = ["some", "done"].map(|n| ll.block(self.function, n));
-                ll.branch(ll.icmp(I::SLT, none, left), some, done);
+                let [some, rest] = ["some", "done"].map(|n| ll.block(self.function, n));
+                ll.branch(ll.icmp(I::SLT, done, left), some, rest);
                 ll.at(some);
-                round(self, none)?;
-                ll.jump(done);
-                ll.at(done);
+                round(self, 1, done)?;
+                ll.jump(rest);
+                ll.at(rest);
             } else {
-                self.count(none, left, i64::from(wide.lanes), round)?;
+                self.count(done, left, one, |e, i| round(e, 1, i))?;
             }
         } else {
             self.tile = Tile { vectors: 1, lanes: None, mask: None, ..outside };

@@ -302,7 +302,7 @@ impl<'e, 'c> Emit<'e, 'c> {
             if u >= self.tile.vectors {
                 continue;
             }
-            let value = match self.tile.mask {
+            let value = match self.tile.mask_of(u) {
                 Some(mask) if varies.lanes => ll.select(mask, new.at(r, u), old.at(r, u)),
                 Some(_) | None => new.at(r, u),
             };

@@ -20,19 +20,29 @@ pub(super) struct Tile<'c> {
     pub(super) vectors: u32,
     /// Lanes of each; none: there is no lane loop.
     pub(super) lanes: Option<u32>,
-    /// Which lanes exist, where not all do; then there is one vector, and its first lane exists.
+    /// Which lanes of the last vector exist, where not all do: its first one does, and so do all of the vectors before it.
     pub(super) mask: Option<V<'c>>,
+    /// Whether it is what several vectors have left over.
+    pub(super) narrow: bool,
     /// Whether the number of the first lane is a multiple of the lanes.
     pub(super) even: bool,
 }
 
 impl Tile<'_> {
     /// Plain scalar code.
-    pub(super) const POINT: Tile<'static> = Tile { rows: 1, vectors: 1, lanes: None, mask: None, even: true };
+    pub(super) const POINT: Tile<'static> =
+        Tile { rows: 1, vectors: 1, lanes: None, mask: None, narrow: false, even: true };
 
     /// The number of lanes, 1 for scalars.
     pub(super) fn width(&self) -> u32 {
         self.lanes.unwrap_or(1)
+    }
+}
+
+impl<'c> Tile<'c> {
+    /// Which lanes of a vector exist, where not all do.
+    pub(super) fn mask_of(&self, vector: u32) -> Option<V<'c>> {
+        self.mask.filter(|_| vector + 1 == self.vectors)
     }
 }
 

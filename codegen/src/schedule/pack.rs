@@ -113,8 +113,8 @@ impl Planner<'_> {
         work / f64::from(lanes)
     }
 
-    /// Panels of what lies in the order of lanes as it is: where all of it stays near, copying gains nothing. `rows`: how many go
-    /// by; what comes from far is read in long runs where there are few.
+    /// Panels of what lies in the order of lanes as it is: where all of it stays near, copying gains nothing, nor where it is one
+    /// panel already, row behind row. `rows`: how many go by; what comes from far is read in long runs where there are few.
     pub(super) fn as_it_lies(
         &self,
         chain: &[Link<'_>],
@@ -122,15 +122,18 @@ impl Planner<'_> {
         body: &[Stmt],
         rows: &Dim,
     ) -> Option<Few> {
-        let (var, _) = packed.lanes?;
+        let (var, wide) = packed.lanes?;
         let along = Along::new(self.prim, var, body);
         let lanes = chain.iter().find(|l| l.0 == var).and_then(|l| self.extent(l.1, l.2))?;
         let all = parts(body);
         let bytes = |panel: &Panel| {
             let ScalarKind::Load { buf, index, .. } = &all[panel.part].kind else { return None };
-            let size = self.prim.buf(*buf).dtype.size() as i64;
+            let buf_of = self.prim.buf(*buf);
             let in_order = panel.dots.is_none() && along.stride(*buf, index) == Stride::Unit;
-            in_order.then(|| panel.over.iter().fold(&lanes * size, |bytes, o| bytes * o.1.clone()))
+            let is_dense = buf_of.shape.last() == Some(&lanes);
+            let beside = if is_dense { &lanes - i64::from(wide.lanes * wide.vectors) } else { lanes.clone() };
+            let size = buf_of.dtype.size() as i64;
+            in_order.then(|| panel.over.iter().fold(beside * size, |bytes, o| bytes * o.1.clone()))
         };
         let bytes = packed.panels.iter().map(bytes).try_fold(Dim::int(0), |all, b| Some(all + b?))?;
         let of = bytes - Dim::min(rows, &Dim::int(ROWS_NEAR)) * BYTES_A_ROW;

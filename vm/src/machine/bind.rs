@@ -165,22 +165,31 @@ pub(crate) fn results(exe: &Executable, state: &mut State, index: usize) -> Resu
     let entry = &exe.program.entries[index];
     let site = |t: Trap| t.at(&exe.program, entry.function as usize, 0);
     let State { stacks, memory, .. } = state;
-    let result = |(i, output): (usize, &Output)| {
+    let mut results = Vec::with_capacity(stacks.results.len());
+    for (i, output) in stacks.results.iter().enumerate() {
         let dtype = dtype_of(entry, i);
-        let value = match *output {
-            Output::Int(x) => return Ok(Tensor::scalar_i(dtype, x)),
-            Output::Float(x) => return Ok(Tensor::scalar_f(dtype, x)),
+        let own;
+        let value = match output {
+            Output::Int(x) => {
+                results.push(Tensor::scalar_i(dtype, *x));
+                continue;
+            }
+            Output::Float(x) => {
+                results.push(Tensor::scalar_f(dtype, *x));
+                continue;
+            }
             Output::Tensor(v) if v.offset == 0 && memory.movable(v.slot) => v,
             // A part of a larger block, or one that others hold, is copied: a tensor starts at its block's first byte.
             Output::Tensor(v) => {
                 memory.share(v.slot);
-                tensors::own(dtype, v, memory).map_err(site)?
+                own = tensors::own(dtype, *v, memory).map_err(site)?;
+                &own
             }
         };
         let block = memory.take(value.slot).ok_or_else(|| bad("a result is held by others".to_owned()))?;
-        Tensor::from_block(dtype, value.shape(), block).map_err(|e| host(&e))
-    };
-    stacks.results.iter().enumerate().map(result).collect()
+        results.push(Tensor::from_block(dtype, value.shape(), block).map_err(|e| host(&e))?);
+    }
+    Ok(results)
 }
 
 /// The types of the values an entry's function takes, by what the entry says.

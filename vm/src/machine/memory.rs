@@ -110,6 +110,12 @@ const FRAMES: usize = 1 << 18;
 // SAFETY: borrowed addresses are only followed during the run that borrowed them; `reset` clears them.
 unsafe impl Send for Memory {}
 
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.returned.close();
+    }
+}
+
 impl Memory {
     /// Empties all slots and sets the budget of the next run.
     pub(crate) fn reset(&mut self, budget: usize) {
@@ -147,6 +153,7 @@ impl Memory {
         self.peak
     }
 
+    #[inline]
     fn insert(&mut self, kind: Kind) -> Handle {
         let slot = Slot { count: 1, kind };
         if let Some(h) = self.vacant.pop() {

@@ -21,6 +21,7 @@ pub(crate) struct Value {
 impl Value {
     pub(crate) const EMPTY: Value = Value { slot: Handle::MAX, rank: 0, offset: 0, dims: [0; MAX_RANK] };
 
+    #[inline]
     pub(crate) fn new(slot: Handle, offset: usize, shape: &[i64]) -> Value {
         let mut dims = [0; MAX_RANK];
         dims[..shape.len()].copy_from_slice(shape);
