@@ -330,6 +330,9 @@ pub(crate) struct Compile {
     /// The CPU to make code for
     #[arg(long, value_name = "NAME")]
     pub(crate) target_cpu: Option<String>,
+    /// Let LLVM translate kernels without improving them: slow code, to tell a mistake of LLVM's from one of Tenon's
+    #[arg(long)]
+    pub(crate) plain: bool,
     /// Threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(vm::threads::Pool::MOST)))]
     pub(crate) threads: Option<u16>,
@@ -346,6 +349,7 @@ impl Compile {
             (self.invariant, "--invariant"),
             (self.tolerance.is_some(), "--tolerance"),
             (self.target_cpu.is_some(), "--target-cpu"),
+            (self.plain, "--plain"),
             (self.db.is_some(), "--db"),
         ];
         match asked.iter().find(|a| a.0) {

@@ -111,6 +111,9 @@ pub(crate) fn unmeasured(c: &Compile) -> Result<Options, Failure> {
     if let Some(cpu) = &c.target_cpu {
         o.target = codegen::Target::named(cpu).map_err(|e| Failure::data(e.to_string()))?;
     }
+    if c.plain {
+        o.target = o.target.plain();
+    }
     Ok(o)
 }
 

@@ -230,7 +230,7 @@ fn grid(prim: &Prim, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid
 fn in_turn(prim: &Prim, several: &[Stmt], is_checked: bool) -> Option<Grid> {
     let (mut loops, mut extent) = (Vec::new(), Dim::int(0));
     for s in several {
-        let blocks = blocks(prim, s, &[], is_checked)?;
+        let blocks = grid_of(prim, s, &[], is_checked)?;
         loops.extend(blocks.loops.into_iter().map(|(var, _)| (var, Some(extent.clone()))));
         extent = &extent + &blocks.extent;
     }

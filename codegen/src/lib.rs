@@ -20,8 +20,10 @@
 //! - An access that is marked `checked` is compared before it happens; nothing in a kernel traps.
 //! - The same primitive and target give the same bytes.
 
+mod bands;
 mod binding;
 mod blocks;
+mod choices;
 mod compiler;
 mod cover;
 mod emit;

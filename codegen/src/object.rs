@@ -47,13 +47,16 @@ const PASSES: &str = "always-inline,function(\
     loop-vectorize<interleave-forced-only;no-vectorize-forced-only>,\
     instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),dse,adce)";
 
+/// The same where nothing is to be improved.
+const PLAIN: &str = "always-inline";
+
 /// Verifies and optimises.
 pub(crate) fn optimise(ll: &Ll<'_>, machine: &TargetMachine) -> Result<(), Error> {
     ll.module.set_triple(&machine.get_triple());
     ll.module.set_data_layout(&machine.get_target_data().get_data_layout());
     ll.module.verify().map_err(|e| Error::Llvm(e.to_string()))?;
     ll.module
-        .run_passes(PASSES, machine, PassBuilderOptions::create())
+        .run_passes(if ll.target.is_plain() { PLAIN } else { PASSES }, machine, PassBuilderOptions::create())
         .map_err(|e| Error::Llvm(e.to_string()))?;
     store_single_lanes(ll);
     Ok(())

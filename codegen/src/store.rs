@@ -69,7 +69,10 @@ impl Store {
     }
 
     fn read<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Option<T> {
-        let bytes = fs::read(self.place(kind, key)).ok()?;
+        let place = self.place(kind, key);
+        // Somebody's pipe of that name would have us wait.
+        fs::metadata(&place).ok().filter(fs::Metadata::is_file)?;
+        let bytes = fs::read(place).ok()?;
         let rest = bytes.strip_prefix(MAGIC)?;
         let (sum, rest) = rest.split_first_chunk::<4>()?;
         if crc32fast::hash(rest) != u32::from_le_bytes(*sum) {

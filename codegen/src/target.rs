@@ -25,6 +25,8 @@ pub struct Target {
     level: Level,
     /// Rows of [`EXTRAS`] that it has.
     extras: Vec<&'static str>,
+    /// Whether LLVM translates what it is given and improves nothing.
+    plain: bool,
 }
 
 /// What instruction sets a lowering may count on.
@@ -201,7 +203,7 @@ impl Target {
             .map(|f| if f.starts_with('+') && kept(&f[1..]) { f.clone() } else { format!("-{}", &f[1..]) })
             .collect();
         let extras = EXTRAS.iter().map(|e| e.0).filter(|e| granted(&features, e)).collect();
-        Target { cpu, features: features.join(","), level, extras }
+        Target { cpu, features: features.join(","), level, extras, plain: false }
     }
 
     /// The target of a name: `host` (or `native`, as C compilers say), `x86-64-v3`, `znver4`.
@@ -215,7 +217,21 @@ impl Target {
             let known: Vec<&str> = Target::names().collect();
             Error::UnknownTarget { name: name.to_string(), known: known.join(", ") }
         })?;
-        Ok(Target { cpu: cpu.to_string(), features: String::new(), level, extras: extras.to_vec() })
+        let features = String::new();
+        Ok(Target { cpu: cpu.to_string(), features, level, extras: extras.to_vec(), plain: false })
+    }
+
+    /// The same processor, for code that LLVM did not improve: what differs from it tells a mistake of LLVM's from one of ours.
+    /// Tiles of registers are left out, which LLVM lowers in a way of its own there.
+    pub fn plain(self) -> Target {
+        let tiles = |e: &&str| *e == AMXBF16 || *e == AMXINT8;
+        let extras = self.extras.into_iter().filter(|e| !tiles(e)).collect();
+        Target { extras, plain: true, ..self }
+    }
+
+    /// Whether it is such a target.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
     }
 
     /// Every name that [`Target::named`] knows.
@@ -256,7 +272,8 @@ impl Target {
 
     /// All that code depends on, as text.
     pub(crate) fn key(&self) -> String {
-        format!("{} {} {:?} {}", self.cpu, self.features, self.level, self.extras.join(","))
+        let plain = if self.plain { " plain" } else { "" };
+        format!("{} {} {:?} {}{plain}", self.cpu, self.features, self.level, self.extras.join(","))
     }
 
     /// Bits of a vector register.
@@ -332,7 +349,7 @@ impl Target {
                 &triple,
                 &self.cpu,
                 &self.features,
-                OptimizationLevel::Aggressive,
+                if self.plain { OptimizationLevel::None } else { OptimizationLevel::Aggressive },
                 RelocMode::PIC,
                 CodeModel::Small,
             )
@@ -343,6 +360,7 @@ impl Target {
 /// `znver3` or `x86-64-v3`: the processor alone.
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.cpu)
+        f.write_str(&self.cpu)?;
+        f.write_str(if self.plain { " (plain)" } else { "" })
     }
 }

@@ -111,6 +111,9 @@ impl Prim {
                         (Run::Lanes { .. } | Run::Stream { .. } | Run::Rows(_), Some(c)) => {
                             add(*var, Err(self.dependent(*var, c)))
                         }
+                        (Run::Lanes { .. } | Run::Stream { .. }, None) => {
+                            add(*var, self.together(*var, body))
+                        }
                         _ => {}
                     }
                 }
@@ -175,6 +178,61 @@ impl Prim {
             unset.retain(|v| !matches!(s, Stmt::Set(set, _) if set == v));
         }
         fits && checks <= 1
+    }
+
+    /// Whether all lanes of a loop do the same statements equally often.
+    fn together(&self, var: VarId, body: &[Stmt]) -> Result<(), Misfit> {
+        let mut moved = vec![var];
+        let name = self.var(var).name;
+        let mut found = None;
+        for s in body {
+            s.walk(&mut |s| {
+                let moves = |e: &Scalar| self.mentions(e, &moved);
+                let mut apart = |what: &str| {
+                    found.get_or_insert_with(|| {
+                        format!("the lanes of `{name}` would not stay together: {what}")
+                    });
+                };
+                match s {
+                    Stmt::While(c, _) if moves(c) => apart("each has a `while` of its own length"),
+                    Stmt::For { lo, hi, .. } if moves(lo) || moves(hi) => {
+                        apart("the loop inside has other bounds in each");
+                    }
+                    Stmt::Alloc(_) => apart("each has a buffer of its own"),
+                    _ => {}
+                }
+                for e in s.scalars() {
+                    e.walk(&mut |e| {
+                        if let ScalarKind::Reduce { lo, hi, .. } = &e.kind
+                            && (moves(lo) || moves(hi))
+                        {
+                            apart("the reduction inside has other bounds in each");
+                        }
+                    });
+                }
+                if let Stmt::Set(v, value) = s
+                    && moves(value)
+                {
+                    moved.push(*v);
+                }
+            });
+        }
+        let help = "leave the mark out: the compiler finds what such a loop can be";
+        found.map_or(Ok(()), |what| Err(Misfit::new(what, help)))
+    }
+
+    /// Whether an expression reads one of some variables.
+    fn mentions(&self, e: &Scalar, vars: &[VarId]) -> bool {
+        let mut found = false;
+        e.walk(&mut |e| match &e.kind {
+            ScalarKind::Var(v) => found |= vars.contains(v),
+            ScalarKind::Dim(d) => {
+                let syms = d.syms();
+                found |= vars.iter().any(|v| syms.contains(&self.var(*v).name));
+            }
+            _ => {}
+        });
+        found
     }
 
     fn dependent(&self, var: VarId, carried: Carried) -> Misfit {

@@ -582,13 +582,13 @@ impl Arrange<'_> {
         self.substituted(s, &renames.iter().map(|(v, to)| (*v, self.name(*to))).collect())
     }
 
-    pub(super) fn substituted(&self, s: &Scalar, values: &BTreeMap<VarId, Dim>) -> Scalar {
+    pub(crate) fn substituted(&self, s: &Scalar, values: &BTreeMap<VarId, Dim>) -> Scalar {
         substituted(&self.prim, s, values)
     }
 }
 
 /// A new variable.
-pub(super) fn variable(prim: &mut Prim, name: &str, dtype: DType) -> VarId {
+pub(crate) fn variable(prim: &mut Prim, name: &str, dtype: DType) -> VarId {
     let id = VarId(prim.vars.len() as u32);
     prim.vars.push(Var { name: Sym::new(&format!("{name}.{}", id.0)), dtype });
     id
@@ -603,7 +603,7 @@ pub(super) fn local(prim: &mut Prim, name: &str, dtype: DType, shape: Vec<Dim>) 
 }
 
 /// An expression with dims in the place of variables.
-pub(super) fn substituted(prim: &Prim, s: &Scalar, values: &BTreeMap<VarId, Dim>) -> Scalar {
+pub(crate) fn substituted(prim: &Prim, s: &Scalar, values: &BTreeMap<VarId, Dim>) -> Scalar {
     let mut s = s.clone();
     let of = |sym: Sym| {
         let (_, value) = values.iter().find(|v| prim.var(*v.0).name == sym)?;

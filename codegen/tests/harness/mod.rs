@@ -72,7 +72,7 @@ impl Numbers {
 
 /// The targets that this machine can run and whose code differs.
 pub fn targets() -> Vec<Target> {
-    let mut list = vec![Target::host()];
+    let mut list = vec![Target::host(), Target::host().plain()];
     for name in ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"] {
         let t = Target::named(name).expect("a known target");
         if t.check_host().is_ok() {

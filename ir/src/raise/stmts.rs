@@ -179,11 +179,21 @@ fn set(w: &Writer<'_>, uses: &Uses, v: VarId, value: &Scalar, declared: &mut BTr
     if !first {
         return StmtKind::Assign(term::name(name.name), AssignOp::Set, e);
     }
-    // Only a literal needs to be told its type.
-    let ty = matches!(value.kind, ScalarKind::Const(_)).then(|| scalar_type(dtype));
+    let ty = is_of_literals(value).then(|| scalar_type(dtype));
     if uses.sets.get(&v) == Some(&1) {
         StmtKind::Let(ast::Pattern::Name(name), ty, e)
     } else {
         StmtKind::Var(name, ty, Some(e))
+    }
+}
+
+/// Whether a value is made of literals alone, which need to be told their type.
+fn is_of_literals(value: &Scalar) -> bool {
+    match &value.kind {
+        ScalarKind::Const(_) => true,
+        ScalarKind::Op(_, args) => args.iter().all(is_of_literals),
+        ScalarKind::Choose(parts) => parts[1..].iter().all(is_of_literals),
+        ScalarKind::Reduce { body, .. } => is_of_literals(body),
+        ScalarKind::Var(_) | ScalarKind::Dim(_) | ScalarKind::Load { .. } | ScalarKind::Cast(_) => false,
     }
 }

@@ -1,0 +1,268 @@
+//! Conditions of statements as conditions of values.
+//!
+//! In: a primitive before it is scheduled. Out: one of the same meaning in which `if c { y[i] = a } else { y[i] = b }` is
+//! `y[i] = if c { a } else { b }` where the rounds of an independent loop may take either way, so that they can be lanes. A
+//! variable that one branch sets keeps its value where the other is taken. What only one branch writes stays as it is: in the other its
+//! place may be none.
+
+use ir::Literal;
+use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
+use shape::Sym;
+use std::collections::BTreeSet;
+use tensor::DType;
+
+use crate::prepare::assigned;
+
+/// Makes values of such statements.
+pub(crate) fn as_choices(prim: &mut Prim) {
+    let body = std::mem::take(&mut prim.body);
+    let mut set = BTreeSet::new();
+    body.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            if let Stmt::Set(v, _) = s {
+                set.insert(*v);
+            }
+        });
+    });
+    let mut choices = Choices { vars: &mut prim.vars, set, known: Vec::new(), around: Vec::new() };
+    let body = choices.block(body);
+    prim.body = body;
+}
+
+struct Choices<'a> {
+    vars: &'a mut Vec<Var>,
+    /// The variables that statements set.
+    set: BTreeSet<VarId>,
+    /// Those that have a value where we are.
+    known: Vec<VarId>,
+    /// The innermost loop around, and the innermost independent one.
+    around: Vec<VarId>,
+}
+
+/// What a branch does, in order.
+enum Step {
+    Set(VarId, Scalar),
+    /// A store, by its number among those of the branch, and what it writes.
+    Store(usize, Scalar),
+}
+
+/// Where a store goes.
+type Place<'s> = (BufId, &'s [Scalar], Option<ir::Combine>);
+
+impl Choices<'_> {
+    fn block(&mut self, stmts: Vec<Stmt>) -> Vec<Stmt> {
+        let outer = self.known.len();
+        let mut done = Vec::new();
+        for s in stmts {
+            match s {
+                Stmt::For { var, lo, hi, mark, run, body } => {
+                    let independent = self.around.last().copied().filter(|_| mark != Mark::Independent);
+                    let around = match (mark, independent) {
+                        (Mark::Independent, _) => vec![var],
+                        (Mark::Serial, Some(outside)) => vec![var, outside],
+                        (Mark::Serial, None) => Vec::new(),
+                    };
+                    let around = std::mem::replace(&mut self.around, around);
+                    let body = self.block(body);
+                    self.around = around;
+                    done.push(Stmt::For { var, lo, hi, mark, run, body });
+                }
+                Stmt::While(c, body) => done.push(Stmt::While(c, self.block(body))),
+                Stmt::If(c, a, b) => {
+                    let (a, b) = (self.block(a), self.block(b));
+                    match self.chosen(&c, &a, &b) {
+                        Some(list) => done.extend(list),
+                        None => done.push(Stmt::If(c, a, b)),
+                    }
+                }
+                Stmt::Set(v, value) => {
+                    self.known.push(v);
+                    done.push(Stmt::Set(v, value));
+                }
+                Stmt::Alloc(_) | Stmt::Store { .. } => done.push(s),
+            }
+        }
+        self.known.truncate(outer);
+        done
+    }
+
+    /// Whether rounds that go together may find a condition different.
+    fn differs(&self, c: &Scalar) -> bool {
+        let mut differs = false;
+        c.walk(&mut |e| {
+            differs |= match &e.kind {
+                ScalarKind::Load { .. } => true,
+                ScalarKind::Var(v) => self.set.contains(v) || self.around.contains(v),
+                ScalarKind::Dim(d) => {
+                    let syms = d.syms();
+                    self.around.iter().any(|v| syms.contains(&self.vars[v.0 as usize].name))
+                }
+                ScalarKind::Const(_)
+                | ScalarKind::Op(..)
+                | ScalarKind::Choose(_)
+                | ScalarKind::Cast(_)
+                | ScalarKind::Reduce { .. } => false,
+            };
+        });
+        differs && !self.around.is_empty()
+    }
+
+    /// The statements of both branches as one list.
+    fn chosen(&mut self, c: &Scalar, a: &[Stmt], b: &[Stmt]) -> Option<Vec<Stmt>> {
+        if !self.differs(c) || reduces(c) {
+            return None;
+        }
+        let (yes, places) = self.steps(a, b)?;
+        let (no, others) = self.steps(b, a)?;
+        let is_one = places.len() == others.len()
+            && places
+                .iter()
+                .zip(&others)
+                .all(|(p, q)| (p.0, p.2) == (q.0, q.2) && format!("{:?}", p.1) == format!("{:?}", q.1));
+        if !is_one {
+            return None;
+        }
+        let mut list = Vec::new();
+        // What is asked once needs no name, nor does a position.
+        let again = yes.len() + no.len() > if places.len() == 1 { 2 } else { 1 };
+        let c = if again && !self.is_position(c) {
+            let t = self.variable("taken", DType::Bool);
+            list.push(Stmt::Set(t, c.clone()));
+            Scalar { kind: ScalarKind::Var(t), dtype: DType::Bool }
+        } else {
+            c.clone()
+        };
+        let mut values: Vec<Option<Scalar>> = vec![None; places.len()];
+        let single = places.len() == 1 && yes.len() == 1 && no.len() == 1;
+        for (steps, holds) in [(yes, true), (no, false)] {
+            for step in steps {
+                let (value, old, to) = match step {
+                    Step::Set(v, value) => {
+                        let old = self.known.contains(&v).then_some(v);
+                        (value, old.map(|v| self.read(v)), Ok(v))
+                    }
+                    Step::Store(n, value) => (value, values[n].take(), Err(n)),
+                };
+                let none = Scalar::constant(zero(value.dtype), value.dtype);
+                let old = old.unwrap_or(none);
+                let chosen = if holds {
+                    Scalar::choose(c.clone(), value.clone(), old)
+                } else {
+                    Scalar::choose(c.clone(), old, value.clone())
+                };
+                match to {
+                    Ok(v) => list.push(Stmt::Set(v, chosen)),
+                    // Of one value each the first is not chosen before the other is known.
+                    Err(n) if single && holds => values[n] = Some(value),
+                    Err(n) if single => values[n] = Some(chosen),
+                    Err(n) => {
+                        let v = self.variable("stored", chosen.dtype);
+                        list.push(Stmt::Set(v, chosen));
+                        values[n] = Some(self.read(v));
+                    }
+                }
+            }
+        }
+        let stores = a.iter().filter(|s| matches!(s, Stmt::Store { .. })).zip(values);
+        for (s, new) in stores {
+            let mut s = s.clone();
+            if let (Stmt::Store { value, .. }, Some(new)) = (&mut s, new) {
+                *value = new;
+            }
+            list.push(s);
+        }
+        Some(list)
+    }
+
+    /// What a branch does and where it stores, if it does nothing else, and in no other order than this: everything is computed, then
+    /// all is stored.
+    fn steps<'s>(&self, branch: &'s [Stmt], other: &[Stmt]) -> Option<(Vec<Step>, Vec<Place<'s>>)> {
+        let (mut steps, mut places): (Vec<Step>, Vec<Place<'s>>) = (Vec::new(), Vec::new());
+        let mut changed = assigned(branch);
+        changed.append(&mut assigned(other));
+        let names: Vec<Sym> = changed.iter().map(|v| self.vars[v.0 as usize].name).collect();
+        for s in branch {
+            match s {
+                Stmt::Set(v, value) => steps.push(Step::Set(*v, value.clone())),
+                Stmt::Store { buf, index, checked: false, combine, value, .. } => {
+                    let mut moves = false;
+                    index.iter().for_each(|i| {
+                        i.walk(&mut |e| {
+                            moves |= match &e.kind {
+                                ScalarKind::Var(v) => changed.contains(v),
+                                ScalarKind::Dim(d) => d.syms().iter().any(|s| names.contains(s)),
+                                ScalarKind::Load { .. } | ScalarKind::Reduce { .. } => true,
+                                ScalarKind::Const(_)
+                                | ScalarKind::Op(..)
+                                | ScalarKind::Choose(_)
+                                | ScalarKind::Cast(_) => false,
+                            };
+                        });
+                    });
+                    if moves {
+                        return None;
+                    }
+                    steps.push(Step::Store(places.len(), value.clone()));
+                    places.push((*buf, index, *combine));
+                }
+                Stmt::Store { .. } | Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Alloc(_) => {
+                    return None;
+                }
+            }
+        }
+        let stored: BTreeSet<BufId> = places.iter().map(|p| p.0).collect();
+        let mut fits = places.len() < 2 || stored.len() == places.len();
+        let mut behind = false;
+        for s in branch {
+            for e in s.scalars() {
+                fits &= !reduces(e);
+                e.walk(&mut |e| {
+                    let reads = matches!(&e.kind, ScalarKind::Load { buf, .. } if stored.contains(buf));
+                    fits &= !(behind && reads);
+                });
+            }
+            behind |= matches!(s, Stmt::Store { .. });
+        }
+        fits.then_some((steps, places))
+    }
+
+    /// Whether a condition compares positions alone.
+    fn is_position(&self, c: &Scalar) -> bool {
+        let mut plain = true;
+        c.walk(&mut |e| {
+            plain &= match &e.kind {
+                ScalarKind::Var(v) => !self.set.contains(v),
+                ScalarKind::Load { .. } => false,
+                ScalarKind::Const(_)
+                | ScalarKind::Dim(_)
+                | ScalarKind::Op(..)
+                | ScalarKind::Choose(_)
+                | ScalarKind::Cast(_)
+                | ScalarKind::Reduce { .. } => true,
+            };
+        });
+        plain
+    }
+
+    fn read(&self, v: VarId) -> Scalar {
+        Scalar { kind: ScalarKind::Var(v), dtype: self.vars[v.0 as usize].dtype }
+    }
+
+    fn variable(&mut self, name: &str, dtype: DType) -> VarId {
+        let id = VarId(self.vars.len() as u32);
+        self.vars.push(Var { name: Sym::new(&format!("{name}.{}", id.0)), dtype });
+        self.set.insert(id);
+        id
+    }
+}
+
+/// Whether an expression has a reduction, which lanes that go their own way do not share.
+fn reduces(e: &Scalar) -> bool {
+    let mut reduces = false;
+    e.walk(&mut |e| reduces |= matches!(e.kind, ScalarKind::Reduce { .. }));
+    reduces
+}
+
+fn zero(dtype: DType) -> Literal {
+    if dtype.is_float() { Literal::Float(0.0) } else { Literal::Int(0) }
+}
