@@ -328,6 +328,7 @@ fn run_file(
             }
             EngineArg::Vm => {
                 let compilation = pipeline::compile(&front, &[entry], &options)?;
+                note(&names::not_here(&front.module, &options));
                 if plan {
                     let mut report = compilation.report.clone();
                     report.functions.retain(|f| f.is_of(&name));

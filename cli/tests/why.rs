@@ -169,3 +169,19 @@ fn an_answer_as_json_has_what_the_text_says() {
     let refused = of(&["-e", "free", "--why-not", "merge_two_products"]);
     assert_eq!(refused["functions"][0]["rules"][0]["refused"][0]["place"], "f.tn:6", "{refused}");
 }
+
+#[test]
+fn what_is_forced_and_not_here_is_said_by_a_run() {
+    let program = concat!(
+        "extern \"libtenon-nowhere.so.1\" nowhere<n>(x: f32[n]) -> y: f32[n] = f(i64(n), x, y)\n",
+        "rule missing<n>(x: f32[n]) { abs(x) => nowhere(x) }\n",
+        "fn f<n>(x: f32[n]) -> f32[n] { abs(x) }\n",
+    );
+    let said = run(
+        &[("f.tn", program.to_owned())],
+        &["run", "f.tn", "-i", "x=arange[3]", "--force", "nowhere", "--plain"],
+    );
+    assert_eq!((said.exit, said.stdout.as_str()), (Some(0), "0: f32[3] [0, 1, 2]\n"), "{}", said.stderr);
+    let note = "note: --force nowhere: f of libtenon-nowhere.so.1 is not available here\n";
+    assert!(said.stderr.contains(note), "{}", said.stderr);
+}

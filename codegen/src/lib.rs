@@ -37,6 +37,7 @@ mod ops;
 mod prepare;
 mod schedule;
 mod store;
+mod sums;
 mod target;
 mod text;
 

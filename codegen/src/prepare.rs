@@ -5,6 +5,7 @@
 //!   (fusion copies expressions, and with them the variables of their reductions), and so has every block that
 //!   begins by setting one, so that what is set in one copy of a loop is not read in another;
 //! - one that stands for two is two, and so is one whose variable is divided by a constant (`blocks`);
+//! - loops that add to one place are sums (`sums`);
 //! - what is done one way or another is a value chosen, where rounds may differ in it (`choices`);
 //! - nests that need of each other what the same rows made stand in one loop over bands of rows (`bands`);
 //! - positions are written where they are used, whatever they are called on the way;
@@ -13,6 +14,7 @@
 use crate::bands::in_bands;
 use crate::blocks::by_blocks;
 use crate::choices::as_choices;
+use crate::sums::as_sums;
 use ir::Intrinsic;
 use ir::depend::{mark_loops, unfused};
 use ir::lets::written_out;
@@ -33,6 +35,7 @@ pub(crate) fn prepare(prim: &Prim) -> Prim {
         }
         prim = written_out(&prim, &|_| true);
         by_blocks(&mut prim);
+        as_sums(&mut prim);
         in_bands(&mut prim);
     }
     as_choices(&mut prim);

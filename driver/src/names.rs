@@ -49,6 +49,15 @@ pub fn implementations(module: &Module, options: &Options) -> Result<(), Failure
     Ok(())
 }
 
+/// What is forced and cannot be chosen, as this machine lacks it.
+pub fn not_here(module: &Module, options: &Options) -> Vec<String> {
+    let forced = |e: &&ir::Extern| options.force.iter().any(|f| e.name.name() == f);
+    let lacking = module.externs.iter().filter(forced).filter(|e| !crate::kernels::available(e));
+    lacking
+        .map(|e| format!("--force {}: {} of {} is not available here", e.name, e.symbol, e.library))
+        .collect()
+}
+
 /// What `--pipeline` may name.
 pub fn pipeline(module: &Module, options: &Options) -> Result<(), Failure> {
     let Some(name) = options.pipeline.as_deref().filter(|n| module.find_pipeline(n).is_none()) else {
