@@ -2,7 +2,8 @@
 //!
 //! In: a primitive of several nests over the same rows, `for i in m { y[i] = .. }` and `for i in m { z[i] += y[i] .. }`. Out: one loop
 //! over bands of rows in which all of them stand, whose rounds are independent: blocks of the grid, which find what they read again in
-//! a cache. They may be cut so where one loop over the rows of all nests would be independent.
+//! a cache. They may be cut so where one loop over the rows of all nests would be independent, and are where no reduction reads what all
+//! rows share: a product of matrices wants all of its rows at once.
 
 use ir::Intrinsic;
 use ir::depend::{are_strangers, mark_loops};
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use tensor::DType;
 
 use crate::schedule::{substituted, variable};
+use crate::sums::mentions;
 
 /// Rows of a band, where there are loops inside,
 const ROWS: i64 = 16;
@@ -69,13 +71,31 @@ pub(crate) fn in_bands(prim: &mut Prim) {
 /// How many rows each of the nests has, if it is the same.
 fn rows(prim: &Prim, nests: &[Stmt]) -> Option<Dim> {
     let mut extents = nests.iter().map(|s| {
-        let Stmt::For { lo, hi, mark: Mark::Independent, run: Run::Plain, .. } = s else { return None };
+        let Stmt::For { var, lo, hi, mark: Mark::Independent, run: Run::Plain, .. } = s else { return None };
         let extent = prim.as_dim(hi).filter(|_| prim.as_dim(lo).and_then(|lo| lo.as_int()) == Some(0))?;
         let of_dims = !extent.is_poison() && extent.syms().iter().all(|s| prim.dims.contains(s));
-        (of_dims && extent.as_int().is_none_or(|n| n > ROWS)).then_some(extent)
+        (of_dims && !shares(prim, s, *var) && extent.as_int().is_none_or(|n| n > ROWS)).then_some(extent)
     });
     let first = extents.next()??;
     extents.all(|e| e.as_ref() == Some(&first)).then_some(first)
+}
+
+/// Whether a reduction reads what is the same for all rows.
+fn shares(prim: &Prim, s: &Stmt, row: VarId) -> bool {
+    let mut shared = false;
+    s.walk(&mut |s| {
+        for e in s.scalars() {
+            e.walk(&mut |e| {
+                let ScalarKind::Reduce { body, .. } = &e.kind else { return };
+                body.walk(&mut |e| {
+                    if let ScalarKind::Load { index, .. } = &e.kind {
+                        shared |= !index.iter().any(|i| mentions(prim, i, row));
+                    }
+                });
+            });
+        }
+    });
+    shared
 }
 
 fn outermost(s: &Stmt) -> Option<VarId> {

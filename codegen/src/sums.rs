@@ -164,7 +164,7 @@ fn touches(s: &Stmt, buf: BufId) -> bool {
 }
 
 /// Whether an expression reads a variable.
-fn mentions(prim: &Prim, e: &Scalar, var: VarId) -> bool {
+pub(crate) fn mentions(prim: &Prim, e: &Scalar, var: VarId) -> bool {
     let name = prim.var(var).name;
     let mut found = false;
     e.walk(&mut |e| match &e.kind {
