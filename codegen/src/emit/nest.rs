@@ -81,8 +81,11 @@ impl<'e, 'c> Emit<'e, 'c> {
         let ll = self.ll;
         let mut start = lo;
         // One vector has room for twice the rows, whose sums then do not wait for each other.
-        let twice = sizes.first().filter(|first| self.tile.narrow && **first > 2).map(|first| 2 * first);
-        for size in twice.into_iter().chain(sizes.iter().copied()) {
+        let sizes = match sizes {
+            [most, .., 1] if self.tile.narrow && *most > 2 => vec![2 * most, *most, 1],
+            _ => sizes.to_vec(),
+        };
+        for size in sizes {
             let end = if size == 1 { hi } else { self.whole(start, hi, i64::from(size)) };
             self.count(start, end, i64::from(size), |e, i| {
                 // Rows in rows: a tile of both.

@@ -131,7 +131,9 @@ impl Planner<'_> {
             let buf_of = self.prim.buf(*buf);
             let in_order = panel.dots.is_none() && along.stride(*buf, index) == Stride::Unit;
             let is_dense = buf_of.shape.last() == Some(&lanes);
-            let beside = if is_dense { &lanes - i64::from(wide.lanes * wide.vectors) } else { lanes.clone() };
+            // Nothing of one panel, all of two, and so on along a line.
+            let width = i64::from(wide.lanes * wide.vectors);
+            let beside = if is_dense { (&lanes - width) * 2 } else { lanes.clone() };
             let size = buf_of.dtype.size() as i64;
             in_order.then(|| panel.over.iter().fold(beside * size, |bytes, o| bytes * o.1.clone()))
         };
