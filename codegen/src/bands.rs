@@ -29,6 +29,10 @@ pub(crate) fn in_bands(prim: &mut Prim) {
     if !(2..=MOST).contains(&nests.len()) || are_strangers(prim) {
         return;
     }
+    // Of accesses that fail the first is said, and all rows of a nest come before those of the next.
+    if !prim.checked().is_empty() {
+        return;
+    }
     let Some(extent) = rows(prim, nests) else { return };
     let vars: Vec<VarId> = nests.iter().filter_map(outermost).collect();
     let mut fused = prim.clone();

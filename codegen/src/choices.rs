@@ -114,6 +114,10 @@ impl Choices<'_> {
         }
         let (yes, places) = self.steps(a, b)?;
         let (no, others) = self.steps(b, a)?;
+        // A condition of which nothing follows may fail all the same.
+        if yes.is_empty() && no.is_empty() {
+            return None;
+        }
         let is_one = places.len() == others.len()
             && places
                 .iter()
@@ -199,7 +203,9 @@ impl Choices<'_> {
                             };
                         });
                     });
-                    if moves {
+                    // What is added to a half is not rounded before.
+                    let is_half = value.dtype.is_float() && value.dtype.size() < 4;
+                    if moves || (is_half && combine.is_some()) {
                         return None;
                     }
                     steps.push(Step::Store(places.len(), value.clone()));

@@ -15,6 +15,7 @@ use shape::{Expr as Dim, Op, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use tensor::abi;
 
+use crate::prepare::written;
 use crate::{Error, cover, text};
 
 /// Local buffers up to this size live on the stack, and all of them together up to four times of it.
@@ -217,6 +218,15 @@ fn stores(stmts: &[Stmt], out: BufId, maybe: bool, list: &mut Vec<(Option<ir::Co
 
 fn grid(prim: &Prim, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid> {
     let first = prim.body.iter().position(|s| !matches!(s, Stmt::Set(..)))?;
+    // Each call sets again what stands before, and others may have written by then what that reads.
+    let stored = written(&prim.body);
+    let mut again = false;
+    prim.body[..first].iter().flat_map(Stmt::scalars).for_each(|e| {
+        e.walk(&mut |e| again |= matches!(&e.kind, ScalarKind::Load { buf, .. } if stored.contains(buf)));
+    });
+    if again {
+        return None;
+    }
     match &prim.body[first..] {
         [one] => grid_of(prim, one, init, is_checked),
         several => {

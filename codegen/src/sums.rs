@@ -2,7 +2,8 @@
 //!
 //! In: a primitive before it is scheduled. Out: one of the same meaning in which `for i in m, k in p, j in n { y[i, j] += e }` is
 //! `for i in m, j in n { y[i, j] += sum(k in p) e }`, and without the zeros before it `y[i, j] = sum(k in p) e`: what is a product of matrices
-//! is one whoever wrote it, and in which order. Each place is added to in the order in which it was.
+//! is one whoever wrote it, and in which order. It is done where the places are a whole buffer of zeros: there is a place then whether
+//! or not there is a round, and nothing to add to.
 
 use ir::Literal;
 use ir::depend::mark_loops;
@@ -17,9 +18,10 @@ pub(crate) fn as_sums(prim: &mut Prim) {
             let mut made = prim.clone();
             made.body[at] = sum;
             mark_loops(&mut made);
-            if is_independent(&made.body[at]) {
-                begin(&mut made, &mut at);
+            if is_independent(&made.body[at]) && begin(&mut made, at) {
                 *prim = made;
+                // What it was added to is gone.
+                continue;
             }
         }
         at += 1;
@@ -84,31 +86,32 @@ fn summed(prim: &Prim, s: &Stmt) -> Option<Stmt> {
     }))
 }
 
-/// Leaves out what a sum that is added to everything would be added to, if that is nothing. `at`: where the sum stands.
-fn begin(prim: &mut Prim, at: &mut usize) {
-    let Some((chain, Stmt::Store { buf, index, combine: Some(combine), .. })) = nest(&prim.body[*at]) else {
-        return;
+/// Leaves out what the sum at a place is added to, if it is added to everything and that is nothing.
+fn begin(prim: &mut Prim, at: usize) -> bool {
+    let Some((chain, Stmt::Store { buf, index, combine: Some(combine), .. })) = nest(&prim.body[at]) else {
+        return false;
     };
     let (buf, first) = (*buf, combine.identity(prim.buf(*buf).dtype));
     if !is_everywhere(prim, &chain, buf, index) {
-        return;
+        return false;
     }
-    let Some(before) = prim.body[..*at].iter().rposition(|s| touches(s, buf)) else { return };
+    let Some(before) = prim.body[..at].iter().rposition(|s| touches(s, buf)) else { return false };
     let Some((chain, Stmt::Store { index, combine: None, value, .. })) = nest(&prim.body[before]) else {
-        return;
+        return false;
     };
     let is_first = match (&value.kind, first) {
         (ScalarKind::Const(Literal::Float(a)), Literal::Float(b)) => a.to_bits() == b.to_bits(),
         (ScalarKind::Const(Literal::Int(a)), Literal::Int(b)) => *a == b,
         _ => false,
     };
-    if is_first && is_everywhere(prim, &chain, buf, index) {
-        if let Some(combine) = store_of(&mut prim.body[*at]) {
-            *combine = None;
-        }
-        prim.body.remove(before);
-        *at -= 1;
+    if !is_first || !is_everywhere(prim, &chain, buf, index) {
+        return false;
     }
+    if let Some(combine) = store_of(&mut prim.body[at]) {
+        *combine = None;
+    }
+    prim.body.remove(before);
+    true
 }
 
 /// How the store in a nest combines.

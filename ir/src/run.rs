@@ -182,6 +182,16 @@ impl Prim {
 
     /// Whether all lanes of a loop do the same statements equally often.
     fn together(&self, var: VarId, body: &[Stmt]) -> Result<(), Misfit> {
+        // A variable that is set twice may be the same in all lanes where it is read.
+        let mut sets: Vec<VarId> = Vec::new();
+        body.iter().for_each(|s| {
+            s.walk(&mut |s| {
+                if let Stmt::Set(v, _) = s {
+                    sets.push(*v);
+                }
+            });
+        });
+        let once = |v: &VarId| sets.iter().filter(|s| *s == v).count() == 1;
         let mut moved = vec![var];
         let name = self.var(var).name;
         let mut found = None;
@@ -194,7 +204,7 @@ impl Prim {
                     });
                 };
                 match s {
-                    Stmt::While(c, _) if moves(c) => apart("each has a `while` of its own length"),
+                    Stmt::While(..) => apart("a `while` may be of its own length in each"),
                     Stmt::For { lo, hi, .. } if moves(lo) || moves(hi) => {
                         apart("the loop inside has other bounds in each");
                     }
@@ -211,6 +221,7 @@ impl Prim {
                     });
                 }
                 if let Stmt::Set(v, value) = s
+                    && once(v)
                     && moves(value)
                 {
                     moved.push(*v);

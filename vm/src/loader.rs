@@ -34,6 +34,14 @@ pub enum Error {
     /// A symbol is defined nowhere.
     #[error("symbol `{0}` is defined nowhere")]
     Undefined(String),
+    /// A symbol is in none of the libraries that may have it.
+    #[error("symbol `{symbol}` is not in {libraries}")]
+    Lacking {
+        /// The symbol.
+        symbol: String,
+        /// The libraries' names.
+        libraries: String,
+    },
     /// A shared library cannot be opened.
     #[error("library `{library}` is not available: {reason}")]
     Library {
@@ -209,8 +217,14 @@ pub fn load(objects: &[&[u8]], libraries: &[&str]) -> Result<Arc<Code>, Error> {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         return Err(Error::Architecture);
     }
-    let libraries = libraries.iter().map(|l| Library::open(l)).collect::<Result<Vec<_>, _>>()?;
-    let (map, functions) = link::link(objects, &libraries)?;
+    let opened = libraries.iter().map(|l| Library::open(l)).collect::<Result<Vec<_>, _>>()?;
+    let linked = link::link(objects, &opened);
+    if let Err(Error::Undefined(symbol)) = &linked
+        && !libraries.is_empty()
+    {
+        return Err(Error::Lacking { symbol: symbol.clone(), libraries: libraries.join(", ") });
+    }
+    let (map, functions) = linked?;
     Ok(Arc::new(Code { map, functions }))
 }
 

@@ -133,7 +133,7 @@ impl Planner<'_> {
             let is_dense = buf_of.shape.last() == Some(&lanes);
             // Nothing of one panel, all of two, and so on along a line.
             let width = i64::from(wide.lanes * wide.vectors);
-            let beside = if is_dense { (&lanes - width) * 2 } else { lanes.clone() };
+            let beside = if is_dense { Dim::max(&(&lanes - width), &Dim::int(0)) * 2 } else { lanes.clone() };
             let size = buf_of.dtype.size() as i64;
             in_order.then(|| panel.over.iter().fold(beside * size, |bytes, o| bytes * o.1.clone()))
         };

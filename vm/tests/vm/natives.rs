@@ -97,6 +97,8 @@ fn what_is_missing_is_named() {
     };
     // libc is in the process, but an object may call only what the table lists.
     assert_eq!(loader::load(&[&system], &[]).unwrap_err(), Error::Undefined("system".to_owned()));
+    let lacking = loader::load(&[&a], &["libm.so.6"]).unwrap_err();
+    assert_eq!(lacking.to_string(), "symbol `scale` is not in libm.so.6");
     let missing = loader::load(&[&a], &["libdoes-not-exist.so.1"]).unwrap_err();
     assert!(
         missing.to_string().starts_with("library `libdoes-not-exist.so.1` is not available"),
