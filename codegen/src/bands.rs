@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use tensor::DType;
 
 use crate::schedule::{substituted, variable};
-use crate::sums::mentions;
 
 /// Rows of a band, where there are loops inside,
 const ROWS: i64 = 16;
@@ -93,7 +92,7 @@ fn shares(prim: &Prim, s: &Stmt, row: VarId) -> bool {
                 let ScalarKind::Reduce { body, .. } = &e.kind else { return };
                 body.walk(&mut |e| {
                     if let ScalarKind::Load { index, .. } = &e.kind {
-                        shared |= !index.iter().any(|i| mentions(prim, i, row));
+                        shared |= !index.iter().any(|i| prim.mentions(i, &[row]));
                     }
                 });
             });

@@ -1,6 +1,6 @@
 //! Conditions of statements as conditions of values.
 //!
-//! In: a primitive before it is scheduled. Out: one of the same meaning in which `if c { y[i] = a } else { y[i] = b }` is
+//! In: a primitive. Out: one of the same meaning in which `if c { y[i] = a } else { y[i] = b }` is
 //! `y[i] = if c { a } else { b }` where the rounds of an independent loop may take either way, so that they can be lanes. A
 //! variable that one branch sets keeps its value where the other is taken. What only one branch writes stays as it is: in the other its
 //! place may be none.
@@ -126,55 +126,40 @@ impl Choices<'_> {
         if !is_one {
             return None;
         }
+        let stores = || a.iter().filter(|s| matches!(s, Stmt::Store { .. }));
+        if let ([Step::Store(_, a)], [Step::Store(_, b)]) = (&yes[..], &no[..]) {
+            let chosen = Scalar::choose(c.clone(), a.clone(), b.clone());
+            return Some(stores().map(|s| storing(s, chosen.clone())).collect());
+        }
         let mut list = Vec::new();
         // What is asked once needs no name, nor does a position.
-        let again = yes.len() + no.len() > if places.len() == 1 { 2 } else { 1 };
-        let c = if again && !self.is_position(c) {
+        let c = if yes.len() + no.len() > 1 && !self.is_position(c) {
             let t = self.variable("taken", DType::Bool);
             list.push(Stmt::Set(t, c.clone()));
-            Scalar { kind: ScalarKind::Var(t), dtype: DType::Bool }
+            self.read(t)
         } else {
             c.clone()
         };
-        let mut values: Vec<Option<Scalar>> = vec![None; places.len()];
-        let single = places.len() == 1 && yes.len() == 1 && no.len() == 1;
+        let mut values: Vec<Option<VarId>> = vec![None; places.len()];
         for (steps, holds) in [(yes, true), (no, false)] {
             for step in steps {
                 let (value, old, to) = match step {
-                    Step::Set(v, value) => {
-                        let old = self.known.contains(&v).then_some(v);
-                        (value, old.map(|v| self.read(v)), Ok(v))
+                    Step::Set(v, value) => (value, self.known.contains(&v).then_some(v), v),
+                    Step::Store(n, value) => {
+                        let v = self.variable("stored", value.dtype);
+                        (value, values[n].replace(v), v)
                     }
-                    Step::Store(n, value) => (value, values[n].take(), Err(n)),
                 };
-                let none = Scalar::constant(zero(value.dtype), value.dtype);
-                let old = old.unwrap_or(none);
-                let chosen = if holds {
-                    Scalar::choose(c.clone(), value.clone(), old)
-                } else {
-                    Scalar::choose(c.clone(), old, value.clone())
+                let old = match old {
+                    Some(v) => self.read(v),
+                    None => Scalar::constant(zero(value.dtype), value.dtype),
                 };
-                match to {
-                    Ok(v) => list.push(Stmt::Set(v, chosen)),
-                    // Of one value each the first is not chosen before the other is known.
-                    Err(n) if single && holds => values[n] = Some(value),
-                    Err(n) if single => values[n] = Some(chosen),
-                    Err(n) => {
-                        let v = self.variable("stored", chosen.dtype);
-                        list.push(Stmt::Set(v, chosen));
-                        values[n] = Some(self.read(v));
-                    }
-                }
+                let (yes, no) = if holds { (value, old) } else { (old, value) };
+                list.push(Stmt::Set(to, Scalar::choose(c.clone(), yes, no)));
             }
         }
-        let stores = a.iter().filter(|s| matches!(s, Stmt::Store { .. })).zip(values);
-        for (s, new) in stores {
-            let mut s = s.clone();
-            if let (Stmt::Store { value, .. }, Some(new)) = (&mut s, new) {
-                *value = new;
-            }
-            list.push(s);
-        }
+        let all = stores().zip(values).filter_map(|(s, v)| Some(storing(s, self.read(v?))));
+        list.extend(all);
         Some(list)
     }
 
@@ -260,6 +245,15 @@ impl Choices<'_> {
         self.set.insert(id);
         id
     }
+}
+
+/// A store, of another value.
+fn storing(s: &Stmt, new: Scalar) -> Stmt {
+    let mut s = s.clone();
+    if let Stmt::Store { value, .. } = &mut s {
+        *value = new;
+    }
+    s
 }
 
 /// Whether an expression has a reduction, which lanes that go their own way do not share.

@@ -54,8 +54,9 @@ fn summed(prim: &Prim, s: &Stmt) -> Option<Stmt> {
         return None;
     }
     let (places, rounds): (Vec<Link<'_>>, Vec<Link<'_>>) =
-        chain.iter().partition(|l| index.iter().any(|i| mentions(prim, i, l.0)));
-    let free = |e: &Scalar| !rounds.iter().any(|r| mentions(prim, e, r.0));
+        chain.iter().partition(|l| index.iter().any(|i| prim.mentions(i, &[l.0])));
+    let of_rounds: Vec<VarId> = rounds.iter().map(|r| r.0).collect();
+    let free = |e: &Scalar| !prim.mentions(e, &of_rounds);
     let bounds = chain.iter().flat_map(|l| [l.1, l.2]);
     let fits = !rounds.is_empty()
         && places.iter().all(|l| free(l.1) && free(l.2))
@@ -162,23 +163,6 @@ fn touches(s: &Stmt, buf: BufId) -> bool {
         for e in s.scalars() {
             e.walk(&mut |e| found |= matches!(&e.kind, ScalarKind::Load { buf: b, .. } if *b == buf));
         }
-    });
-    found
-}
-
-/// Whether an expression reads a variable.
-pub(crate) fn mentions(prim: &Prim, e: &Scalar, var: VarId) -> bool {
-    let name = prim.var(var).name;
-    let mut found = false;
-    e.walk(&mut |e| match &e.kind {
-        ScalarKind::Var(v) => found |= *v == var,
-        ScalarKind::Dim(d) => found |= d.syms().contains(&name),
-        ScalarKind::Const(_)
-        | ScalarKind::Load { .. }
-        | ScalarKind::Op(..)
-        | ScalarKind::Choose(_)
-        | ScalarKind::Cast(_)
-        | ScalarKind::Reduce { .. } => {}
     });
     found
 }

@@ -233,7 +233,7 @@ impl Prim {
     }
 
     /// Whether an expression reads one of some variables.
-    fn mentions(&self, e: &Scalar, vars: &[VarId]) -> bool {
+    pub fn mentions(&self, e: &Scalar, vars: &[VarId]) -> bool {
         let mut found = false;
         e.walk(&mut |e| match &e.kind {
             ScalarKind::Var(v) => found |= vars.contains(v),

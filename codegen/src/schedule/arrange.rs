@@ -582,7 +582,7 @@ impl Arrange<'_> {
         self.substituted(s, &renames.iter().map(|(v, to)| (*v, self.name(*to))).collect())
     }
 
-    pub(crate) fn substituted(&self, s: &Scalar, values: &BTreeMap<VarId, Dim>) -> Scalar {
+    pub(super) fn substituted(&self, s: &Scalar, values: &BTreeMap<VarId, Dim>) -> Scalar {
         substituted(&self.prim, s, values)
     }
 }
