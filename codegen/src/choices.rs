@@ -5,7 +5,7 @@
 //! variable that one branch sets keeps its value where the other is taken. What only one branch writes stays as it is: in the other its
 //! place may be none.
 
-use ir::Literal;
+use ir::Combine;
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
 use shape::Sym;
 use std::collections::BTreeSet;
@@ -47,7 +47,7 @@ enum Step {
 }
 
 /// Where a store goes.
-type Place<'s> = (BufId, &'s [Scalar], Option<ir::Combine>);
+type Place<'s> = (BufId, &'s [Scalar], Option<Combine>);
 
 impl Choices<'_> {
     fn block(&mut self, stmts: Vec<Stmt>) -> Vec<Stmt> {
@@ -152,7 +152,7 @@ impl Choices<'_> {
                 };
                 let old = match old {
                     Some(v) => self.read(v),
-                    None => Scalar::constant(zero(value.dtype), value.dtype),
+                    None => Scalar::constant(Combine::Add.identity(value.dtype), value.dtype),
                 };
                 let (yes, no) = if holds { (value, old) } else { (old, value) };
                 list.push(Stmt::Set(to, Scalar::choose(c.clone(), yes, no)));
@@ -261,8 +261,4 @@ fn reduces(e: &Scalar) -> bool {
     let mut reduces = false;
     e.walk(&mut |e| reduces |= matches!(e.kind, ScalarKind::Reduce { .. }));
     reduces
-}
-
-fn zero(dtype: DType) -> Literal {
-    if dtype.is_float() { Literal::Float(0.0) } else { Literal::Int(0) }
 }

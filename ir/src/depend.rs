@@ -278,20 +278,9 @@ fn loops_in_one<'a>(
 
 /// Whether statements speak of a variable.
 fn speaks(prim: &Prim, v: VarId, stmts: &[Stmt]) -> bool {
-    let name = prim.var(v).name;
     let mut found = false;
     stmts.iter().for_each(|s| {
-        s.walk(&mut |s| {
-            for e in s.scalars() {
-                e.walk(&mut |e| {
-                    found |= match &e.kind {
-                        ScalarKind::Var(of) => *of == v,
-                        ScalarKind::Dim(d) => d.syms().contains(&name),
-                        _ => false,
-                    }
-                });
-            }
-        });
+        s.walk(&mut |s| found |= s.scalars().into_iter().any(|e| prim.mentions(e, &[v])));
     });
     found
 }
