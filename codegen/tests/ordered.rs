@@ -185,6 +185,20 @@ fn what_is_computed_of_a_panel_is_kept_for_many_rows() {
     }
 }
 
+/// Of blocks with scales each has its tiles of sums: two products one after the other, of what lies in memory or was computed.
+#[test]
+fn blocks_are_multiplied_by_tiles_where_there_are_some() {
+    let compiler = Compiler::new(Target::named("sapphirerapids").expect("known"));
+    for (text, products) in [(BLOCKS, 2), (NIBBLES, 4)] {
+        let asm = compiler.asm_text(&prim(text)).expect("compiles");
+        let lines: Vec<&str> = asm.lines().map(str::trim).collect();
+        let first = lines.iter().position(|l| l.starts_with("tilezero")).unwrap_or_else(|| panic!("{asm}"));
+        let kept = lines[first..].iter().position(|l| l.starts_with("tilestored")).expect("sums");
+        let round = &lines[first..first + kept];
+        assert_eq!(round.iter().filter(|l| l.starts_with("tdpbsud")).count(), products, "{round:?}");
+    }
+}
+
 #[test]
 fn tiles_stay_in_registers() {
     let compiler = Compiler::new(Target::named("znver5").expect("known"));

@@ -256,7 +256,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Evaluates in a later round.
-    fn in_round<T>(&mut self, later: &Later<'c>, f: impl FnOnce(&mut Self) -> T) -> T {
+    pub(super) fn in_round<T>(&mut self, later: &Later<'c>, f: impl FnOnce(&mut Self) -> T) -> T {
         let slots = self.slots.clone();
         for v in &later.changing {
             self.slots[v.0 as usize] = Slot::Unset;
@@ -525,7 +525,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Asks for an element in a row of the tile, in each line of its vectors; lanes may be words of several elements.
-    fn fetch_row(
+    pub(super) fn fetch_row(
         &mut self,
         buf: BufId,
         index: &[Scalar],

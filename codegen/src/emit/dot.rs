@@ -45,6 +45,16 @@ pub(crate) fn side_by_side<'a>(prim: &Prim, s: &'a Stmt) -> Option<(VarId, i64, 
     (narrow && from_zero && word && along).then_some((*var, rounds, store))
 }
 
+/// Whether bytes side by side are computed as their numbers are.
+pub(super) fn of_bytes(op: Intrinsic, dtype: DType, args: &[Scalar]) -> bool {
+    match op {
+        Intrinsic::Add | Intrinsic::Sub | Intrinsic::BitAnd | Intrinsic::BitOr | Intrinsic::BitXor => true,
+        // What is shifted in must be zeros, and what is shifted a byte.
+        Intrinsic::Shr => dtype == DType::U8 && matches!(args[1].kind, ScalarKind::Const(_)),
+        _ => false,
+    }
+}
+
 impl<'c> Emit<'_, 'c> {
     /// The operands of a reduction that is a dot product; none where the target or the accesses do not fit.
     pub(super) fn dot(&mut self, s: &Scalar) -> Result<Option<Dot<'c>>, Error> {
@@ -78,7 +88,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// The values of an expression in all rounds of a short loop, those of a lane side by side.
-    fn parts(&mut self, s: &Scalar, var: VarId, size: i64) -> Result<Option<Values<'c>>, Error> {
+    pub(super) fn parts(&mut self, s: &Scalar, var: VarId, size: i64) -> Result<Option<Values<'c>>, Error> {
         let ll = self.ll;
         let narrow = |d: DType| matches!(d, DType::I8 | DType::U8);
         match &s.kind {
@@ -105,17 +115,7 @@ impl<'c> Emit<'_, 'c> {
                 self.parts(e, var, size)
             }
             ScalarKind::Op(op, args) if narrow(s.dtype) || s.dtype == DType::I32 => {
-                let fits = match op {
-                    Intrinsic::Add
-                    | Intrinsic::Sub
-                    | Intrinsic::BitAnd
-                    | Intrinsic::BitOr
-                    | Intrinsic::BitXor => true,
-                    // What is shifted in must be zeros, and what is shifted a byte.
-                    Intrinsic::Shr => s.dtype == DType::U8 && matches!(args[1].kind, ScalarKind::Const(_)),
-                    _ => false,
-                };
-                if !fits {
+                if !of_bytes(*op, s.dtype, args) {
                     return Ok(None);
                 }
                 let a = self.parts(&args[0], var, size)?;

@@ -45,7 +45,8 @@ use crate::{Error, object};
 use ahead::Later;
 pub(crate) use dot::side_by_side;
 use inside::Ranges;
-use matrix::Made;
+pub(crate) use matrix::rounds_made;
+use matrix::{Made, Shaped};
 use stream::{Past, Way};
 use tile::{Slot, Tile, Values};
 
@@ -91,6 +92,8 @@ pub(crate) struct Emit<'a, 'c> {
     passed: Vec<*const Scalar>,
     /// Sums that tiles made for the rows at hand.
     made: Vec<Made<'c>>,
+    /// What the processor was told of tiles; none: there are no products by tiles.
+    shaped: Option<Shaped<'c>>,
     /// What loops count through.
     ranges: Ranges,
     scratch: PointerValue<'c>,
@@ -196,6 +199,7 @@ impl<'a, 'c> Emit<'a, 'c> {
             large: Vec::new(),
             passed: Vec::new(),
             made: Vec::new(),
+            shaped: None,
             ranges: Ranges::new(prim),
             scratch: function.get_nth_param(layout.bufs.len() as u32).expect("scratch").into_pointer_value(),
             slice: (last(3), last(2)),
@@ -220,6 +224,7 @@ impl<'a, 'c> Emit<'a, 'c> {
         }
         inside(&mut self)?;
         self.drain();
+        self.release_tiles();
         ll.ret(ll.i64(0));
         ll.at(self.entry);
         ll.jump(start);

@@ -49,6 +49,13 @@ pub(super) struct Tiles {
     pub(super) begin: Dim,
 }
 
+impl Tiles {
+    /// The loop over their numbers.
+    pub(super) fn numbers(&self) -> Loop {
+        Loop { var: self.number, lo: Scalar::int(0), hi: Scalar::dim(self.count.clone()) }
+    }
+}
+
 pub(super) fn arrange(
     prim: &Prim,
     target: &Target,
@@ -490,10 +497,10 @@ impl Arrange<'_> {
         let inside = inside(self);
         let Some(counts) = fused else {
             let mut run = Some(run);
-            let body = tiles.iter().rev().fold(inside, |body, t| {
-                let l = Loop { var: t.number, lo: Scalar::int(0), hi: Scalar::dim(t.count.clone()) };
-                vec![for_(&l, run.take().unwrap_or_default(), body)]
-            });
+            let body = tiles
+                .iter()
+                .rev()
+                .fold(inside, |body, t| vec![for_(&t.numbers(), run.take().unwrap_or_default(), body)]);
             return loops.iter().rev().fold(body, |body, l| vec![for_(l, Run::Plain, body)]);
         };
         let var = self.variable("t", DType::I64);

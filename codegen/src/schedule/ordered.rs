@@ -19,12 +19,15 @@ use super::computed::scaled_inside;
 use super::panels::{Lane, WRITTEN_OUT, cast, op, sum};
 use super::pieces::{Pieces, finished, outermost};
 use super::{Along, Few, InOrder, Link, Nest, Order, Planner, Wide, is_heavy, sums};
+use crate::emit::rounds_made;
 use crate::prepare::assigned;
 
 /// With fewer rows, times the sums that a line is read for, memory is in no need of being asked.
 const ASKED: i64 = 5;
 /// Rows of a block where there is but one panel.
 const ALONE: i64 = 48;
+/// Rows of a block of which sums are made in tiles: what they read stays in a cache of the second level.
+const NEAR_ROWS: i64 = 128;
 /// Bytes of a piece of what is read in order.
 const PIECE: i64 = 32 << 10;
 
@@ -201,7 +204,7 @@ impl Arrange<'_> {
         let asks = how == InOrder::Asked;
         self.terms_in_order(how, &mut body, lane.var);
         body = self.pairs(how, &mut loops, body);
-        let near = self.pieces_in_order(&lane, &body).filter(|_| asks).map(|p| (p, false));
+        let near = self.pieces_in_order((&lane, wide), &body).filter(|_| asks).map(|p| (p, false));
         let mut scaled = body.clone();
         if self.order == Order::Free {
             scaled_inside(&mut scaled);
@@ -267,19 +270,46 @@ impl Arrange<'_> {
         let tile = |row: &Loop, body| {
             vec![for_(&lane, lanes(wide), vec![for_(row, Run::Rows(sizes.clone()), body)])]
         };
+        let mut loops = loops;
+        let tiled = body.iter().flat_map(Stmt::scalars).any(|e| self.in_tiles(e));
         // Where rows are all that threads can share, each has some.
-        let most = if loops.is_empty() { ALONE } else { ROWS };
+        let most = if loops.is_empty() {
+            ALONE
+        } else if tiled {
+            NEAR_ROWS
+        } else {
+            ROWS
+        };
         let Some(chunk) = self.tiles(&row, most) else {
             return self.around(loops, whole, vec![], |_| tile(&row, body));
         };
         let (row, first) = (chunk.inner.clone(), chunk.begin.clone());
-        self.around(loops, whole, vec![chunk], |this| match pieces {
+        let chunks = if tiled {
+            // What rows read stays near while the panels go by.
+            loops.insert(0, chunk.numbers());
+            vec![]
+        } else {
+            vec![chunk]
+        };
+        self.around(loops, whole, chunks, |this| match pieces {
             Some(pieces) => {
                 let rows = (&row, &first, most, sizes.clone());
                 this.in_order((&lane, wide), rows, body, pieces)
             }
             None => tile(&row, body),
         })
+    }
+
+    /// Whether tiles make products of an expression.
+    fn in_tiles(&self, s: &Scalar) -> bool {
+        let mut found = false;
+        s.walk(&mut |s| {
+            if let ScalarKind::Reduce { run: Run::Dot, .. } = &s.kind {
+                let words = if s.dtype == DType::I32 { DType::I8 } else { DType::Bf16 };
+                found |= self.target.has_tiles_of(words);
+            }
+        });
+        found
     }
 
     /// Short reductions of products of narrow numbers that lie side by side, marked as what one instruction adds up.
@@ -440,7 +470,7 @@ impl Arrange<'_> {
     }
 
     /// The long reduction of a value and how many rounds of it are a piece, if it is more than a few.
-    fn pieces_in_order(&self, lane: &Loop, body: &[Stmt]) -> Option<Pieces> {
+    fn pieces_in_order(&self, (lane, wide): (&Loop, Wide), body: &[Stmt]) -> Option<Pieces> {
         let (over, term) = self.long_reduction(body)?;
         let along = Along::new(&self.prim, lane.var, &[]);
         let round = Along::new(&self.prim, over.var, &[]);
@@ -454,7 +484,13 @@ impl Arrange<'_> {
                 bytes = bytes.max(apart * self.prim.buf(*buf).dtype.size() as i64);
             }
         });
-        let size = PIECE / bytes.max(1);
+        // Sums in tiles are made of a piece before the rows go by.
+        let mut within = Vec::new();
+        outermost(term, &mut within);
+        let words =
+            |e: &&Scalar| !matches!(e.kind, ScalarKind::Reduce { run: Run::Dot, .. }) && self.in_tiles(e);
+        let most = if within.iter().any(words) { rounds_made(wide.vectors) } else { i64::MAX };
+        let size = (PIECE / bytes.max(1)).min(most);
         let few = self.prim.rounds(&over.lo, &over.hi).is_some_and(|n| n <= size);
         (bytes > 0 && size > 1 && !few).then_some(Pieces { over, size })
     }

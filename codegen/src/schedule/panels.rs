@@ -14,6 +14,7 @@ use tensor::DType;
 use super::arrange::{self, Arrange, Loop, for_, lanes, range};
 use super::dots::product;
 use super::{Along, Nest, Planner, SQUARE, Stride, Wide, parts, with_part};
+use crate::emit::rounds_made;
 
 /// So many rows ahead of a copy is asked for what comes.
 const COPY_AHEAD: u32 = 16;
@@ -306,7 +307,13 @@ impl Arrange<'_> {
         } else {
             false
         };
-        let tiles = even && self.target.has_tiles_of(a.dtype);
+        // Of sums in a sum they are made for a few rounds at once.
+        let few = match around {
+            [] => true,
+            [o] => o.room.as_int().is_some_and(|n| n <= rounds_made(lane.wide.vectors)),
+            _ => false,
+        };
+        let tiles = even && few && self.target.has_tiles_of(a.dtype);
         let (a, moved) = match (a.dtype, p.narrow) {
             _ if tiles => (a, 0),
             (DType::I8, DType::I8) => (turned(cast(DType::U8, a)), 128),

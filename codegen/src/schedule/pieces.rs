@@ -10,7 +10,8 @@ use tensor::DType;
 
 use super::arrange::{Arrange, Loop, for_, lanes, put_reduction};
 use super::panels::{Lane, op};
-use super::{Nest, Order, parts};
+use super::{Nest, Order, Panel, parts};
+use crate::emit::rounds_made;
 
 /// Bytes of panels that stay in the nearest cache while rows go by.
 const PIECE: i64 = 40 << 10;
@@ -50,14 +51,19 @@ impl Arrange<'_> {
         else {
             return None;
         };
-        let size = i64::from(1_u32 << (PIECE / bytes.max(1)).max(1).ilog2());
+        let mut size = i64::from(1_u32 << (PIECE / bytes.max(1)).max(1).ilog2());
+        let bytes_in_words = |p: &Panel| p.dots.is_some_and(|d| all[d].dtype == DType::I32);
+        let tiles = self.target.has_tiles_of(DType::I8) && nest.panels.iter().any(bytes_in_words);
+        if tiles {
+            size = size.min(rounds_made(nest.lanes?.1.vectors));
+        }
         let few = self.prim.rounds(lo, hi).is_some_and(|n| n <= 2 * size);
         let exact = matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64);
         let dims = self.prim.as_dim(lo).is_some() && self.prim.as_dim(hi).is_some();
         let nested = nest.panels.iter().any(|p| p.over.len() > 1);
         let good = var == first && *combine == Combine::Add && nested && exact && dims && !few;
         let over = Loop { var: *var, lo: (**lo).clone(), hi: (**hi).clone() };
-        (good && size * bytes <= PIECE && size >= LEAST).then_some(Pieces { over, size })
+        (good && size * bytes <= PIECE && (tiles || size >= LEAST)).then_some(Pieces { over, size })
     }
 
     /// A tile whose reduction goes by pieces.
