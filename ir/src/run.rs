@@ -204,7 +204,9 @@ impl Prim {
                     });
                 };
                 match s {
-                    Stmt::While(..) => apart("a `while` may be of its own length in each"),
+                    Stmt::While(_, body) if !lanes_wait(body) => {
+                        apart("a `while` that does more than set variables may be of its own length in each");
+                    }
                     Stmt::For { lo, hi, .. } if moves(lo) || moves(hi) => {
                         apart("the loop inside has other bounds in each");
                     }
@@ -261,6 +263,16 @@ impl Prim {
         };
         Err(Misfit::new(what, format!("a loop over a constant of at most {UNROLLED} is unrolled")))
     }
+}
+
+/// Whether lanes that are done with a loop can wait for others that are not: it does nothing but set variables.
+pub fn lanes_wait(body: &[Stmt]) -> bool {
+    body.iter().all(|s| match s {
+        Stmt::Set(..) => true,
+        Stmt::While(_, body) => lanes_wait(body),
+        Stmt::If(_, yes, no) => lanes_wait(yes) && lanes_wait(no),
+        Stmt::For { .. } | Stmt::Alloc(_) | Stmt::Store { .. } => false,
+    })
 }
 
 fn no_dot() -> Misfit {

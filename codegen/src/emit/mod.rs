@@ -10,7 +10,7 @@
 //! computed at a *point* of it, as scalar code ([`Emit::at_point`]).
 //!
 //! Files: `tile` the values of a tile, `stmt` statements, `nest` loops by lanes and rows, `expr`
-//! expressions, `choose` those of which one part is evaluated, `reduce` reductions, `matrix` those that tiles of registers make, `stream` stores past the caches, `poll` looking whether to end, `memory` addresses, checks, loads and stores, `inside` which checks there are, `before` what is found out before a loop by lanes, `ahead` what is fetched early.
+//! expressions, `choose` those of which one part is evaluated, `wait` loops that lanes leave one by one, `reduce` reductions, `matrix` those that tiles of registers make, `stream` stores past the caches, `poll` looking whether to end, `memory` addresses, checks, loads and stores, `inside` which checks there are, `before` what is found out before a loop by lanes, `ahead` what is fetched early.
 
 mod ahead;
 mod apart;
@@ -28,6 +28,7 @@ mod reduce;
 mod stmt;
 mod stream;
 mod tile;
+mod wait;
 
 use inkwell::basic_block::BasicBlock;
 use inkwell::module::Linkage;

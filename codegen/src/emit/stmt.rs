@@ -119,6 +119,7 @@ impl<'c> Emit<'_, 'c> {
                     Ok(())
                 })
             }
+            Stmt::While(c, body) if self.varies(c).lanes => self.while_any(c, body),
             Stmt::While(c, body) => {
                 let [test, round, done] = ["while", "round", "done"].map(|n| ll.block(self.function, n));
                 ll.jump(test);
@@ -141,6 +142,7 @@ impl<'c> Emit<'_, 'c> {
                 let values = self.scalar(value)?;
                 let held = is_held(value);
                 let values = self.map(&[&values], |v| if held { v[0] } else { ll.round_to(dtype, v[0]) });
+                let values = self.where_taken(*var, values)?;
                 self.assign(*var, &values);
                 Ok(())
             }

@@ -251,11 +251,19 @@ impl<'c> Emit<'_, 'c> {
             let before = forms.clone();
             for s in body {
                 let mut next = forms.clone();
-                s.walk(&mut |s| {
-                    if let Stmt::Set(v, value) = s {
+                s.walk(&mut |s| match s {
+                    Stmt::Set(v, value) => {
                         let varies = self.varies_with(value, &next);
                         next.entry(*v).and_modify(|f| *f = *f | varies);
                     }
+                    // How often depends on the lane.
+                    Stmt::While(c, body) => {
+                        let varies = self.varies_with(c, &next);
+                        assigned(body).iter().for_each(|v| {
+                            next.entry(*v).and_modify(|f| *f = *f | varies);
+                        });
+                    }
+                    Stmt::For { .. } | Stmt::If(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
                 });
                 forms = next;
             }

@@ -9,6 +9,8 @@ use shape::{Expr as Dim, Sym};
 use std::collections::BTreeSet;
 use tensor::DType;
 
+use crate::prepare::assigned;
+
 /// The distance of two neighbouring iterations in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stride {
@@ -41,19 +43,22 @@ impl<'a> Along<'a> {
     pub(crate) fn new(prim: &'a Prim, var: VarId, body: &[Stmt]) -> Along<'a> {
         let mut along = Along { prim, var, varying: BTreeSet::new(), names: BTreeSet::new() };
         along.add(var);
-        // A variable given a varying value varies, and so does what is computed from it.
+        // A variable given a varying value varies, or one by rounds of a varying number, and so does what is computed from it.
         loop {
-            let mut more = Vec::new();
+            let mut more = BTreeSet::new();
             body.iter().for_each(|s| {
-                s.walk(&mut |s| {
-                    if let Stmt::Set(v, value) = s
-                        && !along.varying.contains(v)
-                        && along.changes(value)
-                    {
-                        more.push(*v);
-                    }
+                s.walk(&mut |s| match s {
+                    Stmt::Set(v, value) if along.changes(value) => _ = more.insert(*v),
+                    Stmt::While(c, body) if along.changes(c) => more.extend(assigned(body)),
+                    Stmt::Set(..)
+                    | Stmt::While(..)
+                    | Stmt::For { .. }
+                    | Stmt::If(..)
+                    | Stmt::Alloc(_)
+                    | Stmt::Store { .. } => {}
                 });
             });
+            more.retain(|v| !along.varying.contains(v));
             if more.is_empty() {
                 return along;
             }

@@ -9,13 +9,23 @@ use crate::prepare::assigned;
 impl Planner<'_> {
     /// Whether several iterations can be done statement by statement: no iteration goes its own way.
     pub(super) fn together(&self, body: &[Stmt], along: &Along<'_>) -> bool {
+        self.stay_together(body, along, false)
+    }
+
+    /// The same of lanes, some of which may wait until the others have left a loop.
+    pub(super) fn in_lanes(&self, body: &[Stmt], along: &Along<'_>) -> bool {
+        self.stay_together(body, along, true)
+    }
+
+    fn stay_together(&self, body: &[Stmt], along: &Along<'_>, wait: bool) -> bool {
         let mut fit = true;
         body.iter().for_each(|s| {
             s.walk(&mut |s| {
                 fit &= match s {
                     Stmt::For { lo, hi, .. } => !along.changes(lo) && !along.changes(hi),
                     Stmt::If(c, ..) => !along.changes(c),
-                    Stmt::While(..) | Stmt::Alloc(_) => false,
+                    Stmt::While(c, body) => !along.changes(c) || wait && ir::run::lanes_wait(body),
+                    Stmt::Alloc(_) => false,
                     Stmt::Set(..) => true,
                     Stmt::Store { checked, .. } => !checked,
                 };

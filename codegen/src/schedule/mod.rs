@@ -206,7 +206,7 @@ fn adds_floats(prim: &Prim) -> bool {
 pub(crate) fn fits_lanes(prim: &Prim, target: &Target, var: VarId, body: &[Stmt]) -> bool {
     let planner = Planner { prim, target, order: Order::default(), asked: false };
     let along = Along::new(prim, var, body);
-    planner.together(body, &along) && planner.neighbours(body, &along)
+    planner.in_lanes(body, &along) && planner.neighbours(body, &along)
 }
 
 /// Whether the rounds of a loop can be computed by lanes that store in turn.
@@ -528,7 +528,7 @@ impl Planner<'_> {
 
     /// The lanes with which a loop can be done: none where it must not be.
     fn lanes(&self, body: &[Stmt], along: &Along<'_>) -> Option<u32> {
-        if !self.together(body, along) || !self.neighbours(body, along) {
+        if !self.in_lanes(body, along) || !self.neighbours(body, along) {
             return None;
         }
         self.lanes_of(body)
