@@ -305,10 +305,10 @@ impl<'c> Emit<'_, 'c> {
             let even = by_sum.is_even(of_b.1) && !by_row.changes(b);
             room && apart && even && self.is_there(b, &but, &writes.sets)
         };
-        let by_lanes = match &b.kind {
-            ScalarKind::Load { buf, index, .. } if fits_lanes(b) => Factor::Memory(*buf, index),
-            _ if size == 4 && lanes(b) && is_computed(b, &fits_lanes) => Factor::Computed(b),
-            _ => return None,
+        let by_lanes = if let ScalarKind::Load { buf, index, .. } = &b.kind {
+            fits_lanes(b).then_some(Factor::Memory(*buf, index))?
+        } else {
+            (size == 4 && lanes(b) && is_computed(b, &fits_lanes)).then_some(Factor::Computed(b))?
         };
         let apart = next(*part, of_a) == Some(1) && next(sum, of_a) == Some(size);
         let fits =
