@@ -52,6 +52,13 @@ impl<'c> Ll<'c> {
 
     /// The lanes of each vector as a reduction combines them; of keys where it goes by those.
     pub(crate) fn fold(&self, c: Combine, d: DType, vectors: Vec<V<'c>>) -> Vec<V<'c>> {
+        // LLVM 22 takes a sum of products of bytes that is folded by halves for one instruction, and forgets its other lanes.
+        if let ([v], Combine::Add, true) = (&vectors[..], c, d.is_int())
+            && self.lanes(*v) > 1
+        {
+            let sum = self.intrinsic("llvm.vector.reduce.add", &[v.get_type()], &[*v]);
+            return vec![sum.expect("a value")];
+        }
         if !by_keys(c, d) {
             return self.fold_all(vectors, |a, b| self.combine(c, d, a, b));
         }

@@ -148,6 +148,21 @@ fn blocks_with_scales() {
     check(vector, &[[1, 1], [3, 17], [5, 70], [0, 3]], Near::Within(1e-6));
 }
 
+/// Short rows of bytes of both kinds by another, each a sum of its own.
+#[test]
+fn short_sums_of_bytes() {
+    for length in [4, 8, 15, 16, 17, 24, 32, 64] {
+        for (a, b) in [("i8", "u8"), ("u8", "i8"), ("i8", "i8"), ("u8", "u8")] {
+            let text = format!(
+                "prim p<m, k, n>(a: {a}[m, {length}], b: {b}[m, {length}], c: i32[k, n]) -> y: i32[m] {{
+                    for i in m {{ y[i] = sum(l in {length}) i32(a[i, l]) * i32(b[i, l]) }}
+                }}"
+            );
+            check(&text, &[[1, 1, 1], [5, 1, 1], [18, 1, 1]], Near::Exact);
+        }
+    }
+}
+
 #[test]
 fn weights_that_are_decoded() {
     let text = "prim p<m, k, n>(x: f32[m, 32 * k], t: f16[n, k], w: i8[n, k, 32]) -> y: f32[m, n] {

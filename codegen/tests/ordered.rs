@@ -185,6 +185,20 @@ fn what_is_computed_of_a_panel_is_kept_for_many_rows() {
     }
 }
 
+/// Blocks of which there are few stay a loop: what is written out of each is much already.
+#[test]
+fn few_blocks_are_not_written_out() {
+    for target in ["znver5", "sapphirerapids"] {
+        let compiler = Compiler::new(Target::named(target).expect("known"));
+        for text in [BLOCKS, NIBBLES] {
+            let fixed = text.replace("<m, k, n>", "<m, n>").replace("k,", "9,").replace("k]", "9]");
+            let fixed = fixed.replace("in k)", "in 9)");
+            let schedule = ir::text::prim_text(&compiler.schedule_prim(&prim(&fixed)));
+            assert!(schedule.contains("#[unroll] l") && !schedule.contains("#[unroll] b"), "{schedule}");
+        }
+    }
+}
+
 /// Of blocks with scales each has its tiles of sums: two products one after the other, of what lies in memory or was computed.
 #[test]
 fn blocks_are_multiplied_by_tiles_where_there_are_some() {

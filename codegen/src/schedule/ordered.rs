@@ -339,10 +339,13 @@ impl Arrange<'_> {
                         self.target.has_bf16()
                     };
                     if *run != Run::Plain || !(side_by_side && moves && has) {
-                        // A few rounds are written out, more around words.
-                        let mut words = false;
-                        body.walk(&mut |e| words |= matches!(e.kind, ScalarKind::Reduce { .. }));
-                        if *run == Run::Plain && rounds <= if words { WRITTEN_OUT } else { FEW_ROUNDS } {
+                        // A few rounds are written out, more around words, and none around such.
+                        let most = match depth(body) {
+                            0 => FEW_ROUNDS,
+                            1 => WRITTEN_OUT,
+                            _ => 0,
+                        };
+                        if *run == Run::Plain && rounds <= most {
                             *run = Run::Unrolled;
                         }
                         return;
@@ -494,6 +497,12 @@ impl Arrange<'_> {
         let few = self.prim.rounds(&over.lo, &over.hi).is_some_and(|n| n <= size);
         (bytes > 0 && size > 1 && !few).then_some(Pieces { over, size })
     }
+}
+
+/// How many reductions of an expression stand in one another.
+fn depth(s: &Scalar) -> usize {
+    let inside = super::cost::children(s).into_iter().map(depth).max().unwrap_or(0);
+    inside + usize::from(matches!(s.kind, ScalarKind::Reduce { .. }))
 }
 
 /// The rows of a tile of so many vectors: what its sums have registers for, also sums in sums.
