@@ -10,7 +10,7 @@
 //! computed at a *point* of it, as scalar code ([`Emit::at_point`]).
 //!
 //! Files: `tile` the values of a tile, `stmt` statements, `nest` loops by lanes and rows, `expr`
-//! expressions, `choose` those of which one part is evaluated, `wait` loops that lanes leave one by one, `reduce` reductions, `matrix` those that tiles of registers make, `stream` stores past the caches, `poll` looking whether to end, `memory` addresses, checks, loads and stores, `inside` which checks there are, `before` what is found out before a loop by lanes, `ahead` what is fetched early.
+//! expressions, `choose` those of which one part is evaluated, `wait` loops that lanes leave one by one, `reduce` reductions, `products` those that tiles of registers can make, `matrix` how they do, `stream` stores past the caches, `poll` looking whether to end, `memory` addresses, checks, loads and stores, `inside` which checks there are, `before` what is found out before a loop by lanes, `ahead` what is fetched early.
 
 mod ahead;
 mod apart;
@@ -24,6 +24,7 @@ mod matrix;
 mod memory;
 mod nest;
 mod poll;
+mod products;
 mod reduce;
 mod stmt;
 mod stream;
@@ -46,8 +47,8 @@ use crate::{Error, object};
 use ahead::Later;
 pub(crate) use dot::side_by_side;
 use inside::Ranges;
-pub(crate) use matrix::rounds_made;
 use matrix::{Made, Shaped};
+pub(crate) use products::rounds_made;
 use stream::{Past, Way};
 use tile::{Slot, Tile, Values};
 
