@@ -74,6 +74,11 @@ impl Part {
         self.lanes.0..self.lanes.1
     }
 
+    /// Each block with each vector.
+    fn tiles(self) -> impl Iterator<Item = (usize, usize)> {
+        self.blocks().flat_map(move |block| self.lanes().map(move |u| (block, u)))
+    }
+
     /// Two parts of so many blocks by so many vectors, the second of which may be empty.
     fn halves(blocks: usize, lanes: usize) -> [Part; 2] {
         if blocks == 2 {
@@ -371,11 +376,9 @@ impl<'c> Emit<'_, 'c> {
 
     fn each_sum(&self, sums: Part, cells: PointerValue<'c>, words: i64, f: impl Fn(V<'c>, PointerValue<'c>)) {
         let ll = self.ll;
-        for block in sums.blocks() {
-            for u in sums.lanes() {
-                let at = ll.i64((block as i64 * words + u as i64) * SIDE);
-                f(ll.int(Ty::I8, SUMS[block][u]), ll.element(Ty::I32, cells, at));
-            }
+        for (block, u) in sums.tiles() {
+            let at = ll.i64((block as i64 * words + u as i64) * SIDE);
+            f(ll.int(Ty::I8, SUMS[block][u]), ll.element(Ty::I32, cells, at));
         }
     }
 
@@ -401,21 +404,17 @@ impl<'c> Emit<'_, 'c> {
                 let at = ll.element(Ty::I8, side.at, ll.mul(from, side.pitch));
                 ll.intrinsic("llvm.x86.tileloadd64", &[], &[number(BY_LANES[u]), at.into(), side.pitch]);
             }
-            for block in sums.blocks() {
-                for u in sums.lanes() {
-                    let tiles = [SUMS[block][u], BY_ROWS[block], BY_LANES[u]];
-                    ll.intrinsic(term.instruction, &[], &tiles.map(number));
-                }
+            for (block, u) in sums.tiles() {
+                let tiles = [SUMS[block][u], BY_ROWS[block], BY_LANES[u]];
+                ll.intrinsic(term.instruction, &[], &tiles.map(number));
             }
         }
     }
 
     fn empty(&self, sums: Part) {
         let ll = self.ll;
-        for block in sums.blocks() {
-            for u in sums.lanes() {
-                ll.intrinsic("llvm.x86.tilezero", &[], &[ll.int(Ty::I8, SUMS[block][u])]);
-            }
+        for (block, u) in sums.tiles() {
+            ll.intrinsic("llvm.x86.tilezero", &[], &[ll.int(Ty::I8, SUMS[block][u])]);
         }
     }
 
