@@ -15,6 +15,14 @@ pub(crate) fn again(plan: &Module, front: &Front) -> Result<Front, String> {
     })
 }
 
+/// The plan with its loops as they are to run on a target.
+pub(crate) fn scheduled(plan: &Module, options: &Options) -> Module {
+    let compiler = codegen::Compiler::new(options.target.clone());
+    let mut made = plan.clone();
+    made.prims.iter_mut().for_each(|p| *p = compiler.schedule_prim(p));
+    made
+}
+
 /// Runs the tests of a program, and those of its plan read back from text: each must end alike. The names are
 /// those of tests that passed.
 pub fn tests_agree(front: &Front) -> Result<Vec<String>, String> {

@@ -247,9 +247,8 @@ type Outcome = (&'static str, Result<Named, Failure>);
 struct Engines<'f> {
     front: &'f Front,
     plan: ir::Module,
-    /// The plan written as text and read again, and its entries by those of `front`.
-    again: Front,
-    entries: Vec<(FuncId, FuncId)>,
+    /// The plan written as text and read again, as it is and scheduled, and its entries by those of `front`.
+    texts: Vec<(&'static str, Front, Vec<(FuncId, FuncId)>)>,
     machines: Vec<(&'static str, std::sync::Arc<vm::Executable>)>,
     /// Some function tolerates what a plan may lose.
     tolerates: bool,
@@ -268,16 +267,19 @@ impl<'f> Engines<'f> {
             listing_reads_back(compilation)?;
         }
         let plan = plan.unwrap_or_default();
-        let mut again = crate::plans::again(&plan, front)?;
-        let mut same = Vec::new();
-        for &id in entries {
-            let name = &front.module.func(id).name;
-            let found = pipeline::entry(&mut again, Some(name));
-            let found = found.map_err(|f| format!("in the plan as text: {}", shown(f)))?;
-            same.push((id, found));
+        let scheduled = crate::plans::scheduled(&plan, &Options::default());
+        let mut texts = Vec::new();
+        for (label, plan) in [(AS_TEXT, &plan), (SCHEDULED, &scheduled)] {
+            let mut again = crate::plans::again(plan, front)?;
+            let found = |id: &FuncId| {
+                let found = pipeline::entry(&mut again, Some(&front.module.func(*id).name));
+                found.map(|f| (*id, f)).map_err(|f| format!("{label}: {}", shown(f)))
+            };
+            let entries = entries.iter().map(found).collect::<Result<_, _>>()?;
+            texts.push((label, again, entries));
         }
         let tolerates = front.module.funcs.iter().any(|f| f.tolerance.is_some());
-        Ok(Engines { front, plan, again, entries: same, machines, tolerates })
+        Ok(Engines { front, plan, texts, machines, tolerates })
     }
 
     /// Makes an entry's arguments from their texts.
@@ -293,9 +295,10 @@ impl<'f> Engines<'f> {
         let interpret = |module| engine::interpret(self.front, module, entry, args.to_vec());
         let mut out =
             vec![("interp", interpret(&self.front.module)), ("interp on the plan", interpret(&self.plan))];
-        for &(_, id) in self.entries.iter().filter(|e| e.0 == entry) {
-            let result = engine::interpret(&self.again, &self.again.module, id, args.to_vec());
-            out.push((AS_TEXT, result));
+        for (label, again, entries) in &self.texts {
+            for &(_, id) in entries.iter().filter(|e| e.0 == entry) {
+                out.push((label, engine::interpret(again, &again.module, id, args.to_vec())));
+            }
         }
         for (label, exe) in &self.machines {
             out.push((label, engine::execute(exe, name, args, &Limits::default(), &self.front.sources)));
@@ -310,6 +313,10 @@ impl<'f> Engines<'f> {
         let args = self.arguments(entry, given)?;
         let (mut first, mut planned): (Option<Named>, Option<Named>) = (None, None);
         for (engine, result) in self.run(entry, &args) {
+            // What a schedule computes on positions is the text's own then, and it asks for dims of tensors in memory.
+            if engine == SCHEDULED && result.as_ref().is_err_and(is_of_dims_too_large) {
+                continue;
+            }
             let results =
                 result.map_err(|f| format!("{engine}: {}", f.render(&self.front.sources, false)))?;
             let Some(program) = &first else {
@@ -332,6 +339,14 @@ impl<'f> Engines<'f> {
             }
         }
         Ok(first.unwrap_or_default())
+    }
+}
+
+fn is_of_dims_too_large(failure: &Failure) -> bool {
+    let is = |text: &str| text.contains(&format!("is larger than {}", tensor::limits::LARGEST_DIM));
+    match failure {
+        Failure::Diagnostics(list) => list.iter().any(|d| is(&d.message)),
+        Failure::Message { text, .. } | Failure::Elsewhere { text, .. } | Failure::Usage(text) => is(text),
     }
 }
 
@@ -384,7 +399,7 @@ fn failures(mut front: Front, d: &Directive) -> Result<String, String> {
                 first = Some(f);
             }
             // The places and names of the text are its own; that it fails is what counts.
-            (Err(_), Some(_)) if engine == AS_TEXT => {}
+            (Err(_), Some(_)) if [AS_TEXT, SCHEDULED].contains(&engine) => {}
             (Err(f), Some(oracle)) => shown.push_str(&otherwise(oracle, engine, &f, &front.sources)),
         }
     }
@@ -393,6 +408,8 @@ fn failures(mut front: Front, d: &Directive) -> Result<String, String> {
 
 /// The oracle on a plan that was written out and read again.
 const AS_TEXT: &str = "interp on the plan as text";
+/// The same with its loops as they are to run.
+const SCHEDULED: &str = "interp on the scheduled plan as text";
 /// The machine, on the program itself.
 const NO_REWRITES: &str = "vm --no-rewrites";
 

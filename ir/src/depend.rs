@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use shape::{Expr as Dim, Facts, Pred, Sym};
 
+use crate::exact::Size;
 use crate::lets::{positions, written_out};
 use crate::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use crate::{Intrinsic, Literal};
@@ -222,8 +223,10 @@ impl Fused<'_> {
         // Where `n` is 0 there is no round either way.
         let mut some = facts.clone();
         some.assume(Pred::Le(Dim::int(1), self.by.clone()));
-        let rounds = some.simplify(&count.floor_div(&self.by));
-        if &rounds * &self.by != *count {
+        let nothing = Dim::int(0).floor_div(&self.by);
+        let rounds = some.simplify(&(&count.floor_div(&self.by) - &nothing));
+        let exact = facts.simplify(&(&rounds * &self.by)) == facts.simplify(count);
+        if !exact || !facts.prove(&Pred::Le(Dim::int(0), self.by.clone())).is_proved() {
             return None;
         }
         let (q, r) = (&self.first.0, &self.first.1);
@@ -371,7 +374,11 @@ fn untile(prim: &Prim, stmts: &mut Vec<Stmt>, facts: &Facts, sure: &BTreeSet<Sym
                 let mut counted = sure.clone();
                 counted.extend(range.iter().map(|_| prim.var(*var).name));
                 untile(prim, body, &inside, &counted);
-                if range.is_some() && join(prim, facts, (*var, lo, hi), body, &counted) {
+                if let Some((first, count)) = &range
+                    && let Some(end) = stride(prim, facts, (*var, first, count), body, &counted)
+                {
+                    *hi = Scalar::dim(end);
+                } else if range.is_some() && join(prim, facts, (*var, lo, hi), body, &counted) {
                     let body = std::mem::take(body);
                     stmts.splice(at..=at, body);
                 }
@@ -385,6 +392,71 @@ fn untile(prim: &Prim, stmts: &mut Vec<Stmt>, facts: &Facts, sure: &BTreeSet<Sym
         }
         at += 1;
     }
+}
+
+/// The end of all that `v` and every `k`-th from there on are, where `v` goes over `k`: `for v in 0..k` around
+/// `for r in (end - v + k - 1) / k` that speaks of `v + k*r` alone. The loop over `r` has one round then.
+fn stride(
+    prim: &Prim,
+    facts: &Facts,
+    (v, from, to): (VarId, &Dim, &Dim),
+    body: &mut [Stmt],
+    sure: &BTreeSet<Sym>,
+) -> Option<Dim> {
+    let (name, k) = (prim.var(v).name, to - from);
+    let by = |d: &Dim, v: Sym, to: Dim| d.subst(&|s| (s == v).then(|| to.clone()));
+    // In a round, `k` is above 0.
+    let inside = enter(prim, facts, v, &Scalar::dim(from.clone()), &Scalar::dim(to.clone()));
+    let place = |e: &Scalar| Some(prim.exact(e, &|_| Size::POSITION, &inside)?.dim);
+    let mut rounds = None;
+    body.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            if let Stmt::For { var, lo, hi, .. } = s
+                && prim.as_dim(lo) == Some(Dim::int(0))
+                && let Some(hi) = place(hi).filter(|d| d.syms().contains(&name))
+            {
+                rounds = rounds.take().or(Some((*var, hi)));
+            }
+        });
+    });
+    let (round, count) = rounds?;
+    let end = &count.dividend(&k)? - &(&k - 1) + Dim::sym(name);
+    let known = end.syms().iter().all(|s| sure.contains(s) && *s != name);
+    let mut none = facts.clone();
+    none.assume(Pred::Le(k.clone(), Dim::int(0)));
+    let empty = none.is_contradictory() || none.prove(&Pred::Le(end.clone(), from.clone())).is_proved();
+    let turn = prim.var(round).name;
+    let even = |d: &Dim| !by(d, name, Dim::sym(name) - &k * &Dim::sym(turn)).syms().contains(&turn);
+    let mut other = false;
+    body.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            if !matches!(s, Stmt::For { var, .. } if *var == round) {
+                s.scalars().into_iter().for_each(|e| other |= !speaks_evenly(prim, e, &[name, turn], &even));
+            }
+        });
+    });
+    if !known || !empty || other {
+        return None;
+    }
+    let once = |_: &Scalar, _: &Scalar| Some((Scalar::int(0), Scalar::int(1)));
+    let mut done = false;
+    body.iter_mut().for_each(|s| widen_loop(s, round, &once, &mut done));
+    done.then_some(end)
+}
+
+/// Whether all dims in an expression that speak of some names are as asked.
+fn speaks_evenly(prim: &Prim, e: &Scalar, names: &[Sym], even: &dyn Fn(&Dim) -> bool) -> bool {
+    if let Some(d) = prim.as_dim(e) {
+        return !d.syms().iter().any(|s| names.contains(s)) || even(&d);
+    }
+    let parts: Vec<&Scalar> = match &e.kind {
+        ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => vec![],
+        ScalarKind::Load { index: args, .. } | ScalarKind::Op(_, args) => args.iter().collect(),
+        ScalarKind::Choose(parts) => parts.iter().collect(),
+        ScalarKind::Cast(a) => vec![a],
+        ScalarKind::Reduce { lo, hi, body, .. } => vec![lo, hi, body],
+    };
+    parts.into_iter().all(|e| speaks_evenly(prim, e, names, even))
 }
 
 /// Makes the one loop whose range speaks of `o` go over the tiles of all `o`; false where that is not seen to be one range.

@@ -165,11 +165,14 @@ impl Prim {
     }
 }
 
-/// True for a divisor that is a literal, or that the facts show to be positive.
+/// True for a divisor that is a literal, or that the facts show to be above 0, or below.
 fn nonzero(d: &Dim, facts: &Facts) -> bool {
     match d.as_int() {
         Some(i) => i != 0,
-        None => facts.prove(&Pred::Le(Dim::int(1), d.clone())).is_proved(),
+        None => {
+            let above = |a: Dim, b: Dim| facts.prove(&Pred::Le(a, b)).is_proved();
+            above(Dim::int(1), d.clone()) || above(d.clone(), Dim::int(-1))
+        }
     }
 }
 

@@ -234,6 +234,22 @@ impl Expr {
         found
     }
 
+    /// What it divides by `by`, which is above 0, if it is a quotient: an `x` of which `x / by` is always this.
+    pub fn dividend(&self, by: &Expr) -> Option<Expr> {
+        let holds = |e: &Expr, a: &Atom| e.terms().iter().any(|t| t.mono.0.contains(a));
+        self.terms().iter().flat_map(|t| &t.mono.0).find_map(|a| {
+            let Atom::Div(d) = a else { return None };
+            let quotient = Expr::from_poly(Some(Poly::atom(a.clone())));
+            let (plus, minus) = (self - &quotient, self + &quotient);
+            match d.den == *by {
+                true if !holds(&plus, a) => Some(plus * by + &d.num),
+                // -(n / k) = (k - 1 - n) / k
+                true if !holds(&minus, a) => Some(minus * by + (by - 1) - &d.num),
+                _ => None,
+            }
+        })
+    }
+
     /// The numbers it divides by.
     pub fn block_sizes(&self) -> Vec<i64> {
         let mut found = Vec::new();

@@ -228,7 +228,9 @@ fn touching(band: &Band, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<Ba
     inside.assume(Pred::Le(lo.clone(), here));
     inside.assume(Pred::Lt(next.clone(), hi.clone()));
     let begins = at(&band.lo, v, &next);
-    if !proves(&inside, &begins, &band.hi) || !proves(&inside, &band.lo, &begins) {
+    let follows = || proves(&inside, &begins, &band.hi) && proves(&inside, &band.lo, &begins);
+    // Of one round, none follows.
+    if !inside.is_contradictory() && !follows() {
         return None;
     }
     let swept = Band { lo: at(&band.lo, v, lo), hi: at(&band.hi, v, &(hi - &Dim::int(1))), ..band.clone() };
@@ -240,6 +242,12 @@ fn touching(band: &Band, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<Ba
 
 /// The union over `v` in `lo..hi`; why there is none.
 fn sweep(region: Region, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Result<Region, String> {
+    if (hi - lo).as_int() == Some(1) {
+        let there = |d: &Dim| at(d, v, lo);
+        let axes = region.axes.iter().map(|b| b.as_ref().map(|b| b.map(there))).collect();
+        let over = region.over.iter().map(|(s, a, b)| (*s, there(a), there(b))).collect();
+        return Ok(Region { axes, over });
+    }
     let moving: Vec<usize> =
         (0..region.axes.len()).filter(|&a| region.axes[a].as_ref().is_some_and(|b| b.mentions(v))).collect();
     let within = region.over.iter().any(|(_, a, b)| speaks(a, v) || speaks(b, v));
@@ -357,10 +365,6 @@ fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, names: &Names
             Stmt::For { var, lo, hi, body, .. } => {
                 let mut inner = written(prim, body, buf, &enter(prim, facts, *var, lo, hi), names);
                 out.missed.append(&mut inner.missed);
-                if let Some(name) = leave(prim, body, facts, names, &mut inner.regions) {
-                    let why = format!("`{name}` may be another number in each round");
-                    out.missed.extend(first_store(body, buf).map(|at| (at, why)));
-                }
                 let v = prim.var(*var).name;
                 let bounds = steady(prim, lo, names).zip(steady(prim, hi, names));
                 let Some((lo, hi)) = bounds else {
@@ -378,8 +382,13 @@ fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, names: &Names
                 }
             }
             Stmt::If(condition, a, b) => {
-                let (a, b) =
-                    [a, b].map(|s| (first_store(s, buf), written(prim, s, buf, facts, names))).into();
+                let branch = |s: &[Stmt], holds| {
+                    let facts = guard::inside(prim, condition, holds, names, facts);
+                    let mut made = written(prim, s, buf, &facts, names);
+                    made.regions.iter_mut().for_each(|r| widen(r, &prim.buf(buf).shape, &facts));
+                    (first_store(s, buf), made)
+                };
+                let (a, b) = (branch(a, true), branch(b, false));
                 let both: HashSet<Region> = b.1.regions.iter().cloned().collect();
                 let (kept, alone): (Vec<Region>, Vec<Region>) =
                     a.1.regions.into_iter().partition(|r| both.contains(r));
@@ -406,6 +415,10 @@ fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, names: &Names
         }
     }
     join(&mut out.regions);
+    if let Some(name) = leave(prim, stmts, facts, names, &mut out.regions) {
+        let why = format!("`{name}` may be another number in each round");
+        out.missed.extend(first_store(stmts, buf).map(|at| (at, why)));
+    }
     out
 }
 
@@ -419,8 +432,9 @@ fn whole(band: Band, facts: &Facts) -> Band {
     }
 }
 
-/// Regions of a loop's body as they are outside of it, where the variables that the body sets have another value each
-/// round: those that are a dim are written out, and of what depends on others nothing is known. Gives one of the latter.
+/// Regions of statements as they are outside of them, where the variables that these set mean nothing, or have another
+/// value each round: those that are a dim are written out, and of what depends on others nothing is known. Gives one of
+/// the latter.
 fn leave(prim: &Prim, body: &[Stmt], facts: &Facts, names: &Names, regions: &mut Vec<Region>) -> Option<Sym> {
     let mut set: Vec<(Sym, Option<Dim>)> = Vec::new();
     for s in body {
@@ -527,6 +541,17 @@ const TRIES: usize = 4096;
 /// True for bounds whose difference is a positive number.
 fn grows(from: &Dim, to: &Dim) -> bool {
     (to - from).as_int().is_some_and(|d| d > 0)
+}
+
+/// Writes what is all of an axis as that, however it is made.
+fn widen(region: &mut Region, shape: &[Dim], facts: &Facts) {
+    for (band, extent) in region.axes.iter_mut().zip(shape) {
+        let cut = band.clone().and_then(Band::cut);
+        if is_whole(&cut, extent, facts) {
+            let (lo, hi) = (Dim::int(0), extent.clone());
+            *band = Some(Band { lo, hi, gaps: None, modulus: None, limits: Limits::default() });
+        }
+    }
 }
 
 /// True if a band is all of an axis.

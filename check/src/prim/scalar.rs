@@ -153,6 +153,22 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// `ceil_div(x, y)`: of dims, or `-(-x / y)` of positions.
+    fn ceil_div(&mut self, b: &mut Body, args: &[Arg], e: &Expr) -> Maybe<Scalar> {
+        let [x, y] = args else { return self.scalar_dim(b, e) };
+        if let Ok(d) = b.env.dim(e) {
+            return Some(Scalar::dim(d));
+        }
+        let x = self.scalar(b, &x.value, Some(DType::I64))?;
+        let y = self.scalar(b, &y.value, Some(DType::I64))?;
+        if [&x, &y].iter().any(|s| s.dtype != DType::I64) {
+            return self.fail(Diagnostic::error("E0303", e.span, "ceil_div: both arguments are i64"));
+        }
+        let up = self.operation(Intrinsic::Neg, vec![x], e.span)?;
+        let down = self.operation(Intrinsic::Div, vec![up, y], e.span)?;
+        self.operation(Intrinsic::Neg, vec![down], e.span)
+    }
+
     /// A chain of operators along its left spine, which may be thousands of operators long.
     fn scalar_chain(&mut self, b: &mut Body, e: &Expr, want: Option<DType>) -> Maybe<Scalar> {
         let mut spine = Vec::new();
@@ -261,7 +277,7 @@ impl<'a> Checker<'a> {
             });
         }
         match name.name() {
-            "ceil_div" => return self.scalar_dim(b, e),
+            "ceil_div" => return self.ceil_div(b, args, e),
             "wide" => return self.widened(b, &[], args, e),
             _ => {}
         }

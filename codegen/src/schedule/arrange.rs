@@ -9,7 +9,7 @@
 
 use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
 use ir::{Combine, Intrinsic};
-use shape::{Expr as Dim, Sym};
+use shape::{Expr as Dim, Pred, Sym};
 use std::collections::BTreeMap;
 use tensor::DType;
 
@@ -47,6 +47,18 @@ pub(super) struct Tiles {
     count: Dim,
     number: VarId,
     pub(super) begin: Dim,
+}
+
+/// How many are from `lo` on and before `hi`, where that is an expression of the dims.
+pub(super) fn extent(prim: &Prim, lo: &Scalar, hi: &Scalar) -> Option<Dim> {
+    let (lo, hi) = (prim.as_dim(lo)?, prim.as_dim(hi)?);
+    let of_dims = |e: &Dim| e.syms().iter().all(|s| prim.dims.contains(s));
+    let extent = &hi - &lo;
+    if extent.is_poison() || !of_dims(&lo) || !of_dims(&hi) {
+        return None;
+    }
+    let some = prim.facts.prove(&Pred::Le(Dim::int(0), extent.clone())).is_proved();
+    Some(if some { extent } else { Dim::max(&extent, &Dim::int(0)) })
 }
 
 impl Tiles {
@@ -495,6 +507,8 @@ impl Arrange<'_> {
         let single = loops.len() + tiles.len() <= 1;
         let fused = counts.filter(|_| whole && !single);
         let inside = inside(self);
+        let once = |t: &Tiles| t.count.as_int() == Some(1);
+        let tiles: Vec<Tiles> = tiles.into_iter().filter(|t| single || !once(t)).collect();
         let Some(counts) = fused else {
             let mut run = Some(run);
             let body = tiles
@@ -503,8 +517,6 @@ impl Arrange<'_> {
                 .fold(inside, |body, t| vec![for_(&t.numbers(), run.take().unwrap_or_default(), body)]);
             return loops.iter().rev().fold(body, |body, l| vec![for_(l, Run::Plain, body)]);
         };
-        let var = self.variable("t", DType::I64);
-        let all: Vec<Dim> = counts.iter().cloned().chain(tiles.iter().map(|t| t.count.clone())).collect();
         let mut numbers = Vec::new();
         let mut sets = Vec::new();
         for l in &loops {
@@ -518,21 +530,29 @@ impl Arrange<'_> {
             numbers.push(number);
         }
         numbers.extend(tiles.iter().map(|t| t.number));
+        let counts = counts.into_iter().chain(tiles.iter().map(|t| t.count.clone()));
+        // What goes round once has one number.
+        let (once, all): (Vec<_>, Vec<_>) = numbers.into_iter().zip(counts).partition(|n| n.1.as_int() == Some(1));
+        sets.splice(0..0, once.into_iter().map(|(number, _)| Stmt::Set(number, Scalar::int(0))));
+        let total = all.iter().fold(Dim::int(1), |n, (_, c)| &n * c);
+        let var = match &all[..] {
+            [(number, _)] => *number,
+            _ => self.variable("t", DType::I64),
+        };
         // From the innermost outwards: the rest of the division is this one's number, the quotient the others'.
         let mut divided = Vec::new();
         let mut rest = var;
-        for at in (1..all.len()).rev() {
-            let quotient = if at == 1 { numbers[0] } else { self.variable("t", DType::I64) };
+        for (at, (number, count)) in all.iter().enumerate().skip(1).rev() {
+            let quotient = if at == 1 { all[0].0 } else { self.variable("t", DType::I64) };
             let of = |op: Intrinsic| {
                 let rest = Scalar { kind: ScalarKind::Var(rest), dtype: DType::I64 };
-                let args = vec![rest, Scalar::dim(all[at].clone())];
+                let args = vec![rest, Scalar::dim(count.clone())];
                 Scalar { kind: ScalarKind::Op(op, args), dtype: DType::I64 }
             };
             divided.push(Stmt::Set(quotient, of(Intrinsic::Div)));
-            divided.push(Stmt::Set(numbers[at], of(Intrinsic::Rem)));
+            divided.push(Stmt::Set(*number, of(Intrinsic::Rem)));
             rest = quotient;
         }
-        let total = all.iter().fold(Dim::int(1), |n, c| &n * c);
         let l = Loop { var, lo: Scalar::int(0), hi: Scalar::dim(total) };
         vec![for_(&l, run, [divided, sets, inside].concat())]
     }
@@ -558,23 +578,22 @@ impl Arrange<'_> {
 
     /// A loop in tiles, if its bounds are expressions of the dims.
     pub(super) fn tiles(&mut self, l: &Loop, size: i64) -> Option<Tiles> {
-        let extent = self.extent(l)?;
+        let count = self.extent(l)?.ceil_div(&Dim::int(size));
         let (lo, hi) = (self.prim.as_dim(&l.lo)?, self.prim.as_dim(&l.hi)?);
         let number = self.variable(self.prim.var(l.var).name.name(), DType::I64);
+        if count.as_int() == Some(1) {
+            return Some(Tiles { inner: l.clone(), count, number, begin: lo });
+        }
         let begin = &lo + &(Dim::sym(self.prim.var(number).name) * size);
         let end = vec![Scalar::dim(&begin + &Dim::int(size)), Scalar::dim(hi)];
         let hi = Scalar { kind: ScalarKind::Op(Intrinsic::Min, end), dtype: DType::I64 };
         let inner = Loop { var: l.var, lo: Scalar::dim(begin.clone()), hi };
-        Some(Tiles { inner, count: extent.ceil_div(&Dim::int(size)), number, begin })
+        Some(Tiles { inner, count, number, begin })
     }
 
     /// The rounds of a loop, where they are an expression of the dims.
     pub(super) fn extent(&self, l: &Loop) -> Option<Dim> {
-        let (lo, hi) = (self.prim.as_dim(&l.lo)?, self.prim.as_dim(&l.hi)?);
-        let extent = &hi - &lo;
-        let extent = if extent.as_sym().is_some() { extent } else { Dim::max(&extent, &Dim::int(0)) };
-        let of_dims = |e: &Dim| e.syms().iter().all(|s| self.prim.dims.contains(s));
-        (!extent.is_poison() && of_dims(&lo) && of_dims(&hi)).then_some(extent)
+        extent(&self.prim, &l.lo, &l.hi)
     }
 
     pub(super) fn variable(&mut self, name: &str, dtype: DType) -> VarId {

@@ -232,7 +232,8 @@ impl Arrange<'_> {
     /// in the middle may be left alone.
     pub(super) fn pairs(&mut self, how: InOrder, loops: &mut Vec<Loop>, mut body: Vec<Stmt>) -> Vec<Stmt> {
         let ([panels], InOrder::Pairs) = (&loops[..], how) else { return body };
-        let Some((lo, of)) = self.prim.as_dim(&panels.lo).zip(self.extent(panels)) else { return body };
+        let several = self.extent(panels).filter(|n| n.as_int() != Some(1));
+        let Some((lo, of)) = self.prim.as_dim(&panels.lo).zip(several) else { return body };
         let [first, side] = ["c", "side"].map(|n| self.variable(n, DType::I64));
         let half = of.ceil_div(&Dim::int(2));
         let panel = &(&lo + &self.name(first)) + &(&self.name(side) * &half);
@@ -240,8 +241,7 @@ impl Arrange<'_> {
         for s in &mut body {
             s.walk_mut(&mut |s| s.scalars_mut().into_iter().for_each(|e| *e = self.substituted(e, &values)));
         }
-        let left = &(&of - &half) - &self.name(first);
-        let sides = &Dim::int(1) + &Dim::min(&Dim::int(1), &left);
+        let sides = (&of - &self.name(first)).ceil_div(&half);
         *loops = vec![Loop { var: first, lo: Scalar::int(0), hi: Scalar::dim(half) }];
         let sides = Loop { var: side, lo: Scalar::int(0), hi: Scalar::dim(sides) };
         vec![for_(&sides, Run::Rows(vec![2, 1]), body)]

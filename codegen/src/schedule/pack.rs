@@ -10,7 +10,7 @@ use shape::Expr as Dim;
 use std::collections::BTreeSet;
 use tensor::DType;
 
-use super::arrange::STREAM;
+use super::arrange::{STREAM, extent};
 use super::{Along, Few, Link, Nest, Order, Panel, Planner, Stride, dots, parts};
 use crate::prepare::{assigned, written};
 
@@ -90,11 +90,7 @@ impl Planner<'_> {
 
     /// The extent of a reduction, where it is an expression of the dims alone.
     pub(super) fn extent(&self, lo: &Scalar, hi: &Scalar) -> Option<Dim> {
-        let (lo, hi) = (self.prim.as_dim(lo)?, self.prim.as_dim(hi)?);
-        let extent = &hi - &lo;
-        let extent = if extent.as_sym().is_some() { extent } else { Dim::max(&extent, &Dim::int(0)) };
-        let of_dims = |e: &Dim| e.syms().iter().all(|s| self.prim.dims.contains(s));
-        (!extent.is_poison() && of_dims(&lo) && of_dims(&hi)).then_some(extent)
+        extent(self.prim, lo, hi)
     }
 
     /// The work of one element where the panels are read as neighbours.

@@ -5,7 +5,7 @@
 
 use ir::Intrinsic;
 use ir::loops::{Prim, Scalar, ScalarKind};
-use shape::Expr as Dim;
+use shape::{Expr as Dim, Facts, Pred};
 
 use super::{Band, Names, Region, steady};
 
@@ -41,6 +41,16 @@ impl Band {
         let hi = to.map_or(self.hi.clone(), |to| Dim::min(&self.hi, &to));
         Some(Band { lo, hi, gaps: None, modulus: None, limits: Limits::default() })
     }
+}
+
+/// What is known where a condition holds, or does not.
+pub(super) fn inside(prim: &Prim, condition: &Scalar, holds: bool, names: &Names, facts: &Facts) -> Facts {
+    let mut facts = facts.clone();
+    let mut parts = Vec::new();
+    if at_least_zero(prim, condition, holds, names, &mut parts) {
+        parts.into_iter().for_each(|d| facts.assume(Pred::Le(Dim::int(0), d)));
+    }
+    facts
 }
 
 /// What a condition, or its contrary, leaves of a region.
@@ -92,6 +102,10 @@ fn at_least_zero(prim: &Prim, condition: &Scalar, holds: bool, names: &Names, ou
     }
     let [a, b] = args.as_slice() else { return false };
     let (Some(a), Some(b)) = (steady(prim, a, names), steady(prim, b, names)) else { return false };
+    if matches!((op, holds), (Intrinsic::Eq, true) | (Intrinsic::Ne, false)) {
+        out.extend([&a - &b, &b - &a]);
+        return true;
+    }
     // `least <= most`, and by one less where it is strict.
     let (least, most, strict) = match (op, holds) {
         (Intrinsic::Lt, true) | (Intrinsic::Ge, false) => (a, b, true),
