@@ -299,7 +299,7 @@ impl<'a> Checker<'a> {
                 b.initialize(buf, Scalar::constant(start, dtype));
             }
         }
-        let prim = ir::depend::writes_alone(&b.prim);
+        let prim = ir::lets::written_out(&ir::depend::writes_alone(&b.prim), &ir::lets::positions);
         let prim = ir::depend::unfused(&ir::depend::untiled(&prim));
         self.coverage(&ir::depend::untiled(&prim), &b.heads)?;
         // What is read of an output before it is written is zero, in every engine.

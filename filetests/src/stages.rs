@@ -247,11 +247,18 @@ type Outcome = (&'static str, Result<Named, Failure>);
 struct Engines<'f> {
     front: &'f Front,
     plan: ir::Module,
-    /// The plan written as text and read again, as it is and scheduled, and its entries by those of `front`.
-    texts: Vec<(&'static str, Front, Vec<(FuncId, FuncId)>)>,
+    /// The plan written as text and read again, as it is and scheduled.
+    texts: Vec<Again>,
     machines: Vec<(&'static str, std::sync::Arc<vm::Executable>)>,
     /// Some function tolerates what a plan may lose.
     tolerates: bool,
+}
+
+/// A plan read again, and its entries by those of the program.
+struct Again {
+    label: &'static str,
+    front: Front,
+    entries: Vec<(FuncId, FuncId)>,
 }
 
 impl<'f> Engines<'f> {
@@ -276,7 +283,7 @@ impl<'f> Engines<'f> {
                 found.map(|f| (*id, f)).map_err(|f| format!("{label}: {}", shown(f)))
             };
             let entries = entries.iter().map(found).collect::<Result<_, _>>()?;
-            texts.push((label, again, entries));
+            texts.push(Again { label, front: again, entries });
         }
         let tolerates = front.module.funcs.iter().any(|f| f.tolerance.is_some());
         Ok(Engines { front, plan, texts, machines, tolerates })
@@ -295,9 +302,10 @@ impl<'f> Engines<'f> {
         let interpret = |module| engine::interpret(self.front, module, entry, args.to_vec());
         let mut out =
             vec![("interp", interpret(&self.front.module)), ("interp on the plan", interpret(&self.plan))];
-        for (label, again, entries) in &self.texts {
-            for &(_, id) in entries.iter().filter(|e| e.0 == entry) {
-                out.push((label, engine::interpret(again, &again.module, id, args.to_vec())));
+        for again in &self.texts {
+            for &(_, id) in again.entries.iter().filter(|e| e.0 == entry) {
+                let result = engine::interpret(&again.front, &again.front.module, id, args.to_vec());
+                out.push((again.label, result));
             }
         }
         for (label, exe) in &self.machines {

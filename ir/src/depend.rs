@@ -57,27 +57,55 @@ pub fn mark_loops(prim: &mut Prim) -> Vec<(VarId, Carried)> {
     // A position is read where it is used, whatever it is called on the way.
     let mut plain = written_out(prim, &|d| positions(d));
     let mut body = std::mem::take(&mut plain.body);
-    let facts = plain.facts.clone();
-    let reads = reads_in(&body);
-    let mut carried = Vec::new();
-    body.iter_mut().for_each(|s| mark(&plain, s, &facts, &reads, &mut carried));
-    let mut found = Vec::new();
-    body.iter().for_each(|s| {
-        s.walk(&mut |s| {
-            if let Stmt::For { mark, .. } = s {
-                found.push(*mark);
-            }
+    let mut carried = marked(&plain, &mut body);
+    // A loop inside of one that stands for two knows more where there are two.
+    if carried.iter().any(|c| matches!(c.1, Carried::Buf(_))) {
+        let mut two = body.clone();
+        two.iter_mut().for_each(|s| unfuse(&plain, s));
+        let kept: BTreeSet<VarId> = marked(&plain, &mut two).into_iter().map(|c| c.0).collect();
+        let mut apart: BTreeSet<VarId> = loops_in(&two).into_iter().map(|l| l.0).collect();
+        apart.retain(|v| !kept.contains(v));
+        carried.retain(|c| !apart.contains(&c.0));
+        body.iter_mut().for_each(|s| {
+            s.walk_mut(&mut |s| {
+                if let Stmt::For { var, mark, .. } = s
+                    && apart.contains(var)
+                {
+                    *mark = Mark::Independent;
+                }
+            });
         });
-    });
-    let mut found = found.into_iter();
+    }
+    let mut found = loops_in(&body).into_iter();
     prim.body.iter_mut().for_each(|s| {
         s.walk_mut(&mut |s| {
             if let Stmt::For { mark, .. } = s {
-                *mark = found.next().unwrap_or(Mark::Serial);
+                *mark = found.next().map_or(Mark::Serial, |l| l.1);
             }
         });
     });
     carried
+}
+
+/// Marks the loops of statements; gives back what those carry whose rounds are not independent.
+fn marked(prim: &Prim, body: &mut [Stmt]) -> Vec<(VarId, Carried)> {
+    let reads = reads_in(body);
+    let mut carried = Vec::new();
+    body.iter_mut().for_each(|s| mark(prim, s, &prim.facts, &reads, &mut carried));
+    carried
+}
+
+/// The loops in statements and how they are marked, from the outside in.
+fn loops_in(stmts: &[Stmt]) -> Vec<(VarId, Mark)> {
+    let mut found = Vec::new();
+    stmts.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            if let Stmt::For { var, mark, .. } = s {
+                found.push((*var, *mark));
+            }
+        });
+    });
+    found
 }
 
 fn mark(

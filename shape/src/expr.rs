@@ -250,6 +250,18 @@ impl Expr {
         })
     }
 
+    /// Whether it multiplies something by other than a number.
+    pub fn has_products(&self) -> bool {
+        self.terms().iter().any(|t| {
+            let inside = |a: &Atom| match a {
+                Atom::Sym(_) => false,
+                Atom::Div(d) => d.num.has_products() || d.den.has_products(),
+                Atom::Max(args) => args.iter().any(Expr::has_products),
+            };
+            t.mono.0.len() > 1 || t.mono.0.iter().any(inside)
+        })
+    }
+
     /// The numbers it divides by.
     pub fn block_sizes(&self) -> Vec<i64> {
         let mut found = Vec::new();

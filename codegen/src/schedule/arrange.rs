@@ -532,7 +532,8 @@ impl Arrange<'_> {
         numbers.extend(tiles.iter().map(|t| t.number));
         let counts = counts.into_iter().chain(tiles.iter().map(|t| t.count.clone()));
         // What goes round once has one number.
-        let (once, all): (Vec<_>, Vec<_>) = numbers.into_iter().zip(counts).partition(|n| n.1.as_int() == Some(1));
+        let (once, all): (Vec<_>, Vec<_>) =
+            numbers.into_iter().zip(counts).partition(|n| n.1.as_int() == Some(1));
         sets.splice(0..0, once.into_iter().map(|(number, _)| Stmt::Set(number, Scalar::int(0))));
         let total = all.iter().fold(Dim::int(1), |n, (_, c)| &n * c);
         let var = match &all[..] {

@@ -74,6 +74,13 @@ impl Names {
         name
     }
 
+    /// Gives a variable a name of its own, under which dims speak of it too.
+    pub(super) fn add_var(&mut self, sym: Sym) -> Sym {
+        let name = self.fresh(sym.name());
+        self.dims.entry(sym).or_insert(name);
+        name
+    }
+
     /// Gives a value a name of its own.
     pub(super) fn add_val(&mut self, id: ValId, near: &str) -> Sym {
         let name = self.fresh(near);

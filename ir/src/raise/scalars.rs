@@ -24,7 +24,7 @@ impl<'p> Writer<'p> {
             names.add_dim(*d);
         });
         let bufs = prim.bufs.iter().map(|b| names.fresh(b.name.name())).collect();
-        let vars = prim.vars.iter().map(|v| names.fresh(v.name.name())).collect();
+        let vars = prim.vars.iter().map(|v| names.add_var(v.name)).collect();
         Writer { prim, names, bufs, vars }
     }
 

@@ -43,11 +43,12 @@ impl Band {
     }
 }
 
-/// What is known where a condition holds, or does not.
+/// What is known where a condition holds, or does not. Products are left out: they say little, and hide what else does.
 pub(super) fn inside(prim: &Prim, condition: &Scalar, holds: bool, names: &Names, facts: &Facts) -> Facts {
     let mut facts = facts.clone();
     let mut parts = Vec::new();
     if at_least_zero(prim, condition, holds, names, &mut parts) {
+        parts.retain(|d| !d.has_products());
         parts.into_iter().for_each(|d| facts.assume(Pred::Le(Dim::int(0), d)));
     }
     facts
