@@ -58,17 +58,23 @@ pub(crate) fn in_bands(prim: &mut Prim) {
     let long = nests.iter().any(|s| matches!(s, Stmt::For { body, .. } if body.iter().any(is_loop)));
     let size = if long { ROWS } else { ELEMENTS };
     let band = variable(prim, "band", DType::I64);
-    let begin = Dim::sym(prim.var(band).name) * size;
+    let (from, to) = part(prim, band, size, (&Dim::int(0), &extent));
     let mut nests = prim.body.split_off(first);
     for s in &mut nests {
         if let Stmt::For { lo, hi, .. } = s {
-            *lo = Scalar::dim(begin.clone());
-            let end = vec![Scalar::dim(&begin + &Dim::int(size)), Scalar::dim(extent.clone())];
-            *hi = Scalar { kind: ScalarKind::Op(Intrinsic::Min, end), dtype: DType::I64 };
+            (*lo, *hi) = (from.clone(), to.clone());
         }
     }
     let (lo, hi) = (Scalar::int(0), Scalar::dim(extent.ceil_div(&Dim::int(size))));
     prim.body.push(Stmt::For { var: band, lo, hi, mark: Mark::Independent, run: Run::Plain, body: nests });
+}
+
+/// Where the part of a range with a number begins and ends, of parts of one size.
+pub(crate) fn part(prim: &Prim, number: VarId, size: i64, (lo, hi): (&Dim, &Dim)) -> (Scalar, Scalar) {
+    let begin = lo + &(Dim::sym(prim.var(number).name) * size);
+    let end = vec![Scalar::dim(&begin + &Dim::int(size)), Scalar::dim(hi.clone())];
+    let end = Scalar { kind: ScalarKind::Op(Intrinsic::Min, end), dtype: DType::I64 };
+    (Scalar::dim(begin), end)
 }
 
 /// How many rows each of the nests has, if it is the same.
@@ -105,7 +111,8 @@ fn outermost(s: &Stmt) -> Option<VarId> {
     if let Stmt::For { var, .. } = s { Some(*var) } else { None }
 }
 
-fn is_loop(s: &Stmt) -> bool {
+/// Whether a statement is a loop, or has a reduction.
+pub(crate) fn is_loop(s: &Stmt) -> bool {
     let mut found = matches!(s, Stmt::For { .. } | Stmt::While(..));
     for e in s.scalars() {
         e.walk(&mut |e| found |= matches!(e.kind, ScalarKind::Reduce { .. }));

@@ -24,6 +24,7 @@ mod bands;
 mod binding;
 mod blocks;
 mod choices;
+mod columns;
 mod compiler;
 mod cover;
 mod emit;

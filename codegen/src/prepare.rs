@@ -8,12 +8,14 @@
 //! - loops that add to one place are sums (`sums`);
 //! - what is done one way or another is a value chosen, where rounds may differ in it (`choices`);
 //! - nests that need of each other what the same rows made stand in one loop over bands of rows (`bands`);
+//! - loops in order around independent ones stand in one loop over strips of columns (`columns`);
 //! - positions are written where they are used, whatever they are called on the way;
 //! - a reduction that gives the same value in every round of an independent loop stands before it.
 
 use crate::bands::in_bands;
 use crate::blocks::by_blocks;
 use crate::choices::as_choices;
+use crate::columns::in_columns;
 use crate::sums::as_sums;
 use ir::Intrinsic;
 use ir::depend::{mark_loops, unfused};
@@ -37,6 +39,7 @@ pub(crate) fn prepare(prim: &Prim) -> Prim {
         by_blocks(&mut prim);
         as_sums(&mut prim);
         in_bands(&mut prim);
+        in_columns(&mut prim);
     }
     as_choices(&mut prim);
     let mut body = std::mem::take(&mut prim.body);

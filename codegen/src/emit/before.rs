@@ -225,10 +225,16 @@ impl<'c> Emit<'_, 'c> {
         let changed = Changed::by(self, body);
         for s in body {
             // The value comes before the place.
-            let (Stmt::Set(_, value) | Stmt::Store { value, checked: false, .. }) = s else { break };
+            let (Stmt::Set(_, value) | Stmt::Store { value, .. }) = s else { break };
             let places = if let Stmt::Store { index, .. } = s { index.as_slice() } else { &[] };
             if !std::iter::once(value).chain(places).all(|e| self.leading_in(e, &changed, &mut found)) {
                 break;
+            }
+            if let Stmt::Store { buf, index, checked: true, span, .. } = s {
+                if !self.fails_once(*buf, index, &changed) {
+                    break;
+                }
+                found.push((*buf, index, *span));
             }
         }
         found
@@ -248,17 +254,22 @@ impl<'c> Emit<'_, 'c> {
                 if !index.iter().all(|i| self.leading_in(i, changed, found)) {
                     return false;
                 }
-                let shape = &self.prim.buf(*buf).shape;
-                let same = |(i, extent): (&Scalar, &Dim)| {
-                    self.is_before(i, changed) || self.ranges.holds(self.prim, i, extent)
-                };
-                let once = *checked && index.iter().zip(shape).all(same);
+                let once = *checked && self.fails_once(*buf, index, changed);
                 if once {
                     found.push((*buf, index, *span));
                 }
                 once || !checked
             }
         }
+    }
+
+    /// Whether a place that may not be there is missing in the first round or in none.
+    fn fails_once(&self, buf: BufId, index: &[Scalar], changed: &Changed) -> bool {
+        let shape = &self.prim.buf(buf).shape;
+        let same = |(i, extent): (&Scalar, &Dim)| {
+            self.is_before(i, changed) || self.ranges.holds(self.prim, i, extent)
+        };
+        index.iter().zip(shape).all(same)
     }
 
     /// Whether an expression has a value before a loop, and keeps it.

@@ -50,7 +50,7 @@ pub(super) struct Tiles {
 }
 
 /// How many are from `lo` on and before `hi`, where that is an expression of the dims.
-pub(super) fn extent(prim: &Prim, lo: &Scalar, hi: &Scalar) -> Option<Dim> {
+pub(crate) fn extent(prim: &Prim, lo: &Scalar, hi: &Scalar) -> Option<Dim> {
     let (lo, hi) = (prim.as_dim(lo)?, prim.as_dim(hi)?);
     let of_dims = |e: &Dim| e.syms().iter().all(|s| prim.dims.contains(s));
     let extent = &hi - &lo;

@@ -6,6 +6,27 @@ use super::{Along, Planner, Stride, is_near};
 use crate::emit::side_by_side;
 use crate::prepare::assigned;
 
+/// Whether what fails first in turn does so together: places that may not be there stand alone, or are the same in all rounds.
+fn fails_in_turn(body: &[Stmt], along: &Along<'_>) -> bool {
+    let (mut places, mut checks) = (0, Vec::new());
+    body.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            if let Stmt::Store { index, checked: true, .. } = s {
+                places += 1;
+                checks.push(index);
+            }
+            for e in s.scalars() {
+                e.walk(&mut |e| {
+                    if let ScalarKind::Load { index, checked: true, .. } = &e.kind {
+                        checks.push(index);
+                    }
+                });
+            }
+        });
+    });
+    places == 0 || checks.len() == 1 || !checks.into_iter().flatten().any(|i| along.changes(i))
+}
+
 impl Planner<'_> {
     /// Whether several iterations can be done statement by statement: no iteration goes its own way.
     pub(super) fn together(&self, body: &[Stmt], along: &Along<'_>) -> bool {
@@ -26,13 +47,12 @@ impl Planner<'_> {
                     Stmt::If(c, ..) => !along.changes(c),
                     Stmt::While(c, body) => !along.changes(c) || wait && ir::run::lanes_wait(body),
                     Stmt::Alloc(_) => false,
-                    Stmt::Set(..) => true,
-                    Stmt::Store { checked, .. } => !checked,
+                    Stmt::Set(..) | Stmt::Store { .. } => true,
                 };
                 fit &= s.scalars().into_iter().all(|e| self.fixed_bounds(e, along));
             });
         });
-        fit && self.closed(body)
+        fit && self.closed(body) && fails_in_turn(body, along)
     }
 
     /// Whether the rounds of a loop are computed together and store one after the other, somewhere.

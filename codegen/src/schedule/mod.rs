@@ -38,7 +38,7 @@ use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use access::{Along, Stride, is_near};
-pub(crate) use arrange::{substituted, variable};
+pub(crate) use arrange::{extent, substituted, variable};
 pub(crate) use cost::is_heavy;
 pub(crate) use narrow::{knowing, told};
 pub(crate) use stream::{Pass, passes};
