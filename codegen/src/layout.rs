@@ -4,10 +4,12 @@
 //! ([`tensor::abi::Kernel`]) and the entry's code are made.
 //!
 //! The grid is the outermost loop where the whole body is that loop (scalars set before it are computed
-//! again in every call) and its iterations are independent, a choice by the dims between two such loops, or several such loops
-//! of which none touches what another writes, one behind the other; otherwise it is one block.
+//! again in every call) and its iterations are independent, a choice by the dims between two such loops, or several
+//! statements one behind the other, of which such loops are their blocks and any other is one. Where a statement touches what
+//! those before it write, its blocks wait for theirs. Otherwise the grid is one block.
 
-use ir::depend::are_strangers;
+use ir::depend::strangers;
+use ir::lets::{positions, written_out};
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
 use ir::{Intrinsic, Literal};
@@ -15,7 +17,7 @@ use shape::{Expr as Dim, Op, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use tensor::abi;
 
-use crate::prepare::written;
+use crate::prepare::{assigned, written};
 use crate::{Error, cover, text};
 
 /// Local buffers up to this size live on the stack, and all of them together up to four times of it.
@@ -34,6 +36,9 @@ pub(crate) struct Layout {
     pub(crate) stack: BTreeMap<BufId, u32>,
     /// Local buffers in scratch memory, with their offset in bytes.
     pub(crate) scratch: BTreeMap<BufId, Dim>,
+    /// Local buffers in memory that all blocks share, with their offset in bytes.
+    pub(crate) shared: BTreeMap<BufId, Dim>,
+    shared_bytes: Dim,
     /// Local buffers of which nothing is read but what was written: they need no zeros.
     pub(crate) unread: BTreeSet<BufId>,
     scratch_bytes: Dim,
@@ -54,6 +59,10 @@ pub(crate) struct Grid {
     /// Rounds of one of these loops, which one the dims decide, or of all of them in turn: then with the block that its first
     /// round is.
     pub(crate) loops: Vec<(VarId, Option<Dim>)>,
+    /// Statements that are a block each: by their place in the body, with the block's number.
+    pub(crate) single: Vec<(usize, Dim)>,
+    /// The blocks that wait for all before them.
+    pub(crate) stops: Vec<Dim>,
     /// How many there are.
     pub(crate) extent: Dim,
 }
@@ -82,6 +91,8 @@ impl Layout {
             scalars,
             stack: BTreeMap::new(),
             scratch: BTreeMap::new(),
+            shared: BTreeMap::new(),
+            shared_bytes: Dim::int(0),
             unread: cover::unread(prim),
             scratch_bytes: Dim::int(report),
             grid: None,
@@ -89,25 +100,32 @@ impl Layout {
             checks: checked.iter().map(|a| text::check_message(prim, a.buf)).collect(),
             accesses: checked.iter().map(|a| (a.buf, a.span)).collect(),
         };
+        layout.grid = grid(prim, &layout);
         layout.place_locals(prim);
-        layout.grid = grid(prim, &layout.init, !layout.checks.is_empty());
         layout
     }
 
     fn place_locals(&mut self, prim: &Prim) {
         let mut stacked = 0;
+        let several = self.grid.as_ref().is_some_and(|g| !g.stops.is_empty());
+        let between =
+            |id: BufId| several && prim.body.iter().any(|s| matches!(s, Stmt::Alloc(b) if *b == id));
         for (i, buf) in prim.bufs.iter().enumerate().filter(|(_, b)| b.local) {
             let id = BufId(i as u32);
             let bytes = buf.shape.iter().fold(Dim::int(buf.dtype.size() as i64), |n, d| n * d);
+            let lines = &bytes.ceil_div(&Dim::int(LINE)) * LINE;
             match bytes.as_int() {
+                _ if between(id) => {
+                    self.shared.insert(id, self.shared_bytes.clone());
+                    self.shared_bytes = &self.shared_bytes + &lines;
+                }
                 Some(b) if (0..=STACK).contains(&b) && stacked + b <= 4 * STACK => {
                     stacked += b;
                     self.stack.insert(id, b.max(1) as u32);
                 }
                 _ => {
-                    let lines = bytes.ceil_div(&Dim::int(LINE));
                     self.scratch.insert(id, self.scratch_bytes.clone());
-                    self.scratch_bytes = self.scratch_bytes.clone() + lines * LINE;
+                    self.scratch_bytes = &self.scratch_bytes + &lines;
                 }
             }
         }
@@ -132,14 +150,19 @@ impl Layout {
         });
         let one = Dim::int(1);
         let grid = self.grid.as_ref().map_or(&one, |g| &g.extent);
-        let none = self.scratch_bytes.as_int() == Some(0);
-        let scratch = if none { Vec::new() } else { steps(prim, &self.scratch_bytes)? };
+        let memory = |bytes: &Dim| match bytes.as_int() {
+            Some(0) => Ok(Vec::new()),
+            _ => steps(prim, bytes),
+        };
+        let stops = self.grid.iter().flat_map(|g| &g.stops).map(|s| steps(prim, s));
         Ok(abi::Kernel {
             symbol,
             bufs: bufs.collect(),
             ints: (prim.dims.len() + self.scalars.len()) as u32,
             grid: steps(prim, grid)?,
-            scratch,
+            stops: stops.collect::<Result<_, _>>()?,
+            shared: memory(&self.shared_bytes)?,
+            scratch: memory(&self.scratch_bytes)?,
             checks: self.checks.clone(),
             libraries: Vec::new(),
         })
@@ -216,40 +239,78 @@ fn stores(stmts: &[Stmt], out: BufId, maybe: bool, list: &mut Vec<(Option<ir::Co
     }
 }
 
-fn grid(prim: &Prim, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid> {
+fn grid(prim: &Prim, layout: &Layout) -> Option<Grid> {
+    let is_checked = !layout.checks.is_empty();
     let first = prim.body.iter().position(|s| !matches!(s, Stmt::Set(..)))?;
-    // Each call sets again what stands before, and others may have written by then what that reads.
+    // Each call sets again what stands outside of its blocks, and others may have written by then what that reads.
     let stored = written(&prim.body);
     let mut again = false;
-    prim.body[..first].iter().flat_map(Stmt::scalars).for_each(|e| {
+    let sets = prim.body.iter().filter(|s| matches!(s, Stmt::Set(..)));
+    sets.flat_map(Stmt::scalars).for_each(|e| {
         e.walk(&mut |e| again |= matches!(&e.kind, ScalarKind::Load { buf, .. } if stored.contains(buf)));
     });
     if again {
         return None;
     }
     match &prim.body[first..] {
-        [one] => grid_of(prim, one, init, is_checked),
-        several => {
-            let all = init.is_empty() && are_strangers(prim);
-            all.then(|| in_turn(prim, several, is_checked))?
-        }
+        [one] => grid_of(prim, one, &layout.init, is_checked),
+        _ if layout.init.is_empty() => in_turn(prim, &layout.unread, is_checked),
+        _ => None,
     }
 }
 
-/// The rounds of all of some loops as blocks.
-fn in_turn(prim: &Prim, several: &[Stmt], is_checked: bool) -> Option<Grid> {
-    let (mut loops, mut extent) = (Vec::new(), Dim::int(0));
-    for s in several {
-        let blocks = grid_of(prim, s, &[], is_checked)?;
-        loops.extend(blocks.loops.into_iter().map(|(var, _)| (var, Some(extent.clone()))));
-        extent = &extent + &blocks.extent;
+/// So many statements at most are told apart: they are looked at in pairs.
+const PARTS: usize = 8;
+
+/// The blocks of several statements one behind the other.
+fn in_turn(prim: &Prim, unread: &BTreeSet<BufId>, is_checked: bool) -> Option<Grid> {
+    let mut grid = Grid { loops: vec![], single: vec![], stops: vec![], extent: Dim::int(0) };
+    let in_a_block =
+        |s: &Stmt| !matches!(s, Stmt::Set(..)) && !matches!(s, Stmt::Alloc(b) if unread.contains(b));
+    let plain = written_out(prim, &positions);
+    let mut written_out = plain.body.iter().filter(|s| in_a_block(s));
+    // Those since the last stop, and all.
+    let (mut beside, mut all): (Vec<&Stmt>, Vec<&Stmt>) = (vec![], vec![]);
+    for (i, s) in prim.body.iter().enumerate().filter(|s| in_a_block(s.1)) {
+        // What one sets, no other may read: it may be in another call.
+        if all.len() == PARTS || all.iter().any(|o| speak(prim, o, s) || speak(prim, s, o)) {
+            return None;
+        }
+        let plainly = written_out.next()?;
+        let zeros = |s: &Stmt| matches!(s, Stmt::Alloc(_));
+        if beside.iter().any(|o| zeros(o) && !zeros(s) || !strangers(&plain, o, plainly)) {
+            grid.stops.push(grid.extent.clone());
+            beside.clear();
+        }
+        beside.push(plainly);
+        all.push(s);
+        let one = match grid_of(prim, s, &[], is_checked) {
+            Some(blocks) => {
+                let first = |(var, _)| (var, Some(grid.extent.clone()));
+                grid.loops.extend(blocks.loops.into_iter().map(first));
+                blocks.extent
+            }
+            None => {
+                grid.single.push((i, grid.extent.clone()));
+                Dim::int(1)
+            }
+        };
+        grid.extent = &grid.extent + &one;
     }
-    (!extent.is_poison()).then_some(Grid { loops, extent })
+    (!grid.extent.is_poison() && !grid.loops.is_empty()).then_some(grid)
+}
+
+/// Whether a statement speaks of what another sets.
+fn speak(prim: &Prim, of: &Stmt, s: &Stmt) -> bool {
+    let set: Vec<VarId> = assigned(std::slice::from_ref(of)).into_iter().collect();
+    let mut found = false;
+    s.walk(&mut |s| found |= s.scalars().into_iter().any(|e| prim.mentions(e, &set)));
+    found
 }
 
 /// Whether the whole body is one loop of blocks, nothing having to hold a value first.
 pub(crate) fn has_blocks(prim: &Prim) -> bool {
-    matches!(prim.body.as_slice(), [_]) && grid(prim, &[], !prim.checked().is_empty()).is_some()
+    matches!(prim.body.as_slice(), [s] if grid_of(prim, s, &[], !prim.checked().is_empty()).is_some())
 }
 
 fn grid_of(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid> {
@@ -267,7 +328,8 @@ fn grid_of(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) -
         let (a, b) = (grid_of(prim, a, init, is_checked)?, grid_of(prim, b, init, is_checked)?);
         let extent = &(&less * &a.extent) + &(&(Dim::int(1) - &less) * &b.extent);
         let fits = !extent.is_poison() && extent.syms().iter().all(|s| prim.dims.contains(s));
-        return fits.then(|| Grid { loops: [a.loops, b.loops].concat(), extent });
+        let loops = [a.loops, b.loops].concat();
+        return fits.then(|| Grid { loops, single: vec![], stops: vec![], extent });
     }
     blocks(prim, s, init, is_checked)
 }
@@ -327,5 +389,5 @@ fn blocks(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) ->
         Some(inner) => &extent * &Dim::max(&Dim::min(&inner, &Dim::int(1)), &Dim::int(0)),
         None => extent,
     };
-    Some(Grid { loops: vec![(*var, None)], extent })
+    Some(Grid { loops: vec![(*var, None)], single: vec![], stops: vec![], extent })
 }

@@ -211,7 +211,8 @@ fn are_apart(plain: &Prim) -> bool {
     stmts.len() <= STRANGERS && pairs.into_iter().all(|(a, b)| strangers(plain, a, b))
 }
 
-fn strangers(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
+/// Whether neither of two statements touches what the other writes, in a primitive whose positions are written out.
+pub fn strangers(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
     let [a, b] = [a, b].map(std::slice::from_ref);
     let speak = |of: &[Stmt], to: &[Stmt]| {
         let reads = reads_in(to);

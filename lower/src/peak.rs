@@ -332,10 +332,14 @@ impl<'a> Frame<'a> {
                 Kind::Own(to, from) if self.is_shared(*from, at) => self.take(*to, at + 1, None),
                 Kind::Kernel(k, scalars, _) => {
                     let ints: Vec<Option<&Dim>> = scalars.iter().map(|v| self.ints.get(v)).collect();
-                    let scratch = self.kernels.get(*k).map_or(&[][..], |k| &k.abi.scratch);
-                    if !scratch.is_empty() {
-                        let bytes = value(scratch, &ints).filter(|b| self.is_told(b));
-                        calls.push((at, bytes.map(|b| lines(&b))));
+                    let sizes = self.kernels.get(*k).map(|k| [&k.abi.scratch, &k.abi.shared]);
+                    let mut sizes = sizes.into_iter().flatten().filter(|s| !s.is_empty()).map(|steps| {
+                        let bytes = value(steps, &ints).filter(|b| self.is_told(b));
+                        bytes.map(|b| lines(&b))
+                    });
+                    if let Some(first) = sizes.next() {
+                        let all = sizes.fold(first, |a, b| a.zip(b).map(|(a, b)| &a + &b));
+                        calls.push((at, all));
                     }
                 }
                 Kind::Call(f, args, results) => {

@@ -1,13 +1,15 @@
 //! The kernel ABI: how compiled code is called, the same for a CPU's thread pool, a C bundle and a GPU.
 //!
-//! A kernel is *{entry, grid, scratch, argument layout}*. The caller evaluates `grid` (a number of
-//! independent blocks) and `scratch` (bytes of working memory a thread of blocks needs), then walks
-//! the grid in any order and on any number of threads, handing each call a half-open range of block
-//! numbers. A GPU launches `grid` blocks and each calls with its own number. Nothing else crosses.
+//! A kernel is *{entry, grid, stops, scratch, shared, argument layout}*. The caller evaluates `grid` (a number of
+//! blocks), `scratch` (bytes of working memory a thread of blocks needs) and `shared` (bytes that all of them use), then
+//! walks the grid in any order and on any number of threads, handing each call a half-open range of block numbers. Where
+//! there are `stops`, blocks before one are done when one from there on begins; a range that goes over one is done in its
+//! order. A GPU launches the blocks between two stops and each calls with its own number. Nothing else crosses.
 //!
 //! - `bufs`: one pointer a tensor argument of rank 1 or more and one an output, in the order of
 //!   [`Kernel::bufs`], offsets already applied, dense row-major. Behind them two more: the addresses of two bytes, by
-//!   either of which, when it is not 0, whoever calls asks a kernel that runs for long to end ([`STOPPED`]).
+//!   either of which, when it is not 0, whoever calls asks a kernel that runs for long to end ([`STOPPED`]). Then the
+//!   memory that blocks share, where there is some.
 //! - `ints`: the dims in the order of the primitive's generics, then each rank-0 input as the bits of
 //!   an i64 (integers, bool) or of an f64 (floats; exact for every narrower type).
 //! - the answer: 0, or 1 + the index in [`Kernel::checks`] of a run-time check that failed. The values of the holes
@@ -83,6 +85,10 @@ pub struct Kernel {
     pub ints: u32,
     /// The number of blocks; the last step is the answer.
     pub grid: Vec<Step>,
+    /// Numbers of blocks, none below the one before: all blocks before one are done when one from there on begins.
+    pub stops: Vec<Vec<Step>>,
+    /// Bytes that all calls share; the last step is the answer. Empty: none.
+    pub shared: Vec<Step>,
     /// Bytes of scratch for one call; the last step is the answer. Empty: none.
     pub scratch: Vec<Step>,
     /// Messages of the run-time checks, by the number a failing call answers (less one); `{}` is a hole for a value.

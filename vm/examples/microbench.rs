@@ -69,6 +69,8 @@ fn program(body: &str, rounds: i64) -> Program {
                     .to_vec(),
                 ints: 1,
                 grid: vec![Step::Const(1)],
+                stops: vec![],
+                shared: vec![],
                 scratch: Vec::new(),
                 checks: Vec::new(),
                 libraries: Vec::new(),

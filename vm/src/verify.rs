@@ -182,7 +182,7 @@ fn kernel(k: &Kernel) -> Result {
     })?;
     steps(&k.abi.grid, ints)?;
     ensure(!k.abi.grid.is_empty(), || "no grid".to_owned())?;
-    steps(&k.abi.scratch, ints)?;
+    k.abi.stops.iter().chain([&k.abi.shared, &k.abi.scratch]).try_for_each(|s| steps(s, ints))?;
     let work = k.work.iter().flat_map(|w| [&w.flops, &w.bytes]);
     work.into_iter().try_for_each(|w| steps(w, ints))
 }

@@ -99,6 +99,8 @@ pub(crate) struct Emit<'a, 'c> {
     /// What loops count through.
     ranges: Ranges,
     scratch: PointerValue<'c>,
+    /// Whether what is emitted is one block alone.
+    alone: bool,
     /// The slice of the grid.
     slice: (V<'c>, V<'c>),
     /// The addresses of the buffers, as they came.
@@ -107,7 +109,7 @@ pub(crate) struct Emit<'a, 'c> {
 
 /// Emits a primitive under a symbol.
 pub(crate) fn emit(ll: &Ll<'_>, prim: &Prim, layout: &Layout, symbol: &str) -> Result<(), Error> {
-    emit_with(ll, prim, layout, symbol, |e| e.block(&prim.body))
+    emit_with(ll, prim, layout, symbol, |e| e.statements(&prim.body))
 }
 
 /// Emits a kernel with the arguments of a primitive and a body of one's own.
@@ -204,6 +206,7 @@ impl<'a, 'c> Emit<'a, 'c> {
             shaped: None,
             ranges: Ranges::new(prim),
             scratch: function.get_nth_param(layout.bufs.len() as u32).expect("scratch").into_pointer_value(),
+            alone: layout.grid.is_none(),
             slice: (last(3), last(2)),
             addresses: last(1).into_pointer_value(),
         }
@@ -248,6 +251,12 @@ impl<'a, 'c> Emit<'a, 'c> {
         } else if let Some(offset) = self.layout.scratch.get(&id) {
             let offset = self.dim(&offset.clone())?;
             ll.element(Ty::I8, self.scratch, offset)
+        } else if let Some(offset) = self.layout.shared.get(&id) {
+            let offset = self.dim(&offset.clone())?;
+            // Behind the buffers and the two bytes.
+            let at = ll.element(Ty::I64, self.addresses, ll.i64(self.layout.bufs.len() as i64 + 2));
+            let base = ll.load(ll.ptr_ty().into(), at, 8).into_pointer_value();
+            ll.element(Ty::I8, base, offset)
         } else {
             return Err(self.fault(format!("buffer {} is neither an argument nor local", buf.name)));
         };

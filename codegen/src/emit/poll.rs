@@ -19,7 +19,7 @@ use crate::ll::{Ty, V};
 impl<'c> Emit<'_, 'c> {
     /// Whether a round of a loop is worth a look: `levels` of loops run inside.
     pub(super) fn looks(&self, var: VarId, levels: usize) -> bool {
-        let least = if self.layout.grid.is_none() { 1 } else { 2 };
+        let least = if self.alone { 1 } else { 2 };
         let of_grid = self.layout.grid.as_ref().is_some_and(|g| g.has(var));
         levels >= least && !of_grid
     }

@@ -158,6 +158,26 @@ impl<'c> Emit<'_, 'c> {
         }
     }
 
+    /// The statements of the kernel: those that are a block each where that is in the slice.
+    pub(super) fn statements(&mut self, body: &[Stmt]) -> Result<(), Error> {
+        let ll = self.ll;
+        let layout = self.layout;
+        for (i, s) in body.iter().enumerate() {
+            let s = std::slice::from_ref(s);
+            let Some((_, at)) = layout.grid.as_ref().and_then(|g| g.single.iter().find(|p| p.0 == i)) else {
+                self.block(s)?;
+                continue;
+            };
+            let at = self.dim(at)?;
+            let (lo, hi) = self.slice;
+            let here = ll.and(ll.icmp(I::SLE, lo, at), ll.icmp(I::SLT, at, hi));
+            self.alone = true;
+            self.one_of(here, |e| e.block(s), |_| Ok(()))?;
+            self.alone = false;
+        }
+        Ok(())
+    }
+
     /// One thing or another, by a condition.
     pub(super) fn one_of(
         &mut self,

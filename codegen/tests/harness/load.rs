@@ -81,9 +81,11 @@ impl Loaded {
 
     pub fn call(&self, pages: &[Page], ints: &[i64], pieces: i64) -> Result<(), String> {
         let before: Vec<Vec<u8>> = pages.iter().map(|p| p.bytes().to_vec()).collect();
-        let bufs: Vec<*mut u8> = pages.iter().map(|p| p.start()).chain(onwards()).collect();
+        let shared = Page::new(&vec![0xcd; eval(&self.kernel.shared, ints) as usize]);
+        let bufs = pages.iter().map(|p| p.start()).chain(onwards()).chain([shared.start()]);
+        let bufs: Vec<*mut u8> = bufs.collect();
         let grid = eval(&self.kernel.grid, ints);
-        let scratch = if self.kernel.scratch.is_empty() { 0 } else { eval(&self.kernel.scratch, ints) };
+        let scratch = eval(&self.kernel.scratch, ints);
         let scratch = Page::new(&vec![0xab; scratch as usize]);
         let (mut failed, mut values) = (0, Vec::new());
         for piece in 0..pieces {
@@ -116,9 +118,11 @@ impl Loaded {
 
     /// For measuring: one call of a slice.
     pub fn slice(&self, bufs: &[*mut u8], ints: &[i64], lo: i64, hi: i64) -> i64 {
-        let bytes = if self.kernel.scratch.is_empty() { 0 } else { eval(&self.kernel.scratch, ints) };
+        let bytes = eval(&self.kernel.scratch, ints);
         let mut scratch = Vec::<u8>::with_capacity(bytes as usize);
-        let bufs: Vec<*mut u8> = bufs.iter().copied().chain(onwards()).collect();
+        let mut shared = Vec::<u64>::with_capacity(eval(&self.kernel.shared, ints) as usize / 8);
+        let bufs = bufs.iter().copied().chain(onwards()).chain([shared.as_mut_ptr().cast()]);
+        let bufs: Vec<*mut u8> = bufs.collect();
         // SAFETY: the caller hands buffers that the kernel describes.
         unsafe { (self.entry)(bufs.as_ptr(), ints.as_ptr(), scratch.as_mut_ptr(), lo, hi) }
     }
@@ -127,12 +131,14 @@ impl Loaded {
 impl Loaded {
     /// The whole grid in one call, with scratch memory that is kept between calls.
     pub fn whole(&self, bufs: &[*mut u8], ints: &[i64], scratch: &mut Vec<[u64; 8]>) -> i64 {
-        let bytes = if self.kernel.scratch.is_empty() { 0 } else { eval(&self.kernel.scratch, ints) };
+        let bytes = eval(&self.kernel.scratch, ints);
         scratch.reserve(bytes as usize / 64 + 2);
         let at = scratch.as_mut_ptr().cast::<u8>();
         // SAFETY: what was reserved is one line longer than what is asked for.
         let at = unsafe { at.add(at.align_offset(64)) };
-        let bufs: Vec<*mut u8> = bufs.iter().copied().chain(onwards()).collect();
+        let mut shared = Vec::<u64>::with_capacity(eval(&self.kernel.shared, ints) as usize / 8);
+        let bufs = bufs.iter().copied().chain(onwards()).chain([shared.as_mut_ptr().cast()]);
+        let bufs: Vec<*mut u8> = bufs.collect();
         // SAFETY: the caller hands buffers that the kernel describes.
         unsafe { (self.entry)(bufs.as_ptr(), ints.as_ptr(), at, 0, eval(&self.kernel.grid, ints)) }
     }
@@ -165,7 +171,7 @@ pub fn eval(steps: &[Step], ints: &[i64]) -> i64 {
             }
         });
     }
-    *values.last().expect("steps have an answer")
+    values.last().copied().unwrap_or(0)
 }
 
 /// Bytes that end where a page begins that no one may touch.

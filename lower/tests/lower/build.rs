@@ -167,6 +167,8 @@ pub(crate) fn describe(module: &Module, of: KernelOf) -> Result<abi::Kernel, Err
         bufs: order.map(kind).collect(),
         ints: (dims + params.iter().filter(|b| !memory(b)).count()) as u32,
         grid: vec![abi::Step::Const(1)],
+        stops: vec![],
+        shared: vec![],
         scratch: Vec::new(),
         checks: Vec::new(),
         libraries: Vec::new(),

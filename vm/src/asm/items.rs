@@ -88,6 +88,8 @@ impl Reader<'_, '_> {
                 bufs,
                 ints,
                 grid: Vec::new(),
+                stops: Vec::new(),
+                shared: Vec::new(),
                 scratch: Vec::new(),
                 checks: Vec::new(),
                 libraries: Vec::new(),
@@ -97,11 +99,13 @@ impl Reader<'_, '_> {
             places: Vec::new(),
             work: None,
         };
-        let words = ["symbol", "grid", "scratch", "floats", "library", "check", "work"];
+        let words = ["symbol", "grid", "stop", "shared", "scratch", "floats", "library", "check", "work"];
         self.block(&words, |c, word| {
             match word {
                 "symbol" => kernel.abi.symbol = c.text("a symbol in quotes")?,
                 "grid" => kernel.abi.grid = steps::read(c, "#")?,
+                "stop" => kernel.abi.stops.push(steps::read(c, "#")?),
+                "shared" => kernel.abi.shared = steps::read(c, "#")?,
                 "scratch" => kernel.abi.scratch = steps::read(c, "#")?,
                 "floats" => {
                     while !c.at_line_end() {

@@ -18,7 +18,7 @@
 //! }
 //! kernel k0 double(1 ints, in f32[#0], out f32[#0]) {
 //!     symbol "double_1f"
-//!     grid #0                                       and scratch, floats, library, check, work
+//!     grid #0                                       and stop, shared, scratch, floats, library, check, work
 //! }
 //! function fn0 f(int, own f32/1) -> (f32/1) {
 //!     registers ints 1, floats 0, tensors f32/1 f32/1

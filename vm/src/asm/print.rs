@@ -154,7 +154,9 @@ fn kernel(out: &mut String, i: usize, k: &Kernel) {
     if !k.abi.symbol.is_empty() {
         let _ = writeln!(out, "    symbol {:?}", k.abi.symbol);
     }
-    for (word, program) in [("grid", &k.abi.grid), ("scratch", &k.abi.scratch)] {
+    let stops = k.abi.stops.iter().map(|s| ("stop", s));
+    let sizes = [("shared", &k.abi.shared), ("scratch", &k.abi.scratch)];
+    for (word, program) in [("grid", &k.abi.grid)].into_iter().chain(stops).chain(sizes) {
         if !program.is_empty() {
             let _ = writeln!(out, "    {word} {}", steps::print(program, "#"));
         }

@@ -17,8 +17,8 @@ use crate::isa::Reg;
 use crate::loader;
 use crate::program::{Extent, Kernel};
 use crate::scalar::Compare;
-use crate::threads;
 use crate::threads::library::{self, Number};
+use crate::threads::{self, Pool, Work};
 
 /// The native code of a kernel, or why there is none.
 #[derive(Clone)]
@@ -83,6 +83,8 @@ impl std::fmt::Debug for KernelCode {
 pub(crate) struct Prepared {
     code: KernelCode,
     grid: Extent,
+    stops: Vec<Extent>,
+    shared: Extent,
     scratch: Extent,
     /// What a block cost lately, in picoseconds.
     cost: AtomicU64,
@@ -106,6 +108,8 @@ impl Prepared {
             theirs,
             code,
             grid: extent(&kernel.abi.grid),
+            stops: kernel.abi.stops.iter().map(|s| extent(s)).collect(),
+            shared: extent(&kernel.abi.shared),
             scratch: extent(&kernel.abi.scratch),
             // Unknown: the first call is done on one thread and timed.
             cost: AtomicU64::new(0),
@@ -130,6 +134,8 @@ pub(crate) struct Scratch {
 struct Known {
     ints: Vec<i64>,
     grid: i64,
+    /// Where blocks wait for those before them, from the first one on.
+    stops: Vec<i64>,
     /// Bytes of working memory of a worker, once they were asked for: where there is nothing to compute they may be more than a
     /// number can be.
     scratch: Option<i64>,
@@ -155,6 +161,10 @@ impl Prepared {
             }
         }
         known.grid = extent(&self.grid, ints, steps)?;
+        known.stops.clear();
+        for stop in &self.stops {
+            known.stops.push(extent(stop, ints, steps)?);
+        }
         known.scratch = None;
         known.ints.clear();
         known.ints.extend_from_slice(ints);
@@ -288,7 +298,6 @@ pub(crate) fn call(
     let known = prepared.known(kernel, ints, &mut last[index], steps)?;
     let grid = known.grid;
     bufs.extend(meter.flags().map(|f| f.as_ptr().cast::<u8>()));
-
     let entry = match &prepared.code.code {
         Code::Native { entry, .. } => *entry,
         Code::Missing(reason) => {
@@ -306,6 +315,14 @@ pub(crate) fn call(
     let mut workers = match (grid, exe.threads.workers()) {
         (1, _) | (_, 1) => 1,
         _ => exe.threads.plan(grid, Duration::from_nanos(cost.saturating_mul(grid as u64) / 1000)),
+    };
+    let shared = if kernel.abi.shared.is_empty() {
+        None
+    } else {
+        let bytes = usize::try_from(extent(&prepared.shared, &known.ints, steps)?).unwrap_or(0);
+        let slot = memory.alloc(bytes)?;
+        bufs.push(memory.address(slot).0);
+        Some(slot)
     };
     // Each worker's part starts on a line of its own.
     let bytes = prepared.scratch(known, steps)?;
@@ -342,7 +359,7 @@ pub(crate) fn call(
     } else {
         let call = Shared { bufs, ints };
         let spent = AtomicU64::new(0);
-        let answer = exe.threads.run(workers, grid, &|worker, lo, hi| {
+        let work = |worker: usize, lo: i64, hi: i64| {
             let (call, started) = (&call, Instant::now());
             let blocks = |lo, hi| {
                 let scratch = base + worker * bytes;
@@ -356,12 +373,13 @@ pub(crate) fn call(
             let answer = if watched { in_pieces(meter, lo, hi, &blocks) } else { blocks(lo, hi) };
             spent.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
             answer
-        });
+        };
+        let answer = in_parts(&exe.threads, workers, (&known.stops, grid), &work);
         let spent = spent.into_inner().saturating_mul(1000) / grid as u64;
         prepared.cost.store(if cost == 0 { spent } else { (3 * cost + spent) / 4 }.max(1), Ordering::Relaxed);
         answer
     };
-    if let Some(slot) = working {
+    for slot in [working, shared].into_iter().flatten() {
         memory.release(slot);
     }
     if answer == STOPPED {
@@ -401,6 +419,24 @@ fn in_pieces(meter: &Meter, lo: i64, hi: i64, blocks: &dyn Fn(i64, i64) -> i64) 
         // Blocks may differ; a piece that took long is followed by a smaller one.
         piece = if started.elapsed() < PIECE { piece.saturating_mul(2) } else { (piece / 2).max(1) };
         at = to;
+    }
+    0
+}
+
+/// Does blocks on some threads, those before each stop before those from there on.
+fn in_parts(pool: &Pool, workers: usize, (stops, grid): (&[i64], i64), work: &Work<'_>) -> i64 {
+    // One thread does them in order.
+    let stops = if workers == 1 { &[] } else { stops };
+    let mut first = 0;
+    for to in stops.iter().map(|s| (*s).min(grid)).chain([grid]) {
+        if to <= first {
+            continue;
+        }
+        let answer = pool.run(workers, to - first, &|worker, lo, hi| work(worker, first + lo, first + hi));
+        if answer != 0 {
+            return answer;
+        }
+        first = to;
     }
     0
 }

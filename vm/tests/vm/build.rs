@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tensor::DType;
-use tensor::abi::{self, Access, Buf, Step};
+use tensor::abi::{self, Access, Buf, Step, StepOp};
 use vm::threads::Pool;
 use vm::{
     Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Executable, Extent, Function, Kernel, KernelCode,
@@ -91,6 +91,8 @@ pub(crate) fn kernel(name: &str, ints: u32, bufs: &[Access], grid: Vec<Step>) ->
             bufs: bufs.iter().map(|&access| Buf { dtype: F32, rank: 1, access }).collect(),
             ints,
             grid,
+            stops: Vec::new(),
+            shared: Vec::new(),
             scratch: Vec::new(),
             checks: vec!["the index is outside".to_owned()],
             libraries: Vec::new(),
@@ -136,6 +138,31 @@ pub(crate) fn double() -> (Kernel, KernelCode) {
     (kernel("double", 1, &[Access::InOut], vec![Step::Const(1)]), unsafe {
         KernelCode::new(code, Arc::new(()))
     })
+}
+
+/// `y[i] = x[n - 1 - i]` in two parts, which share what the first has read.
+pub(crate) fn backwards() -> (Kernel, KernelCode) {
+    unsafe extern "C" fn code(bufs: *const *mut u8, ints: *const i64, _: *mut u8, lo: i64, hi: i64) -> i64 {
+        // SAFETY: both buffers and what is shared have an element for each of the first blocks.
+        unsafe {
+            let n = *ints;
+            let [x, y, shared] = [0, 1, 4].map(|i| (*bufs.add(i)).cast::<f32>());
+            for i in lo..hi.min(n) {
+                *shared.add(i as usize) = *x.add(i as usize);
+            }
+            for i in lo.max(n)..hi {
+                *y.add((i - n) as usize) = *shared.add((2 * n - 1 - i) as usize);
+            }
+        }
+        0
+    }
+    let (n, two) = (Step::Int(0), Step::Const(2));
+    let mut k =
+        kernel("backwards", 1, &[Access::In, Access::Out], vec![n, two, Step::Bin(StepOp::Mul, 0, 1)]);
+    k.abi.stops = vec![vec![n]];
+    k.abi.shared = vec![n, Step::Const(4), Step::Bin(StepOp::Mul, 0, 1)];
+    // SAFETY: it follows the ABI for this kernel.
+    (k, unsafe { KernelCode::new(code, Arc::new(())) })
 }
 
 /// Fails its first check.

@@ -434,6 +434,24 @@ fn memory_has_a_budget_and_extents_are_checked() {
 }
 
 #[test]
+fn parts_of_a_grid_wait_for_those_before() {
+    let ((k, c), (mut program, _)) = (backwards(), chain());
+    program.kernels = vec![k];
+    let code = "alloc t1, [i0]\nkernel k0, [i0 t0 t1]\nret [t1]";
+    (program.functions[0].code, program.functions[0].pool) = vm::asm::code(code).unwrap();
+    for workers in [1, 2, 7] {
+        let pool = vm::threads::Pool::new(workers);
+        let mut context = Context::new(vm::Executable::new(program.clone(), vec![c.clone()], pool).unwrap());
+        // The first call is done on one thread, and timed.
+        for n in [100_000, 100_000, 100_003, 1, 0, 50_000] {
+            let out = context.run("main", &[&x(n)], &Limits::default()).unwrap();
+            let turned: Vec<f32> = (0..n).rev().map(|i| i as f32).collect();
+            assert_eq!(out[0].as_f32().unwrap(), turned, "{n} on {workers}");
+        }
+    }
+}
+
+#[test]
 fn a_run_ends_within_a_large_grid() {
     let ((k, c), (mut program, _)) = (slow(), chain());
     program.kernels = vec![k];
