@@ -506,7 +506,7 @@ fn f<n>(x: f32[n]) -> f32[n] { x }"#,
         title: "a wrong listing",
         cause: r#"A listing of bytecode, as `tenon dis` writes it and `tenon asm` reads it, has a line that says nothing: an unknown instruction, an operand of another kind, a label that stands nowhere."#,
         wrong: r#"$ tenon asm f.tn -o f.tnx
-tenon bytecode 4
+tenon bytecode 5
 entry f = fn0 {
     result i64
 }
@@ -516,7 +516,7 @@ function fn0 f() -> (int) {
     ret [i0]
 }"#,
         right: r#"$ tenon asm f.tn -o f.tnx
-tenon bytecode 4
+tenon bytecode 5
 entry f = fn0 {
     result i64
 }
@@ -531,7 +531,7 @@ function fn0 f() -> (int) {
         title: "a compiled program that is refused",
         cause: r#"Bytecode is verified before it runs: registers are of the right kind and written before they are read, jumps lead to instructions, calls and kernels get what they ask for."#,
         wrong: r#"$ tenon asm f.tn -o f.tnx
-tenon bytecode 4
+tenon bytecode 5
 entry f = fn0 {
     result i64
 }
@@ -540,7 +540,7 @@ function fn0 f() -> (int) {
     ret [i0]
 }"#,
         right: r#"$ tenon asm f.tn -o f.tnx
-tenon bytecode 4
+tenon bytecode 5
 entry f = fn0 {
     result i64
 }
