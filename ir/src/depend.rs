@@ -521,7 +521,10 @@ fn join(
         });
     });
     let [tile] = tiles[..] else { return false };
-    if uses > 0 {
+    let some = prim.as_dim(from).zip(prim.as_dim(to));
+    let some = some.is_some_and(|(from, to)| facts.prove(&Pred::Lt(from, to)).is_proved());
+    // Where there may be no tile, what stands beside the tiles may not run.
+    if uses > 0 || !some && stores(body, None) > stores(body, Some(tile)) {
         return false;
     }
     let range = |lo: &Scalar, hi: &Scalar| -> Option<(Scalar, Scalar)> {
@@ -555,6 +558,22 @@ fn join(
     let mut done = false;
     body.iter_mut().for_each(|s| widen_loop(s, tile, &range, &mut done));
     done
+}
+
+/// How many stores there are, inside of a loop or at all.
+fn stores(stmts: &[Stmt], within: Option<VarId>) -> usize {
+    let mut n = 0;
+    stmts.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            n += usize::from(within.is_none() && matches!(s, Stmt::Store { .. }));
+            if let Stmt::For { var, body, .. } = s
+                && within == Some(*var)
+            {
+                n += stores(body, None);
+            }
+        });
+    });
+    n
 }
 
 /// The dims of which an expression is the least.

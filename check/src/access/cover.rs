@@ -145,14 +145,19 @@ impl Names {
 
 /// A place as a dim that means the same wherever it stands.
 fn place(prim: &Prim, s: &Scalar, names: &Names) -> Option<Dim> {
-    prim.as_dim(s).filter(|d| d.syms().iter().all(|s| !names.changing.contains(s)))
+    prim.as_dim(s).filter(|d| d.syms().iter().all(|s| !names.changing.contains(s)) && divides(prim, d))
+}
+
+/// Whether what a dim divides by is never 0: where it is, nothing is known of it.
+fn divides(prim: &Prim, d: &Dim) -> bool {
+    d.divisors().iter().all(|by| proves(&prim.facts, &Dim::int(1), by))
 }
 
 /// The same of what is compared or counted by, in which nothing may wrap.
 fn steady(prim: &Prim, s: &Scalar, names: &Names) -> Option<Dim> {
     let size = |v: VarId| if names.any.contains(&v) { Size::ANY } else { Size::POSITION };
     let d = prim.exact(s, &size, &prim.facts)?.dim;
-    d.syms().iter().all(|s| !names.changing.contains(s)).then_some(d)
+    (d.syms().iter().all(|s| !names.changing.contains(s)) && divides(prim, &d)).then_some(d)
 }
 
 /// The positions of one element.

@@ -8,6 +8,7 @@ use ir::exact::Exact;
 use ir::loops::{BufId, Scalar, ScalarKind};
 use ir::source::Span;
 use ir::{Class, Combine, Intrinsic, Literal};
+use shape::{Expr as Dim, Pred};
 use tensor::DType;
 
 use super::{Body, Local};
@@ -156,7 +157,12 @@ impl<'a> Checker<'a> {
     /// `ceil_div(x, y)`: of dims, or `-(-x / y)` of positions.
     fn ceil_div(&mut self, b: &mut Body, args: &[Arg], e: &Expr) -> Maybe<Scalar> {
         let [x, y] = args else { return self.scalar_dim(b, e) };
-        if let Ok(d) = b.env.dim(e) {
+        // A division by 0 is for the run to say.
+        let some = |d: &Dim| {
+            let above = |by: &Dim| b.env.facts.prove(&Pred::Le(Dim::int(1), by.clone())).is_proved();
+            d.divisors().iter().all(above)
+        };
+        if let Some(d) = b.env.dim(e).ok().filter(some) {
             return Some(Scalar::dim(d));
         }
         let x = self.scalar(b, &x.value, Some(DType::I64))?;
