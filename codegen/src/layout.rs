@@ -8,7 +8,7 @@
 //! statements one behind the other, of which such loops are their blocks and any other is one. Where a statement touches what
 //! those before it write, its blocks wait for theirs. Otherwise the grid is one block.
 
-use ir::depend::strangers;
+use ir::depend::{speak, strangers};
 use ir::lets::{positions, written_out};
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
@@ -17,7 +17,7 @@ use shape::{Expr as Dim, Op, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use tensor::abi;
 
-use crate::prepare::{assigned, written};
+use crate::prepare::written;
 use crate::{Error, cover, text};
 
 /// Local buffers up to this size live on the stack, and all of them together up to four times of it.
@@ -273,7 +273,7 @@ fn in_turn(prim: &Prim, unread: &BTreeSet<BufId>, is_checked: bool) -> Option<Gr
     let (mut beside, mut all): (Vec<&Stmt>, Vec<&Stmt>) = (vec![], vec![]);
     for (i, s) in prim.body.iter().enumerate().filter(|s| in_a_block(s.1)) {
         // What one sets, no other may read: it may be in another call.
-        if all.len() == PARTS || all.iter().any(|o| speak(prim, o, s) || speak(prim, s, o)) {
+        if all.len() == PARTS || all.iter().any(|o| speak(prim, o, s)) {
             return None;
         }
         let plainly = written_out.next()?;
@@ -298,14 +298,6 @@ fn in_turn(prim: &Prim, unread: &BTreeSet<BufId>, is_checked: bool) -> Option<Gr
         grid.extent = &grid.extent + &one;
     }
     (!grid.extent.is_poison() && !grid.loops.is_empty()).then_some(grid)
-}
-
-/// Whether a statement speaks of what another sets.
-fn speak(prim: &Prim, of: &Stmt, s: &Stmt) -> bool {
-    let set: Vec<VarId> = assigned(std::slice::from_ref(of)).into_iter().collect();
-    let mut found = false;
-    s.walk(&mut |s| found |= s.scalars().into_iter().any(|e| prim.mentions(e, &set)));
-    found
 }
 
 /// Whether the whole body is one loop of blocks, nothing having to hold a value first.

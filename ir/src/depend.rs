@@ -213,11 +213,8 @@ fn are_apart(plain: &Prim) -> bool {
 
 /// Whether neither of two statements touches what the other writes, in a primitive whose positions are written out.
 pub fn strangers(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
+    let speak = speak(prim, a, b);
     let [a, b] = [a, b].map(std::slice::from_ref);
-    let speak = |of: &[Stmt], to: &[Stmt]| {
-        let reads = reads_in(to);
-        set_in(of).iter().any(|v| reads.contains_key(v))
-    };
     let before = |x: &Option<Interval>, y: &Option<Interval>| match (x, y) {
         (Some((_, end)), Some((start, _))) => prim.facts.prove_le(end, start).is_proved(),
         _ => false,
@@ -225,12 +222,18 @@ pub fn strangers(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
     let apart = |x: &Region, y: &Region| x.iter().zip(y).any(|(x, y)| before(x, y) || before(y, x));
     let mut written = stored_in(a);
     written.extend(stored_in(b));
-    !speak(a, b)
-        && !speak(b, a)
+    !speak
         && written.into_iter().all(|buf| {
             let theirs = touched(prim, b, buf, &prim.facts);
             touched(prim, a, buf, &prim.facts).iter().all(|x| theirs.iter().all(|y| apart(x, y)))
         })
+}
+
+/// Whether one of two statements speaks of a variable that the other sets.
+pub fn speak(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
+    let [a, b] = [a, b].map(std::slice::from_ref);
+    let of = |set: &[Stmt], s: &[Stmt]| set_in(set).into_iter().any(|v| speaks(prim, v, s));
+    of(a, b) || of(b, a)
 }
 
 /// A loop's variable, and from where to where it goes.
