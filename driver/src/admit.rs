@@ -39,6 +39,7 @@ use tensor::{DType, Tensor};
 use crate::Front;
 use crate::compare::sizes;
 use crate::compare::wide::{self, Casts};
+use crate::cores::on_all_cores;
 use crate::library::Library;
 use judge::number;
 
@@ -151,7 +152,7 @@ pub fn verdicts(module: &Module) -> Vec<Verdict> {
         return rules.iter().map(none).collect();
     };
     let trial = Trial { module, doubles: &doubles, sizes: &sizes::module(&doubles) };
-    rules.iter().map(|(_, ids)| trial.verdict(ids)).collect()
+    on_all_cores(&rules, |(_, ids)| trial.verdict(ids))
 }
 
 fn untried(rule: &Rule) -> Vec<Condition> {

@@ -1,7 +1,6 @@
 //! Machine code for the kernels of a program: compiled with it, or again from the loop text of a file.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use codegen::{Compiled, Compiler, Store, Target};
 use ir::ast::ItemKind;
@@ -16,6 +15,7 @@ use vm::verify::Verified;
 use vm::{Entry, Executable, KernelCode, Program};
 
 use crate::Failure;
+use crate::cores::on_all_cores;
 use crate::data::Wanted;
 use crate::library::Library;
 use crate::pipeline;
@@ -55,7 +55,7 @@ pub fn describe(
     sources: &SourceMap,
     compiler: &Compiler,
 ) -> Result<Lowered, Failure> {
-    let describe = |of| match of {
+    let describe = |of: &KernelOf| match *of {
         KernelOf::Prim(id) => compiler.describe_prim(plan.prim(id)),
         KernelOf::Extern(id) => compiler.describe_extern(plan.extern_(id)),
     };
@@ -84,7 +84,7 @@ pub fn lower(
     compiler: &Compiler,
 ) -> Result<(Lowered, Vec<Arc<Compiled>>), Failure> {
     let lowered = describe(plan, entries, sources, compiler)?;
-    let code = on_all_cores(&lowered.kernels, |of| match of {
+    let code = on_all_cores(&lowered.kernels, |of| match *of {
         KernelOf::Prim(id) => compiler.compile_prim(plan.prim(id)),
         KernelOf::Extern(id) => compiler.compile_extern(plan.extern_(id)),
     });
@@ -94,32 +94,6 @@ pub fn lower(
 
 fn refused(e: &codegen::Error) -> Failure {
     Failure::Message { code: "E0701", text: e.to_string() }
-}
-
-/// Does something for each kernel, on all cores; the answers in the order of the kernels.
-fn on_all_cores<T: Send>(kernels: &[KernelOf], make: impl Fn(KernelOf) -> T + Sync) -> Vec<T> {
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut made = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            match kernels.get(at) {
-                Some(of) => made.push((at, make(*of))),
-                None => return made,
-            }
-        }
-    };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(kernels.len());
-    let mut all = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..cores).map(|_| scope.spawn(worker)).collect();
-        let mut all = worker();
-        for other in others {
-            all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        }
-        all
-    });
-    all.sort_by_key(|(at, _)| *at);
-    all.into_iter().map(|(_, made)| made).collect()
 }
 
 /// What a call of a kernel does, by the counts that plans are chosen by; none for a library function without a meaning.

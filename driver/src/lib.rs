@@ -2,7 +2,7 @@
 //!
 //! [`pipeline`] is the whole compiler as a function to be read; everything else here stands around it:
 //! [`library`] the operators of `std`, [`modules`] what `use` brings, [`data`] arguments given from outside (`settings` from a config, `checkpoint` from weights), [`engine`] running, [`compare`] in every engine,
-//! [`session`] exploring line by line, [`stage`] showing what stands between stages, [`dynamic`] what is left to be known and checked while running, [`names`] those that options speak of, [`admit`] whether rules hold, [`assemble`] a compiled program from its text, [`kernels`] machine code for a program's kernels ([`cache`] where it is kept), [`profile`] where the time of a run goes, [`calibrate`] what a machine can do, [`tune`] what its kernels take there.
+//! [`session`] exploring line by line, [`stage`] showing what stands between stages, [`dynamic`] what is left to be known and checked while running, [`names`] those that options speak of, [`admit`] whether rules hold, [`assemble`] a compiled program from its text, [`kernels`] machine code for a program's kernels ([`cache`] where it is kept), [`cores`] work on all of them, [`profile`] where the time of a run goes, [`calibrate`] what a machine can do, [`tune`] what its kernels take there.
 //!
 //! ```
 //! let text = "fn double<n>(x: f32[n]) -> f32[n] { x + x }";
@@ -26,6 +26,7 @@ mod checkpoint;
 pub mod chosen;
 mod clocked;
 pub mod compare;
+pub mod cores;
 pub mod data;
 pub mod dynamic;
 pub mod engine;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use driver::cores::on_all_cores;
 use driver::{Options, assemble, kernels, pipeline, stage};
 use vm::tnx;
 
@@ -19,9 +20,9 @@ fn examples() -> Vec<PathBuf> {
 #[test]
 fn every_example_assembles_from_its_listing_bit_for_bit() {
     let target = Options::default().target;
-    let mut count = 0;
-    for path in examples() {
-        let mut front = driver::open(&path).expect("an example checks");
+    let examples = examples();
+    on_all_cores(&examples, |path| {
+        let mut front = driver::open(path).expect("an example checks");
         let entries = stage::everything(&mut front).expect("no config rules anything out");
         let compilation = pipeline::compile(&front, &entries, &Options::default()).expect("it compiles");
         let package = pipeline::package(compilation, &target);
@@ -36,9 +37,8 @@ fn every_example_assembles_from_its_listing_bit_for_bit() {
             "{}",
             path.display()
         );
-        count += 1;
-    }
-    assert!(count > 10);
+    });
+    assert!(examples.len() > 10);
 }
 
 /// A program, compiled.

@@ -37,6 +37,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use driver::cores::on_all_cores;
+
 /// One directive of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Directive {
@@ -93,18 +95,17 @@ pub fn run_folder(folder: &Path) -> Result<usize, String> {
     collect(folder, &mut paths).map_err(|e| format!("{}: {e}", folder.display()))?;
     paths.sort();
     let bless = std::env::var_os("BLESS").is_some();
-    let mut wrong = String::new();
-    for path in &paths {
-        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let case = parse(path, text);
-        if case.directives.is_empty() {
-            let _ = writeln!(wrong, "{}: no directive; the file tests nothing", path.display());
-        }
-        if let Err(text) = run(&case, bless) {
-            wrong.push_str(&text);
-        }
-    }
+    let wrong: String = on_all_cores(&paths, |path| run_file(path, bless).err().unwrap_or_default()).concat();
     if wrong.is_empty() { Ok(paths.len()) } else { Err(wrong) }
+}
+
+fn run_file(path: &Path, bless: bool) -> Result<(), String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}\n", path.display()))?;
+    let case = parse(path, text);
+    if case.directives.is_empty() {
+        return Err(format!("{}: no directive; the file tests nothing\n", path.display()));
+    }
+    run(&case, bless)
 }
 
 fn collect(folder: &Path, out: &mut Vec<PathBuf>) -> std::io::Result<()> {

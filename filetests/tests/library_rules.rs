@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
+use driver::cores::on_all_cores;
 use driver::{Front, Options, pipeline};
 use ir::ast::{ItemKind, Mode, RuleDef, TypeKind};
 use ir::source::SourceId;
@@ -108,11 +110,9 @@ fn every_rule_fires_in_one_program_and_not_in_another() {
 #[test]
 fn rules_are_chosen() {
     let rules = rules();
-    let (mut examples, mut suite) = (Counts::default(), Counts::default());
-    files("examples").iter().for_each(|p| count(p, &mut examples));
-    for folder in ["filetests/suite/plan", "filetests/suite/plan/rules"] {
-        files(folder).iter().for_each(|p| count(p, &mut suite));
-    }
+    let examples = counted(&files("examples"));
+    let suite = ["filetests/suite/plan", "filetests/suite/plan/rules"].map(files).concat();
+    let suite = counted(&suite);
     println!("{:28} {:12} fired chosen | of examples: fired chosen", "rule", "family");
     let times = |c: &BTreeMap<String, usize>, rule: &Rule| c.get(&rule.name).copied().unwrap_or(0);
     let (mut lefts, mut chosen) = (BTreeSet::new(), BTreeSet::new());
@@ -136,7 +136,14 @@ struct Counts {
     chosen: BTreeMap<String, usize>,
 }
 
-fn count(path: &Path, counts: &mut Counts) {
+fn counted(paths: &[PathBuf]) -> Counts {
+    let counts = Mutex::default();
+    on_all_cores(paths, |path| count(path, &counts));
+    counts.into_inner().expect("no panic")
+}
+
+fn count(path: &Path, counts: &Mutex<Counts>) {
+    let counts = || counts.lock().expect("no panic");
     let text = read(path);
     let text: Vec<&str> = text.lines().take_while(|l| !l.starts_with("// @")).collect();
     let mut sources = pipeline::sources();
@@ -150,10 +157,10 @@ fn count(path: &Path, counts: &mut Counts) {
         let shown: BTreeSet<String> =
             steps.flat_map(|s| &s.why).filter_map(|why| name(&front, why)).collect();
         for rule in fired.collect::<BTreeSet<_>>() {
-            *counts.fired.entry(rule.clone()).or_default() += 1;
-            let known = counts.chosen.contains_key(&rule);
+            *counts().fired.entry(rule.clone()).or_default() += 1;
+            let known = counts().chosen.contains_key(&rule);
             if shown.contains(&rule) || !known && is_missed(&front, f, &rule) {
-                *counts.chosen.entry(rule).or_default() += 1;
+                *counts().chosen.entry(rule).or_default() += 1;
             }
         }
     }
