@@ -58,7 +58,7 @@ pub(crate) fn in_bands(prim: &mut Prim) {
     let long = nests.iter().any(|s| matches!(s, Stmt::For { body, .. } if body.iter().any(is_loop)));
     let size = if long { ROWS } else { ELEMENTS };
     let band = variable(prim, "band", DType::I64);
-    let (from, to) = part(prim, band, size, (&Dim::int(0), &extent));
+    let (from, to) = part(prim, band, &Dim::int(size), (&Dim::int(0), &extent));
     let mut nests = prim.body.split_off(first);
     for s in &mut nests {
         if let Stmt::For { lo, hi, .. } = s {
@@ -70,9 +70,9 @@ pub(crate) fn in_bands(prim: &mut Prim) {
 }
 
 /// Where the part of a range with a number begins and ends, of parts of one size.
-pub(crate) fn part(prim: &Prim, number: VarId, size: i64, (lo, hi): (&Dim, &Dim)) -> (Scalar, Scalar) {
-    let begin = lo + &(Dim::sym(prim.var(number).name) * size);
-    let end = vec![Scalar::dim(&begin + &Dim::int(size)), Scalar::dim(hi.clone())];
+pub(crate) fn part(prim: &Prim, number: VarId, size: &Dim, (lo, hi): (&Dim, &Dim)) -> (Scalar, Scalar) {
+    let begin = lo + &(&Dim::sym(prim.var(number).name) * size);
+    let end = vec![Scalar::dim(&begin + size), Scalar::dim(hi.clone())];
     let end = Scalar { kind: ScalarKind::Op(Intrinsic::Min, end), dtype: DType::I64 };
     (Scalar::dim(begin), end)
 }

@@ -51,7 +51,7 @@ fn narrowed(prim: &Prim, number: VarId, nest: &mut Stmt, below: bool) -> Option<
     if !below || count.as_int().is_some_and(|n| n <= 1) || !fails_alike(prim, (*var, lo, hi), body) {
         return None;
     }
-    (*lo, *hi) = part(prim, number, size, (&prim.as_dim(lo)?, &prim.as_dim(hi)?));
+    (*lo, *hi) = part(prim, number, &Dim::int(size), (&prim.as_dim(lo)?, &prim.as_dim(hi)?));
     Some(count)
 }
 

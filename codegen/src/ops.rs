@@ -12,12 +12,6 @@ use crate::format::register;
 use crate::ll::{Ll, Ty, V};
 use crate::math;
 
-/// Whether a reduction by lanes goes by keys. One step waits for the other, and the extreme of floats, with its zeros and NaNs, is
-/// many instructions; of integers in the same order it is one.
-pub(crate) fn by_keys(c: Combine, d: DType) -> bool {
-    matches!(c, Combine::Max | Combine::Min) && register(d) == Ty::F32
-}
-
 impl<'c> Ll<'c> {
     /// A constant in a register of `d`.
     pub(crate) fn constant(&self, d: DType, literal: Literal) -> V<'c> {
@@ -50,7 +44,7 @@ impl<'c> Ll<'c> {
         self.operation(c.intrinsic(), d, &[a, b])
     }
 
-    /// The lanes of each vector as a reduction combines them; of keys where it goes by those.
+    /// The lanes of each vector as a reduction combines them.
     pub(crate) fn fold(&self, c: Combine, d: DType, vectors: Vec<V<'c>>) -> Vec<V<'c>> {
         // LLVM 22 takes a sum of products of bytes that is folded by halves for one instruction, and forgets its other lanes.
         if let ([v], Combine::Add, true) = (&vectors[..], c, d.is_int())
@@ -59,34 +53,7 @@ impl<'c> Ll<'c> {
             let sum = self.intrinsic("llvm.vector.reduce.add", &[v.get_type()], &[*v]);
             return vec![sum.expect("a value")];
         }
-        if !by_keys(c, d) {
-            return self.fold_all(vectors, |a, b| self.combine(c, d, a, b));
-        }
-        let found = self.fold_all(vectors, |a, b| self.combine_keys(c, a, b));
-        let float = |key| {
-            let v = self.bits(self.turned(key), Ty::F32);
-            self.select(self.fcmp(F::UNO, v, v), self.float(Ty::F32, f64::NAN), v)
-        };
-        found.into_iter().map(float).collect()
-    }
-
-    /// Folds two keys.
-    pub(crate) fn combine_keys(&self, c: Combine, a: V<'c>, b: V<'c>) -> V<'c> {
-        self.operation(c.intrinsic(), DType::I32, &[a, b])
-    }
-
-    /// The keys of floats: integers in their order, where -0 is below 0, and a NaN is what a reduction gives.
-    pub(crate) fn keys(&self, c: Combine, v: V<'c>) -> V<'c> {
-        let n = self.lanes(v);
-        let nan = if c == Combine::Max { f32::NAN } else { -f32::NAN };
-        let nan = self.splat(self.int(Ty::I32, i64::from(nan.to_bits() as i32)), n);
-        self.turned(self.select(self.fcmp(F::UNO, v, v), nan, self.bits(v, Ty::I32)))
-    }
-
-    /// The bits of floats as integers in their order, or the other way round: what is below zero is turned.
-    fn turned(&self, bits: V<'c>) -> V<'c> {
-        let of = |i: i64| self.splat(self.int(Ty::I32, i), self.lanes(bits));
-        self.xor(bits, self.and(self.ashr(bits, of(31)), of(i64::from(i32::MAX))))
+        self.fold_all(vectors, |a, b| self.combine(c, d, a, b))
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "the classes of the table say which there are")]
@@ -155,8 +122,7 @@ impl<'c> Ll<'c> {
                 let none = self.same("llvm.copysign", &[zero, b]);
                 self.select(self.fcmp(F::OEQ, left, zero), none, moved)
             }
-            Intrinsic::Min => self.pair("llvm.minimum", a, b),
-            Intrinsic::Max => self.pair("llvm.maximum", a, b),
+            Intrinsic::Min | Intrinsic::Max => self.extreme(op, d, a, b),
             Intrinsic::Pow if d == DType::F64 => math::library(self, op, &[a, b]),
             Intrinsic::Pow => math::pow(self, a, b),
             Intrinsic::Eq => self.fcmp(F::OEQ, a, b),
@@ -169,9 +135,41 @@ impl<'c> Ll<'c> {
         }
     }
 
-    fn pair(&self, name: &str, a: V<'c>, b: V<'c>) -> V<'c> {
+    /// The smaller or larger of two floats: what a comparison leaves of them, asked in either order. The answers are the same but for
+    /// two zeros, of which the sign of one or of both says what comes out, and where one is a NaN: they are both arguments then, and
+    /// all their bits together are a NaN too.
+    fn extreme(&self, op: Intrinsic, d: DType, a: V<'c>, b: V<'c>) -> V<'c> {
+        let float = register(d);
+        let (bits, sign) =
+            if float == Ty::F64 { (Ty::I64, i64::MIN) } else { (Ty::I32, i64::from(i32::MIN)) };
         let n = self.lanes(a).max(self.lanes(b));
-        self.same(name, &[self.splat(a, n), self.splat(b, n)])
+        // A scalar as the first lane of a vector: as an integer it would leave the registers of floats.
+        let scalars = [a, b].iter().all(|v| !matches!(v, V::VectorValue(_)));
+        let lanes = if scalars { 16 / float.size() } else { n };
+        let [a, b] = [a, b].map(|v| if scalars { self.in_first_of(v, lanes) } else { self.splat(v, n) });
+        let comes = |a, b| self.fcmp(if op == Intrinsic::Min { F::OLT } else { F::OGT }, a, b);
+        let [one, other] = [(a, b), (b, a)].map(|(a, b)| self.bits(self.select(comes(a, b), a, b), bits));
+        let found = if op == Intrinsic::Min {
+            self.or(one, other)
+        } else {
+            self.most(one, other, self.splat(self.int(bits, !sign), lanes))
+        };
+        let found = self.bits(found, float);
+        if scalars { self.extract(found, 0) } else { found }
+    }
+
+    /// The bits that most of three have.
+    fn most(&self, a: V<'c>, b: V<'c>, c: V<'c>) -> V<'c> {
+        const MOST: i64 = 0b1110_1000;
+        let size = a.get_type().into_vector_type().get_element_type().into_int_type().get_bit_width();
+        match self.lanes(a) * size {
+            // One instruction, which LLVM does not find.
+            width @ (128 | 256 | 512) if self.target.has_masks() => {
+                let name = format!("llvm.x86.avx512.pternlog.{}.{width}", if size == 64 { "q" } else { "d" });
+                self.intrinsic(&name, &[], &[a, b, c, self.int(Ty::I32, MOST)]).expect("a value")
+            }
+            _ => self.or(self.and(a, b), self.and(self.or(a, b), c)),
+        }
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "the classes of the table say which there are")]

@@ -5,18 +5,26 @@
 //!   (fusion copies expressions, and with them the variables of their reductions), and so has every block that
 //!   begins by setting one, so that what is set in one copy of a loop is not read in another;
 //! - one that stands for two is two, and so is one whose variable is divided by a constant (`blocks`);
+//! - small local buffers are variables (`places`);
+//! - variables that loops add to are sums (`totals`);
+//! - what has nothing to do with each other stands in loops of its own, where that makes them independent (`splits`);
 //! - loops that add to one place are sums (`sums`);
 //! - what is done one way or another is a value chosen, where rounds may differ in it (`choices`);
 //! - nests that need of each other what the same rows made stand in one loop over bands of rows (`bands`);
 //! - loops in order around independent ones stand in one loop over strips of columns (`columns`);
 //! - positions are written where they are used, whatever they are called on the way;
-//! - a reduction that gives the same value in every round of an independent loop stands before it.
+//! - a reduction that gives the same value in every round of an independent loop stands before it;
+//! - what stands alone is computed by chunks (`chunks`).
 
 use crate::bands::in_bands;
 use crate::blocks::by_blocks;
 use crate::choices::as_choices;
+use crate::chunks::in_chunks;
 use crate::columns::in_columns;
+use crate::places::as_variables;
+use crate::splits::in_splits;
 use crate::sums::as_sums;
+use crate::totals::as_totals;
 use ir::Intrinsic;
 use ir::depend::{mark_loops, unfused};
 use ir::lets::written_out;
@@ -29,7 +37,8 @@ use tensor::DType;
 pub(crate) fn prepare(prim: &Prim) -> Prim {
     let mut prim = prim.clone();
     distinct(&mut prim);
-    if !prim.is_scheduled() {
+    let scheduled = prim.is_scheduled();
+    if !scheduled {
         let mut two = unfused(&prim);
         if loops(&two) > loops(&prim) {
             mark_loops(&mut two);
@@ -37,6 +46,10 @@ pub(crate) fn prepare(prim: &Prim) -> Prim {
         }
         prim = written_out(&prim, &|_| true);
         by_blocks(&mut prim);
+        as_variables(&mut prim);
+        distinct(&mut prim);
+        as_totals(&mut prim);
+        in_splits(&mut prim);
         as_sums(&mut prim);
         in_bands(&mut prim);
         in_columns(&mut prim);
@@ -45,6 +58,9 @@ pub(crate) fn prepare(prim: &Prim) -> Prim {
     let mut body = std::mem::take(&mut prim.body);
     hoist_block(&mut prim.vars, &mut body);
     prim.body = body;
+    if !scheduled {
+        in_chunks(&mut prim);
+    }
     prim
 }
 
@@ -283,7 +299,8 @@ impl Hoist<'_> {
             }
             // With no round of the loop there may be nothing to read: then the reduction is empty too.
             let (first, last) = self.bounds.clone();
-            let empty = matches!((&lo.kind, &hi.kind), (ScalarKind::Dim(a), ScalarKind::Dim(b)) if a == b);
+            let alike = |a: &Scalar, b: &Scalar| format!("{a:?}") == format!("{b:?}");
+            let empty = alike(lo, hi) || alike(lo, &first) && alike(hi, &last);
             let some = Scalar { kind: ScalarKind::Op(Intrinsic::Lt, vec![first, last]), dtype: DType::Bool };
             let choose = vec![some, (**hi).clone(), (**lo).clone()];
             if !empty {

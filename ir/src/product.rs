@@ -214,7 +214,10 @@ impl<'a> Reader<'a> {
     /// `old` and what some loops add to it.
     fn sum(&mut self, old: Scalar, more: Scalar, over: &[Loop<'_>]) -> Option<Scalar> {
         let dtype = old.dtype;
-        if more.dtype != dtype || !over.is_empty() && is_narrow(dtype) {
+        // What a bound speaks of is what it was when the loop began.
+        let vars: Vec<VarId> = self.vars.keys().copied().collect();
+        let spoken = over.iter().flat_map(|l| [l.lo, l.hi]).any(|e| self.prim.mentions(e, &vars));
+        if more.dtype != dtype || spoken || !over.is_empty() && is_narrow(dtype) {
             return None;
         }
         let more = over.iter().rev().fold(more, |body, l| {

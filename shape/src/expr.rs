@@ -234,6 +234,29 @@ impl Expr {
         found
     }
 
+    /// Its quotients: what is divided, and by what.
+    pub fn quotients(&self) -> Vec<(Expr, Expr)> {
+        let mut found = Vec::new();
+        self.terms().iter().flat_map(|t| &t.mono.0).for_each(|atom| match atom {
+            Atom::Sym(_) => {}
+            Atom::Div(d) => {
+                found.extend(d.num.quotients());
+                found.extend(d.den.quotients());
+                found.push((d.num.clone(), d.den.clone()));
+            }
+            Atom::Max(args) => args.iter().for_each(|a| found.extend(a.quotients())),
+        });
+        found
+    }
+
+    /// The same with another expression in the place of a quotient, where that is a part of a sum or product.
+    pub fn with_quotient(&self, (num, den): (&Expr, &Expr), value: &Expr) -> Expr {
+        self.map_atoms(&mut |atom| match atom {
+            Atom::Div(d) if d.num == *num && d.den == *den => Some(value.clone()),
+            Atom::Sym(_) | Atom::Div(_) | Atom::Max(_) => None,
+        })
+    }
+
     /// What it divides by `by`, which is above 0, if it is a quotient: an `x` of which `x / by` is always this.
     pub fn dividend(&self, by: &Expr) -> Option<Expr> {
         let holds = |e: &Expr, a: &Atom| e.terms().iter().any(|t| t.mono.0.contains(a));

@@ -21,6 +21,7 @@ use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
 
+pub(super) use self::guard::inside;
 use self::guard::{Limits, limited};
 use crate::{Checker, Maybe};
 use ir::depend::enter;
@@ -144,7 +145,7 @@ impl Names {
 }
 
 /// A place as a dim that means the same wherever it stands.
-fn place(prim: &Prim, s: &Scalar, names: &Names) -> Option<Dim> {
+pub(super) fn place(prim: &Prim, s: &Scalar, names: &Names) -> Option<Dim> {
     prim.as_dim(s).filter(|d| d.syms().iter().all(|s| !names.changing.contains(s)) && divides(prim, d))
 }
 
@@ -388,7 +389,7 @@ fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, names: &Names
             }
             Stmt::If(condition, a, b) => {
                 let branch = |s: &[Stmt], holds| {
-                    let facts = guard::inside(prim, condition, holds, names, facts);
+                    let facts = inside(prim, condition, holds, names, facts);
                     let mut made = written(prim, s, buf, &facts, names);
                     made.regions.iter_mut().for_each(|r| widen(r, &prim.buf(buf).shape, &facts));
                     (first_store(s, buf), made)
@@ -579,7 +580,7 @@ fn covers(regions: &[Region], shape: &[Dim], facts: &Facts) -> bool {
     if shape.is_empty() {
         return !regions.is_empty();
     }
-    (0..shape.len()).any(|axis| {
+    let along = (0..shape.len()).any(|axis| {
         let candidates: Vec<&Band> = regions
             .iter()
             .filter(|r| (0..shape.len()).all(|a| a == axis || is_whole(&r.axes[a], &shape[a], facts)))
@@ -617,7 +618,40 @@ fn covers(regions: &[Region], shape: &[Dim], facts: &Facts) -> bool {
             }
         }
         false
-    })
+    });
+    let plain =
+        |r: &&Region| r.axes.iter().flatten().filter(|b| b.gaps.is_none() && b.modulus.is_none()).count();
+    let boxes: Vec<&Region> = regions.into_iter().filter(|r| plain(r) == shape.len()).take(BOXES).collect();
+    along || cover_from(0, &boxes, shape, facts)
+}
+
+/// Regions at most that may overlap in any way: each is held against the others along each axis.
+const BOXES: usize = 12;
+
+/// Whether plain regions that may overlap leave nothing, all that is said of the axes from one on: along it from each end of a region
+/// to the next, those that lie there cover what is behind it.
+fn cover_from(axis: usize, regions: &[&Region], shape: &[Dim], facts: &Facts) -> bool {
+    let (Some(extent), false) = (shape.get(axis), regions.is_empty()) else { return !regions.is_empty() };
+    let band = |r: &Region| r.axes[axis].clone().map(|b| (b.lo, b.hi));
+    let ranges: Vec<(&Region, (Dim, Dim))> = regions.iter().filter_map(|r| Some((*r, band(r)?))).collect();
+    let mut reached = Dim::int(0);
+    for _ in 0..=ranges.len() {
+        if proves(facts, extent, &reached) {
+            return true;
+        }
+        let here: Vec<_> = ranges.iter().filter(|(_, (lo, _))| proves(facts, lo, &reached)).collect();
+        let next = here.iter().map(|(_, (_, hi))| hi).find(|next| {
+            let through = here.iter().filter(|(_, (_, hi))| proves(facts, next, hi)).map(|(r, _)| *r);
+            **next != reached
+                && proves(facts, &reached, next)
+                && cover_from(axis + 1, &through.collect::<Vec<_>>(), shape, facts)
+        });
+        match next {
+            Some(next) => reached = next.clone(),
+            None => return false,
+        }
+    }
+    false
 }
 
 /// True if statements are sure to write all of a buffer.

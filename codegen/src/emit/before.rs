@@ -5,7 +5,7 @@
 //! - A *condition* on which a whole round depends (`y[i, j] = if .. { a } else { b }`), where not both branches are cheap: its parts
 //!   that are the same in all rounds are evaluated once, and those that compare a position with something (`j > 0 && j < n - 1`)
 //!   hold in one run of rounds. The loop is cut into the rounds before the run, those in it and those behind it, of
-//!   which none looks at these parts again.
+//!   which none looks at these parts again. So it is where conditions and quotients inside say one thing in most rounds (`assume`).
 
 use inkwell::IntPredicate as I;
 use ir::Intrinsic;
@@ -41,28 +41,31 @@ pub(super) struct ByLanes {
 type Check<'s> = (BufId, &'s [Scalar], Span);
 
 /// A part of a condition that no round looks at.
-enum Part<'s> {
+#[derive(Debug)]
+pub(super) enum Part {
     /// It holds in all rounds or in none.
-    Fixed(&'s Scalar),
+    Fixed(Scalar),
     /// It holds in a run of rounds: a position, compared with a limit.
-    Run(Bound, &'s Scalar, &'s Scalar),
+    Run(Bound, Scalar, Scalar),
 }
 
 /// A loop that is cut.
-struct Cut<'s> {
+pub(super) struct Cut {
     /// In the order in which their checks are made.
-    parts: Vec<Part<'s>>,
+    pub(super) parts: Vec<Part>,
     /// What rounds do where all parts hold, and what the others do.
-    bodies: [Vec<Stmt>; 2],
+    pub(super) bodies: [Vec<Stmt>; 2],
+    /// So many rounds are not cut.
+    pub(super) long: i64,
 }
 
 /// What the rounds of a loop change.
-struct Changed {
+pub(super) struct Changed {
     names: BTreeSet<Sym>,
     written: BTreeSet<BufId>,
 }
 
-impl Cut<'_> {
+impl Cut {
     /// Whether a part holds in the first rounds, or in the last ones.
     fn has_run(&self, first: bool) -> bool {
         self.parts.iter().any(|p| matches!(p, Part::Run(b, ..) if b.first == first))
@@ -72,10 +75,12 @@ impl Cut<'_> {
 impl<'c> Emit<'_, 'c> {
     /// A loop by lanes, cut where conditions of its rounds change.
     pub(super) fn cut(&mut self, l: ByLanes, (lo, hi): (V<'c>, V<'c>), body: &[Stmt]) -> Result<(), Error> {
-        let Some(cut) = self.cuts(l.var, body) else { return self.checked_once(l, (lo, hi), body) };
+        let Some(cut) = self.cuts(l.var, body).or_else(|| self.assumed(l.var, body)) else {
+            return self.checked_once(l, (lo, hi), body);
+        };
         let [inside, outside] = &cut.bodies;
         let (first, last) = (cut.has_run(true), cut.has_run(false));
-        let least = if first || last { LONG } else { l.wide.lanes.into() };
+        let least = if first || last { cut.long } else { l.wide.lanes.into() };
         let long = self.ll.icmp(I::UGT, self.rounds(lo, hi), self.ll.i64(least));
         let short = ByLanes { from: None, ..l };
         let apart = |e: &mut Self| {
@@ -100,7 +105,7 @@ impl<'c> Emit<'_, 'c> {
         &mut self,
         var: VarId,
         (lo, hi): (V<'c>, V<'c>),
-        parts: &[Part<'_>],
+        parts: &[Part],
     ) -> Result<(V<'c>, V<'c>, V<'c>), Error> {
         let ll = self.ll;
         let rounds = ll.sub(hi, lo);
@@ -128,7 +133,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// How a loop is cut, if it is worth while.
-    fn cuts<'s>(&self, var: VarId, body: &'s [Stmt]) -> Option<Cut<'s>> {
+    fn cuts(&self, var: VarId, body: &[Stmt]) -> Option<Cut> {
         // What is added to something may be rounded with it, or not, by what it is.
         let [store @ Stmt::Store { value, combine: None, .. }] = body else { return None };
         let ScalarKind::Choose(of) = &value.kind else { return None };
@@ -141,7 +146,7 @@ impl<'c> Emit<'_, 'c> {
         conjuncts(c, &mut all);
         for c in all {
             if self.is_before(c, &changed) {
-                parts.push(Part::Fixed(c));
+                parts.push(Part::Fixed(c.clone()));
             } else if let Some(run) = self.in_run(c, var, body, &changed) {
                 parts.push(run);
             } else {
@@ -164,11 +169,11 @@ impl<'c> Emit<'_, 'c> {
             }
             vec![store]
         });
-        Some(Cut { parts, bodies })
+        Some(Cut { parts, bodies, long: LONG })
     }
 
     /// A comparison of a position with what is known before the loop.
-    fn in_run<'s>(&self, c: &'s Scalar, var: VarId, body: &[Stmt], changed: &Changed) -> Option<Part<'s>> {
+    pub(super) fn in_run(&self, c: &Scalar, var: VarId, body: &[Stmt], changed: &Changed) -> Option<Part> {
         let ScalarKind::Op(op, args) = &c.kind else { return None };
         let [a, b] = args.as_slice() else { return None };
         let left = self.is_before(b, changed);
@@ -178,7 +183,7 @@ impl<'c> Emit<'_, 'c> {
             && self.is_before(limit, changed)
             && self.is_position(position, var, changed)
             && Along::new(self.prim, var, body).counts(position);
-        fits.then_some(Part::Run(bound, position, limit))
+        fits.then(|| Part::Run(bound, position.clone(), limit.clone()))
     }
 
     /// Whether an expression is a position, of the loop's variable and what is known before it.
@@ -273,7 +278,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Whether an expression has a value before a loop, and keeps it.
-    fn is_before(&self, e: &Scalar, changed: &Changed) -> bool {
+    pub(super) fn is_before(&self, e: &Scalar, changed: &Changed) -> bool {
         let mut fixed = self.is_known(e, true);
         e.walk(&mut |e| {
             fixed &= match &e.kind {
@@ -292,7 +297,7 @@ impl<'c> Emit<'_, 'c> {
 }
 
 impl Changed {
-    fn by(e: &Emit<'_, '_>, body: &[Stmt]) -> Changed {
+    pub(super) fn by(e: &Emit<'_, '_>, body: &[Stmt]) -> Changed {
         let names = assigned(body).into_iter().map(|v| e.prim.var(v).name).collect();
         Changed { names, written: written(body) }
     }
@@ -306,7 +311,7 @@ fn is_unchecked(e: &Scalar) -> bool {
 }
 
 /// What must hold for a condition to hold.
-fn conjuncts<'s>(c: &'s Scalar, all: &mut Vec<&'s Scalar>) {
+pub(super) fn conjuncts<'s>(c: &'s Scalar, all: &mut Vec<&'s Scalar>) {
     if let ScalarKind::Op(Intrinsic::And, args) = &c.kind {
         args.iter().for_each(|a| conjuncts(a, all));
     } else {

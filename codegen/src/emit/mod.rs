@@ -14,6 +14,7 @@
 
 mod ahead;
 mod apart;
+mod assume;
 mod before;
 mod choose;
 mod compare;

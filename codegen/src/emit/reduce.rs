@@ -16,8 +16,7 @@ use super::stmt::rounds;
 use super::tile::{Slot, Tile, Values, Varies};
 use crate::Error;
 use crate::format::register;
-use crate::ll::{Ty, V};
-use crate::ops::by_keys;
+use crate::ll::V;
 use crate::schedule::{fits_term, is_masked_term};
 
 /// Whether an expression holds a reduction that is a loop.
@@ -148,8 +147,7 @@ impl<'e, 'c> Emit<'e, 'c> {
         if many < 2 {
             return Ok(lo);
         }
-        let keys = self.holds_keys(sums, s.dtype);
-        let others: Vec<_> = (1..many).map(|_| self.nothing_yet(*combine, s.dtype, keys, *varies)).collect();
+        let others: Vec<_> = (1..many).map(|_| self.nothing_yet(*combine, s.dtype, *varies)).collect();
         let all: Vec<_> = std::iter::once(sums).chain(&others).collect();
         let end = self.whole(lo, hi, many.into());
         let near = self.rounds_in_line(*var, body);
@@ -169,7 +167,7 @@ impl<'e, 'c> Emit<'e, 'c> {
         let mut values: Vec<_> = all.iter().map(|of| self.sums(of)).collect();
         while values.len() > 1 {
             let both = |p: &[Values<'c>]| match p {
-                [a, b] => self.map(&[a, b], |v| self.both(*combine, s.dtype, keys, v[0], v[1])),
+                [a, b] => self.map(&[a, b], |v| self.ll.combine(*combine, s.dtype, v[0], v[1])),
                 _ => p[0].clone(),
             };
             values = values.chunks(2).map(both).collect();
@@ -260,11 +258,7 @@ impl<'e, 'c> Emit<'e, 'c> {
             }
             Some(_) | None => {
                 let value = self.scalar(body)?;
-                let keys = self.holds_keys(slot, body.dtype);
-                self.map(&[&old, &value], |v| {
-                    let new = if keys { ll.keys(combine, v[1]) } else { v[1] };
-                    self.both(combine, body.dtype, keys, v[0], new)
-                })
+                self.map(&[&old, &value], |v| ll.combine(combine, body.dtype, v[0], v[1]))
             }
         };
         self.keep(slot, &old, &new);
@@ -272,24 +266,9 @@ impl<'e, 'c> Emit<'e, 'c> {
     }
 
     /// Cells in which nothing is combined yet.
-    fn nothing_yet(&mut self, combine: Combine, dtype: DType, keys: bool, varies: Varies) -> Slot<'c> {
+    fn nothing_yet(&mut self, combine: Combine, dtype: DType, varies: Varies) -> Slot<'c> {
         let none = self.ll.constant(dtype, combine.identity(dtype));
-        if keys {
-            self.accumulators(DType::I32, &Values::uniform(self.ll.keys(combine, none)), varies)
-        } else {
-            self.accumulators(dtype, &Values::uniform(none), varies)
-        }
-    }
-
-    /// Combines two values, or two keys.
-    fn both(&self, combine: Combine, dtype: DType, keys: bool, a: V<'c>, b: V<'c>) -> V<'c> {
-        if keys { self.ll.combine_keys(combine, a, b) } else { self.ll.combine(combine, dtype, a, b) }
-    }
-
-    /// Whether a slot holds keys in the place of floats.
-    fn holds_keys(&self, slot: &Slot<'c>, dtype: DType) -> bool {
-        let of_keys = self.ll.lanes_ty(Ty::I32, self.tile.width());
-        dtype.is_float() && matches!(slot, Slot::Cells { ty, .. } if *ty == of_keys)
+        self.accumulators(dtype, &Values::uniform(none), varies)
     }
 
     /// Gives accumulators new values, in the lanes that exist.
@@ -323,11 +302,10 @@ impl<'e, 'c> Emit<'e, 'c> {
         let outside = self.tile;
         let over = Varies { rows: varies.rows, lanes: true };
         self.tile = Tile { vectors: wide.vectors, lanes: Some(wide.lanes), ..outside };
-        let keys = by_keys(combine, body.dtype);
-        let sums = self.nothing_yet(combine, body.dtype, keys, over);
+        let sums = self.nothing_yet(combine, body.dtype, over);
         self.tile = outside;
         // What is done one by one has an accumulator of its own.
-        let rest = self.nothing_yet(combine, body.dtype, false, varies);
+        let rest = self.nothing_yet(combine, body.dtype, varies);
         let rows = if varies.rows { outside.rows } else { 1 };
         let in_tile = Tile { vectors: wide.vectors, lanes: Some(wide.lanes), ..outside };
         // The vectors of each row as one.
@@ -338,7 +316,7 @@ impl<'e, 'c> Emit<'e, 'c> {
             let row = |r: u32| {
                 let mut list: Vec<V<'c>> = (0..wide.vectors).map(|u| all.at(r, u)).collect();
                 let both = |p: &[V<'c>]| {
-                    if let [a, b] = p { e.both(combine, body.dtype, keys, *a, *b) } else { p[0] }
+                    if let [a, b] = p { ll.combine(combine, body.dtype, *a, *b) } else { p[0] }
                 };
                 while list.len() > 1 {
                     list = list.chunks(2).map(both).collect();

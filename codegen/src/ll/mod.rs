@@ -159,6 +159,13 @@ impl<'c> Ll<'c> {
         if let Some(c) = constant {
             return c.into();
         }
+        let one = self.in_first_of(v, lanes).into_vector_value();
+        let mask = self.ctx.i32_type().vec_type(lanes).const_zero();
+        self.b.build_shuffle_vector(one, one.get_type().get_poison(), mask, "").expect(OK).into()
+    }
+
+    /// The first of so many lanes, of which the others may be anything.
+    pub(crate) fn in_first_of(&self, v: V<'c>, lanes: u32) -> V<'c> {
         let ty = match v {
             V::PointerValue(p) => p.get_type().vec_type(lanes),
             V::FloatValue(x) => x.get_type().vec_type(lanes),
@@ -168,10 +175,7 @@ impl<'c> Ll<'c> {
             | V::VectorValue(_)
             | V::ScalableVectorValue(_) => v.into_int_value().get_type().vec_type(lanes),
         };
-        let zero = self.ctx.i32_type().const_zero();
-        let one = self.b.build_insert_element(ty.get_poison(), v, zero, "").expect(OK);
-        let mask = self.ctx.i32_type().vec_type(lanes).const_zero();
-        self.b.build_shuffle_vector(one, ty.get_poison(), mask, "").expect(OK).into()
+        self.insert(ty.get_poison().into(), v, 0)
     }
 
     fn alike(&self, a: V<'c>, b: V<'c>) -> (V<'c>, V<'c>) {
@@ -453,14 +457,20 @@ impl<'c> Ll<'c> {
             let of = if list.len() > 1 { 2 } else { 1 };
             let both = |p: &[V<'c>]| {
                 let (a, b) = (p[0], p[p.len() - 1]);
-                let lanes = self.lanes(a) * of;
-                f(self.shuffle(a, b, &halves(0, lanes)), self.shuffle(a, b, &halves(1, lanes)))
+                match self.lanes(a) * of {
+                    2 if of == 1 => f(self.extract(a, 0), self.extract(a, 1)),
+                    lanes => f(self.shuffle(a, b, &halves(0, lanes)), self.shuffle(a, b, &halves(1, lanes))),
+                }
             };
             list = list.chunks(2).map(both).collect();
             n /= 2;
         }
         let each = self.lanes(list[0]);
-        (0..count).map(|i| self.extract(list[(i / each) as usize], i % each)).collect()
+        let lane = |i: u32| {
+            let v = list[(i / each) as usize];
+            if v.is_vector_value() { self.extract(v, i % each) } else { v }
+        };
+        (0..count).map(lane).collect()
     }
 
     /// Whether a `bool` is true in any lane.

@@ -23,7 +23,7 @@ pub(crate) enum Stride {
 }
 
 /// How far apart neighbouring lanes may lie that are still read and written by whole vectors.
-const APART: i64 = 4;
+const APART: i64 = 8;
 
 /// Whether lanes that lie so far apart are read and written by whole vectors, which are turned round, or taken apart.
 pub(crate) fn is_near(distance: Option<i64>) -> bool {

@@ -622,7 +622,7 @@ pub(crate) fn variable(prim: &mut Prim, name: &str, dtype: DType) -> VarId {
 }
 
 /// A new local buffer.
-pub(super) fn local(prim: &mut Prim, name: &str, dtype: DType, shape: Vec<Dim>) -> BufId {
+pub(crate) fn local(prim: &mut Prim, name: &str, dtype: DType, shape: Vec<Dim>) -> BufId {
     let id = BufId(prim.bufs.len() as u32);
     let name = Sym::new(&format!("{name}{}", id.0));
     prim.bufs.push(Buf { name, dtype, shape, local: true });

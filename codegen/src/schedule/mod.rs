@@ -38,7 +38,7 @@ use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use access::{Along, Stride, is_near};
-pub(crate) use arrange::{extent, substituted, variable};
+pub(crate) use arrange::{extent, local, substituted, variable};
 pub(crate) use cost::is_heavy;
 pub(crate) use narrow::{knowing, told};
 pub(crate) use stream::{Pass, passes};
@@ -195,6 +195,28 @@ pub(crate) fn schedule(prim: &Prim, target: &Target) -> Prim {
     again::keep(&mut prim);
     stream::stream(&mut prim, target, &first);
     prim
+}
+
+/// Whether each round of a loop waits for a variable that the one before has set: rows that do have time for others.
+fn waits(body: &[Stmt]) -> bool {
+    body.iter().any(|s| match s {
+        Stmt::For { body, .. } => {
+            let mut waits = false;
+            let mut set: Vec<VarId> = Vec::new();
+            body.iter().for_each(|s| {
+                for e in s.scalars() {
+                    e.walk(&mut |e| waits |= e.as_var().is_some_and(|v| !set.contains(&v) && sets(body, v)));
+                }
+                set.extend(if let Stmt::Set(v, _) = s { Some(*v) } else { None });
+            });
+            waits
+        }
+        Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => false,
+    })
+}
+
+fn sets(body: &[Stmt], var: VarId) -> bool {
+    body.iter().any(|s| matches!(s, Stmt::Set(v, _) if *v == var))
 }
 
 /// Whether floats are reduced, in an order that can be felt.
@@ -427,6 +449,16 @@ impl Planner<'_> {
                 }
                 Some(_) | None => {}
             }
+        }
+        if nest.lanes.is_none()
+            && nest.rows.is_none()
+            && !nest.walked
+            && plan.reductions.is_empty()
+            && let Some(&r) = vars.last()
+            && waits(body)
+            && self.together(body, &Along::new(self.prim, r, body))
+        {
+            nest.rows = Some((r, vec![8, 1]));
         }
         // Panels go with lanes that add up in order; with few rows there are none, so lanes must be the same there.
         let same = |packed: &Nest| packed.lanes.map(|l| l.0) == nest.lanes.map(|l| l.0);

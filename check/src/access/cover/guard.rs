@@ -7,7 +7,7 @@ use ir::Intrinsic;
 use ir::loops::{Prim, Scalar, ScalarKind};
 use shape::{Expr as Dim, Facts, Pred};
 
-use super::{Band, Names, Region, steady};
+use super::{Band, Names, Region, proves, steady};
 
 /// Positions from one dim on, and before another.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
@@ -44,14 +44,40 @@ impl Band {
 }
 
 /// What is known where a condition holds, or does not. Products are left out: they say little, and hide what else does.
-pub(super) fn inside(prim: &Prim, condition: &Scalar, holds: bool, names: &Names, facts: &Facts) -> Facts {
+pub(in crate::access) fn inside(
+    prim: &Prim,
+    condition: &Scalar,
+    holds: bool,
+    names: &Names,
+    facts: &Facts,
+) -> Facts {
     let mut facts = facts.clone();
     let mut parts = Vec::new();
     if at_least_zero(prim, condition, holds, names, &mut parts) {
         parts.retain(|d| !d.has_products());
         parts.into_iter().for_each(|d| facts.assume(Pred::Le(Dim::int(0), d)));
+    } else if let Some(d) = not_zero(prim, condition, holds, names).filter(|d| !d.has_products()) {
+        // What is not at the end of a range is further inside.
+        let (one, zero) = (Dim::int(1), Dim::int(0));
+        if proves(&facts, &zero, &d) {
+            facts.assume(Pred::Le(one, d));
+        } else if proves(&facts, &d, &zero) {
+            facts.assume(Pred::Le(d, zero - one));
+        }
     }
     facts
+}
+
+/// The dim that is not 0 where a condition holds, or does not.
+fn not_zero(prim: &Prim, condition: &Scalar, holds: bool, names: &Names) -> Option<Dim> {
+    let ScalarKind::Op(op, args) = &condition.kind else { return None };
+    match (op, args.as_slice(), holds) {
+        (Intrinsic::Not, [a], _) => not_zero(prim, a, !holds, names),
+        (Intrinsic::Eq, [a, b], false) | (Intrinsic::Ne, [a, b], true) => {
+            Some(steady(prim, a, names)? - steady(prim, b, names)?)
+        }
+        _ => None,
+    }
 }
 
 /// What a condition, or its contrary, leaves of a region.
