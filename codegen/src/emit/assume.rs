@@ -14,7 +14,7 @@ use super::before::{Changed, Cut, Part, conjuncts};
 use super::compare::Bound;
 
 /// A loop of so many rounds is not cut.
-const LONG: i64 = 64;
+const LONG: i64 = 32;
 /// So much is assumed at most: all of it is found out before the loop.
 const PARTS: usize = 8;
 

@@ -220,6 +220,16 @@ impl<'e, 'c> Emit<'e, 'c> {
             Slot::Cells { varies, .. } if varies.rows => self.tile.rows,
             Slot::Cells { .. } | Slot::Unset | Slot::Fixed(_) | Slot::Rows { .. } | Slot::Lanes(_) => 1,
         };
+        // Where a condition is the same in the whole tile, nothing is added where it does not hold.
+        if let ScalarKind::Choose(parts) = &body.kind
+            && let [c, yes, Scalar { kind: ScalarKind::Const(none), .. }] = &**parts
+            && *none == combine.identity(body.dtype)
+            && !self.varies(c).rows
+            && !self.varies(c).lanes
+        {
+            let c = self.scalar(c)?.one();
+            return self.one_of(c, |e| e.accumulate(slot, combine, yes), |_| Ok(()));
+        }
         if body.is_reduction_by(combine) {
             return self.add_up(slot, body);
         }
