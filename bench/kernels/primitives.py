@@ -129,6 +129,80 @@ prim solve<n>(l: f32[n, n], x: f32[n]) -> y: f32[n] {
 fn main<n>(l: f32[n, n], x: f32[n]) -> f32[n] { solve(l, x) }
 """
 
+MASKED = """
+prim masked_mean<m, n>(x: f32[m, n], mask: bool[m, n]) -> y: f32[m] {
+    for i in m {
+        var total = 0.0
+        var count = 0
+        for j in n {
+            if mask[i, j] {
+                total += x[i, j]
+                count += 1
+            }
+        }
+        y[i] = if count > 0 { total / f32(count) } else { 0.0 }
+    }
+}
+fn main<m, n>(x: f32[m, n], mask: bool[m, n]) -> f32[m] { masked_mean(x, mask) }
+"""
+RUNNING = """
+prim running<m, n>(x: f32[m, n]) -> y: f32[m, n] {
+    for i in m {
+        var most = -1e999
+        for j in n {
+            most = max(most, x[i, j])
+            y[i, j] = most
+        }
+    }
+}
+fn main<m, n>(x: f32[m, n]) -> f32[m, n] { running(x) }
+"""
+EIGHTS = """
+prim eights<m>(x: f32[m, 8]) -> y: f32[m, 8] {
+    for i in m {
+        var p: f32[8]
+        for j in 8 { p[j] = x[i, j] }
+        for r in 7 {
+            for j in 0..7 - r {
+                let a = p[j]
+                let b = p[j + 1]
+                p[j] = min(a, b)
+                p[j + 1] = max(a, b)
+            }
+        }
+        for j in 8 { y[i, j] = p[j] }
+    }
+}
+fn main<m>(x: f32[m, 8]) -> f32[m, 8] { eights(x) }
+"""
+TORUS = """
+prim torus<h, w>(x: f32[h, w]) -> y: f32[h, w] {
+    for i in h, j in w {
+        y[i, j] = 0.25 * (x[(i + h - 1) % h, j] + x[(i + 1) % h, j] + x[i, (j + w - 1) % w] + x[i, (j + 1) % w])
+    }
+}
+fn main<h, w>(x: f32[h, w]) -> f32[h, w] { torus(x) }
+"""
+DEPTHWISE = """
+prim depthwise<c, h, w>(x: f32[c, h, w], f: f32[c, 3, 3]) -> y: f32[c, h, w] {
+    for k in c, i in h, j in w {
+        y[k, i, j] = sum(p in 3, q in 3)
+            if i + p >= 1 && i + p <= h && j + q >= 1 && j + q <= w {
+                x[k, i + p - 1, j + q - 1] * f[k, p, q]
+            } else {
+                0.0
+            }
+    }
+}
+fn main<c, h, w>(x: f32[c, h, w], f: f32[c, 3, 3]) -> f32[c, h, w] { depthwise(x, f) }
+"""
+AVERAGE = """
+prim average<t, n>(x: f32[t, n]) -> y: f32[t, n] {
+    for s in t, j in n { y[s, j] = if s == 0 { x[0, j] } else { 0.1 * x[s, j] + 0.9 * y[s - 1, j] } }
+}
+fn main<t, n>(x: f32[t, n]) -> f32[t, n] { average(x) }
+"""
+
 
 class Loops:
     """A function of primitives.c as a competitor."""
@@ -241,12 +315,52 @@ def solve(n):
     return row("solve", SOLVE, [l, x], want, [n], True, 1e-4)
 
 
+def masked_mean(m, n):
+    x, mask = randn(m, n), RNG.random((m, n)) < 0.5
+    want = np.where(mask, x, 0).sum(1, dtype=np.float64) / mask.sum(1)
+    return row("masked_mean", MASKED, [x, mask], want, [m, n], True, 1e-4)
+
+
+def running(m, n):
+    x = randn(m, n)
+    return row("running", RUNNING, [x], np.maximum.accumulate(x, 1), [m, n], False, 1e-9)
+
+
+def eights(m):
+    x = randn(m, 8)
+    return row("eights", EIGHTS, [x], np.sort(x, 1), [m], False, 1e-9)
+
+
+def torus(h, w):
+    x = randn(h, w)
+    want = 0.25 * sum(np.roll(x.astype(np.float64), by, axis) for by in (-1, 1) for axis in (0, 1))
+    return row("torus", TORUS, [x], want, [h, w], False, 1e-5)
+
+
+def depthwise(c, h, w):
+    x, f = randn(c, h, w), randn(c, 3, 3)
+    padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1)))
+    terms = (padded[:, p:p + h, q:q + w] * f[:, p, q, None, None] for p in range(3) for q in range(3))
+    return row("depthwise", DEPTHWISE, [x, f], sum(terms), [c, h, w], True, 1e-4)
+
+
+def average(t, n):
+    x = randn(t, n)
+    want = x.astype(np.float64)
+    for s in range(1, t):
+        want[s] = 0.1 * want[s] + 0.9 * want[s - 1]
+    return row("average", AVERAGE, [x], want, [t, n], False, 1e-4)
+
+
 def rows(quick):
     made = [("csr by vector", csr, 0), ("csr by matrix", csr, 32), ("stencil", stencil, 1021, 1027),
             ("pairwise distance", pairwise, 300, 500, 61), ("segmented sum", segments, 50_000, 33),
             ("lookup with guard", lookup, 5_000, 100, 20_000), ("prefix sum", prefix, 1000, 1000),
             ("histogram", histogram, 1_000_000), ("masked outer update", masked_outer, 999, 1001),
             ("banded product", banded, 1000, 65), ("argmax of rows", argmax, 1000, 1003),
-            ("bilinear sampling", bilinear, 200, 300, 24, 20_000), ("triangular solve", solve, 1000)]
+            ("bilinear sampling", bilinear, 200, 300, 24, 20_000), ("triangular solve", solve, 1000),
+            ("masked mean", masked_mean, 1021, 1027), ("running extreme", running, 1021, 1027),
+            ("sorted eights", eights, 50_021), ("torus", torus, 1021, 1027),
+            ("depthwise convolution", depthwise, 32, 113, 131), ("moving average", average, 1021, 1027)]
     for name, primitive, *sizes in made[:2] if quick else made:
         yield f"prim {name}", functools.partial(primitive, *sizes)

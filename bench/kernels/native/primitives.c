@@ -146,3 +146,77 @@ void solve(void *const *b, const int64_t *d) {
         y[i] = (x[i] - s) / l[i * n + i];
     }
 }
+
+void masked_mean(void *const *b, const int64_t *d) {
+    F32(x, 0); U8(mask, 1); F32(y, 2);
+    int64_t n = d[1];
+    for (int64_t i = 0; i < d[0]; i++) {
+        float total = 0;
+        int64_t count = 0;
+        for (int64_t j = 0; j < n; j++)
+            if (mask[i * n + j]) {
+                total += x[i * n + j];
+                count++;
+            }
+        y[i] = count > 0 ? total / (float)count : 0;
+    }
+}
+
+void running(void *const *b, const int64_t *d) {
+    F32(x, 0); F32(y, 1);
+    int64_t n = d[1];
+    for (int64_t i = 0; i < d[0]; i++) {
+        float most = -3.402823466e38f;
+        for (int64_t j = 0; j < n; j++) {
+            most = x[i * n + j] > most ? x[i * n + j] : most;
+            y[i * n + j] = most;
+        }
+    }
+}
+
+void eights(void *const *b, const int64_t *d) {
+    F32(x, 0); F32(y, 1);
+    for (int64_t i = 0; i < d[0]; i++) {
+        float p[8];
+        for (int j = 0; j < 8; j++) p[j] = x[i * 8 + j];
+        for (int r = 0; r < 7; r++)
+            for (int j = 0; j < 7 - r; j++) {
+                float a = p[j], c = p[j + 1];
+                p[j] = a < c ? a : c;
+                p[j + 1] = a < c ? c : a;
+            }
+        for (int j = 0; j < 8; j++) y[i * 8 + j] = p[j];
+    }
+}
+
+void torus(void *const *b, const int64_t *d) {
+    F32(x, 0); F32(y, 1);
+    int64_t h = d[0], w = d[1];
+    for (int64_t i = 0; i < h; i++)
+        for (int64_t j = 0; j < w; j++)
+            y[i * w + j] = 0.25f * (x[(i + h - 1) % h * w + j] + x[(i + 1) % h * w + j] + x[i * w + (j + w - 1) % w]
+                                    + x[i * w + (j + 1) % w]);
+}
+
+void depthwise(void *const *b, const int64_t *d) {
+    F32(x, 0); F32(f, 1); F32(y, 2);
+    int64_t h = d[1], w = d[2];
+    for (int64_t k = 0; k < d[0]; k++)
+        for (int64_t i = 0; i < h; i++)
+            for (int64_t j = 0; j < w; j++) {
+                float s = 0;
+                for (int p = 0; p < 3; p++)
+                    for (int q = 0; q < 3; q++)
+                        if (i + p >= 1 && i + p <= h && j + q >= 1 && j + q <= w)
+                            s += x[(k * h + i + p - 1) * w + j + q - 1] * f[k * 9 + p * 3 + q];
+                y[(k * h + i) * w + j] = s;
+            }
+}
+
+void average(void *const *b, const int64_t *d) {
+    F32(x, 0); F32(y, 1);
+    int64_t n = d[1];
+    for (int64_t s = 0; s < d[0]; s++)
+        for (int64_t j = 0; j < n; j++)
+            y[s * n + j] = s == 0 ? x[j] : 0.1f * x[s * n + j] + 0.9f * y[(s - 1) * n + j];
+}
