@@ -20,12 +20,7 @@
 //! - An access that is marked `checked` is compared before it happens; nothing in a kernel traps.
 //! - The same primitive and target give the same bytes.
 
-mod bands;
 mod binding;
-mod blocks;
-mod choices;
-mod chunks;
-mod columns;
 mod compiler;
 mod cover;
 mod emit;
@@ -36,15 +31,11 @@ mod ll;
 mod math;
 mod object;
 mod ops;
-mod places;
 mod prepare;
 mod schedule;
-mod splits;
 mod store;
-mod sums;
 mod target;
 mod text;
-mod totals;
 
 pub use compiler::{Compiled, Compiler};
 pub use error::Error;

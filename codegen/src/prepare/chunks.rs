@@ -11,8 +11,8 @@ use shape::{Expr as Dim, Sym};
 use std::collections::{BTreeMap, BTreeSet};
 use tensor::DType;
 
-use crate::bands::part;
-use crate::prepare::written;
+use super::bands::part;
+use super::{reads, written};
 use crate::schedule::{extent, local, variable};
 
 /// Terms of a chunk: fewer are not worth another thread.
@@ -197,11 +197,4 @@ fn terms(prim: &Prim, e: &Scalar) -> Dim {
         }
     });
     inside.unwrap_or_else(|| Dim::int(1))
-}
-
-/// Whether an expression reads one of some buffers.
-fn reads(e: &Scalar, bufs: &BTreeSet<BufId>) -> bool {
-    let mut found = false;
-    e.walk(&mut |e| found |= matches!(&e.kind, ScalarKind::Load { buf, .. } if bufs.contains(buf)));
-    found
 }

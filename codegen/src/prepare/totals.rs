@@ -8,6 +8,7 @@ use ir::loops::{Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use ir::{Combine, Intrinsic};
 use std::collections::BTreeMap;
 
+use super::may_fail;
 use crate::schedule::is_heavy;
 
 /// Makes sums of such loops.
@@ -228,10 +229,4 @@ fn is_much(e: &Scalar) -> bool {
             matches!(e.kind, ScalarKind::Op(op, _) if is_heavy(op) || matches!(op, Div | Rem | Rsqrt | Sqrt));
     });
     much
-}
-
-fn may_fail(e: &Scalar) -> bool {
-    let mut found = false;
-    e.walk(&mut |e| found |= matches!(&e.kind, ScalarKind::Load { checked: true, .. }));
-    found
 }

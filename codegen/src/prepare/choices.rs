@@ -11,7 +11,7 @@ use shape::Sym;
 use std::collections::BTreeSet;
 use tensor::DType;
 
-use crate::prepare::assigned;
+use super::assigned;
 
 /// Makes values of such statements.
 pub(crate) fn as_choices(prim: &mut Prim) {

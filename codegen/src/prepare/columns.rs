@@ -9,8 +9,8 @@ use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use shape::{Expr as Dim, Pred};
 use tensor::DType;
 
-use crate::bands::{is_loop, part};
-use crate::prepare::assigned;
+use super::assigned;
+use super::bands::{is_loop, part};
 use crate::schedule::{extent, variable};
 
 /// Columns of a strip: a page of numbers,

@@ -16,19 +16,29 @@
 //! - a reduction that gives the same value in every round of an independent loop stands before it;
 //! - what stands alone is computed by chunks (`chunks`).
 
-use crate::bands::in_bands;
-use crate::blocks::by_blocks;
-use crate::choices::as_choices;
-use crate::chunks::in_chunks;
-use crate::columns::in_columns;
-use crate::places::as_variables;
-use crate::splits::in_splits;
-use crate::sums::as_sums;
-use crate::totals::as_totals;
+mod bands;
+mod blocks;
+mod choices;
+mod chunks;
+mod columns;
+mod places;
+mod splits;
+mod sums;
+mod totals;
+
+use self::bands::in_bands;
+use self::blocks::by_blocks;
+use self::choices::as_choices;
+use self::chunks::in_chunks;
+use self::columns::in_columns;
+use self::places::as_variables;
+use self::splits::in_splits;
+use self::sums::as_sums;
+use self::totals::as_totals;
 use ir::Intrinsic;
 use ir::depend::{mark_loops, unfused};
 use ir::lets::written_out;
-use ir::loops::{Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
 use shape::{Expr as Dim, Sym};
 use std::collections::BTreeSet;
 use tensor::DType;
@@ -220,7 +230,7 @@ pub(crate) fn assigned(stmts: &[Stmt]) -> BTreeSet<VarId> {
 }
 
 /// The buffers that statements write, or begin anew.
-pub(crate) fn written(stmts: &[Stmt]) -> BTreeSet<ir::loops::BufId> {
+pub(crate) fn written(stmts: &[Stmt]) -> BTreeSet<BufId> {
     let mut set = BTreeSet::new();
     let mut visit = |s: &Stmt| {
         if let Stmt::Store { buf, .. } | Stmt::Alloc(buf) = s {
@@ -229,6 +239,30 @@ pub(crate) fn written(stmts: &[Stmt]) -> BTreeSet<ir::loops::BufId> {
     };
     stmts.iter().for_each(|s| walk(s, &mut visit));
     set
+}
+
+/// Whether an expression reads one of some buffers.
+fn reads(e: &Scalar, bufs: &BTreeSet<BufId>) -> bool {
+    let mut found = false;
+    e.walk(&mut |e| found |= matches!(&e.kind, ScalarKind::Load { buf, .. } if bufs.contains(buf)));
+    found
+}
+
+/// Whether a statement reads or writes one of some buffers.
+fn touches(s: &Stmt, bufs: &BTreeSet<BufId>) -> bool {
+    let mut found = false;
+    s.walk(&mut |s| {
+        found |= matches!(s, Stmt::Store { buf, .. } | Stmt::Alloc(buf) if bufs.contains(buf));
+        found |= s.scalars().into_iter().any(|e| reads(e, bufs));
+    });
+    found
+}
+
+/// Whether an access of an expression may fail.
+fn may_fail(e: &Scalar) -> bool {
+    let mut found = false;
+    e.walk(&mut |e| found |= matches!(&e.kind, ScalarKind::Load { checked: true, .. }));
+    found
 }
 
 fn walk(s: &Stmt, f: &mut dyn FnMut(&Stmt)) {
@@ -270,7 +304,7 @@ fn hoist_block(vars: &mut Vec<Var>, stmts: &mut Vec<Stmt>) {
 struct Hoist<'a> {
     vars: &'a mut Vec<Var>,
     changed: BTreeSet<VarId>,
-    written: BTreeSet<ir::loops::BufId>,
+    written: BTreeSet<BufId>,
     bounds: (Scalar, Scalar),
     sets: Vec<Stmt>,
 }

@@ -5,11 +5,11 @@
 //! twice costs more than it gains.
 
 use ir::depend::{mark_loops, set_in};
-use ir::loops::{Mark, Prim, ScalarKind, Stmt, VarId};
+use ir::loops::{Mark, Prim, Stmt, VarId};
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::prepare::{distinct, written};
-use crate::sums::as_sums;
+use super::sums::as_sums;
+use super::{distinct, may_fail, touches, written};
 
 /// Splits such loops.
 pub(crate) fn in_splits(prim: &mut Prim) {
@@ -94,18 +94,8 @@ fn names(prim: &Prim, block: &[Stmt]) -> Vec<usize> {
 }
 
 /// Whether one statement touches what another writes, in whichever round.
-fn shares(writes: &Stmt, touches: &Stmt) -> bool {
-    let written = written(std::slice::from_ref(writes));
-    let mut found = false;
-    touches.walk(&mut |s| {
-        found |= matches!(s, Stmt::Store { buf, .. } | Stmt::Alloc(buf) if written.contains(buf));
-        for e in s.scalars() {
-            e.walk(&mut |e| {
-                found |= matches!(&e.kind, ScalarKind::Load { buf, .. } if written.contains(buf))
-            });
-        }
-    });
-    found
+fn shares(writes: &Stmt, other: &Stmt) -> bool {
+    touches(other, &written(std::slice::from_ref(writes)))
 }
 
 /// The nests that have no independent loop.
@@ -124,9 +114,7 @@ fn is_quiet(s: &Stmt) -> bool {
     let mut quiet = true;
     s.walk(&mut |s| {
         quiet &= !matches!(s, Stmt::Store { checked: true, .. });
-        for e in s.scalars() {
-            e.walk(&mut |e| quiet &= !matches!(e.kind, ScalarKind::Load { checked: true, .. }));
-        }
+        quiet &= !s.scalars().into_iter().any(may_fail);
     });
     quiet
 }

@@ -7,8 +7,9 @@
 use ir::Literal;
 use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
 use shape::Expr as Dim;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::{reads, touches};
 use crate::schedule::{substituted, variable};
 
 /// Elements of such a buffer.
@@ -41,7 +42,14 @@ fn block(prim: &mut Prim, mut stmts: Vec<Stmt>) -> Vec<Stmt> {
         if let Stmt::Alloc(buf) = stmts[at]
             && let Some(vars) = elements(prim, buf)
         {
-            let mut out = Out { prim, buf, vars: &vars, done: Vec::new(), left: STATEMENTS };
+            let mut out = Out {
+                prim,
+                buf,
+                own: BTreeSet::from([buf]),
+                vars: &vars,
+                done: Vec::new(),
+                left: STATEMENTS,
+            };
             let known = BTreeMap::new();
             if stmts[at + 1..].iter().try_for_each(|s| out.stmt(s, &known)).is_some() {
                 let done = out.done;
@@ -69,6 +77,8 @@ fn elements(prim: &mut Prim, buf: BufId) -> Option<Vec<VarId>> {
 struct Out<'a> {
     prim: &'a Prim,
     buf: BufId,
+    /// It alone.
+    own: BTreeSet<BufId>,
     vars: &'a [VarId],
     done: Vec<Stmt>,
     /// Statements that there is room for.
@@ -82,7 +92,7 @@ impl Out<'_> {
     /// Writes out a statement; none where that is too much, or a position in the buffer is no constant.
     fn stmt(&mut self, s: &Stmt, known: &Known) -> Option<()> {
         self.left = self.left.checked_sub(1)?;
-        if !self.touches(s) {
+        if !touches(s, &self.own) {
             let mut s = s.clone();
             self.replace(&mut s, known);
             self.done.push(s);
@@ -129,21 +139,6 @@ impl Out<'_> {
         Some(())
     }
 
-    fn touches(&self, s: &Stmt) -> bool {
-        let mut found = false;
-        s.walk(&mut |s| {
-            found |= matches!(s, Stmt::Store { buf, .. } | Stmt::Alloc(buf) if *buf == self.buf);
-            s.scalars().into_iter().for_each(|e| found |= self.reads(e));
-        });
-        found
-    }
-
-    fn reads(&self, e: &Scalar) -> bool {
-        let mut found = false;
-        e.walk(&mut |e| found |= matches!(&e.kind, ScalarKind::Load { buf, .. } if *buf == self.buf));
-        found
-    }
-
     /// Puts the rounds in a statement that does not touch the buffer.
     fn replace(&self, s: &mut Stmt, known: &Known) {
         s.walk_mut(&mut |s| {
@@ -153,7 +148,7 @@ impl Out<'_> {
 
     /// An expression in some rounds, elements as variables.
     fn scalar(&self, e: &Scalar, known: &Known) -> Option<Scalar> {
-        if !self.reads(e) {
+        if !reads(e, &self.own) {
             return Some(substituted(self.prim, e, known));
         }
         let dtype = e.dtype;

@@ -10,6 +10,8 @@ use ir::depend::mark_loops;
 use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use std::collections::BTreeSet;
 
+use super::{may_fail, reads, touches};
+
 /// Makes sums of such loops.
 pub(crate) fn as_sums(prim: &mut Prim) {
     let mut at = 0;
@@ -96,7 +98,9 @@ fn begin(prim: &mut Prim, at: usize) -> bool {
     if !is_everywhere(prim, &chain, buf, index) {
         return false;
     }
-    let Some(before) = prim.body[..at].iter().rposition(|s| touches(s, buf)) else { return false };
+    let Some(before) = prim.body[..at].iter().rposition(|s| touches(s, &BTreeSet::from([buf]))) else {
+        return false;
+    };
     let Some((chain, Stmt::Store { index, combine: None, value, .. })) = nest(&prim.body[before]) else {
         return false;
     };
@@ -147,22 +151,5 @@ fn is_independent(s: &Stmt) -> bool {
 
 /// Whether an expression reads nothing of a buffer and can be evaluated at another time: no access of it can fail.
 fn is_quiet(e: &Scalar, buf: BufId) -> bool {
-    let mut quiet = true;
-    e.walk(&mut |e| {
-        if let ScalarKind::Load { buf: read, checked, .. } = &e.kind {
-            quiet &= *read != buf && !checked;
-        }
-    });
-    quiet
-}
-
-fn touches(s: &Stmt, buf: BufId) -> bool {
-    let mut found = false;
-    s.walk(&mut |s| {
-        found |= matches!(s, Stmt::Store { buf: b, .. } | Stmt::Alloc(b) if *b == buf);
-        for e in s.scalars() {
-            e.walk(&mut |e| found |= matches!(&e.kind, ScalarKind::Load { buf: b, .. } if *b == buf));
-        }
-    });
-    found
+    !may_fail(e) && !reads(e, &BTreeSet::from([buf]))
 }
