@@ -591,6 +591,7 @@ impl<'a> Checker<'a> {
                     return self.differ(e.span, dtype, value.dtype);
                 }
                 if let Some(c) = combine {
+                    self.combines(c, dtype, span)?;
                     value = Scalar { kind: ScalarKind::Op(c.intrinsic(), vec![b.var(var), value]), dtype };
                 }
                 out.push(Stmt::Set(var, value));
@@ -623,6 +624,14 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Whether values of a type can be combined so.
+    fn combines(&mut self, c: Combine, dtype: DType, span: Span) -> Maybe<()> {
+        if c.intrinsic().result(&[dtype, dtype]).is_ok() {
+            return Some(());
+        }
+        self.fail(Diagnostic::error("E0303", span, format!("`{}` is not defined for {dtype}", c.token())))
+    }
+
     /// `y[i] = e`
     #[expect(clippy::too_many_arguments, reason = "a place, how, a value")]
     fn store(
@@ -648,6 +657,7 @@ impl<'a> Checker<'a> {
             return self.differ(e.span, dtype, value.dtype);
         }
         if let Some(c) = combine {
+            self.combines(c, dtype, span)?;
             let first = b.starts.entry(buf).or_insert(Some(c));
             if *first != Some(c) {
                 *first = None;

@@ -128,7 +128,10 @@ fn steps(prim: &Prim, mentions: &Mentions, whole: &Stmt, body: &[Stmt]) -> Optio
     let mut add = |(var, combine, e): Step| {
         let dtype = prim.var(var).dtype;
         // A half is rounded at each step, in a sum at the end.
-        let fits = e.dtype == dtype && !(dtype.is_float() && dtype.size() < 4);
+        let is_float = dtype.is_float();
+        // What has become nothing stays so, whatever the other factors are.
+        let product = is_float && combine == Combine::Mul;
+        let fits = e.dtype == dtype && !product && !(is_float && dtype.size() < 4);
         match steps.iter_mut().find(|s| s.0 == var) {
             _ if !fits => return None,
             Some((_, before, all)) if *before == combine => {
@@ -147,7 +150,11 @@ fn steps(prim: &Prim, mentions: &Mentions, whole: &Stmt, body: &[Stmt]) -> Optio
                 match step(*v, &value) {
                     Some(step) => add(step)?,
                     // What only this loop speaks of is a name.
-                    None if inside.get(v) == mentions.get(v) && !prim.mentions(&value, &[*v]) => {
+                    // Where it is not spoken of, what may fail in it would not.
+                    None if inside.get(v) == mentions.get(v)
+                        && !prim.mentions(&value, &[*v])
+                        && !may_fail(&value) =>
+                    {
                         names.insert(*v, value);
                     }
                     None => return None,
