@@ -80,8 +80,10 @@ impl Chunks<'_> {
         if e.dtype.is_float() && e.dtype.size() < 4 {
             return None;
         }
-        let size = Dim::max(&Dim::int(TERMS).floor_div(&terms(self.prim, body)), &Dim::int(1));
-        let count = extent(self.prim, lo, hi)?.ceil_div(&size);
+        let (extent, each, one) = (extent(self.prim, lo, hi)?, terms(self.prim, body), Dim::int(1));
+        let size = Dim::max(&Dim::int(TERMS).floor_div(&Dim::max(&each, &one)), &one);
+        // Where its rounds have nothing to add up, there is no chunk.
+        let count = (&extent * &Dim::min(&each, &one)).ceil_div(&size);
         if count.is_poison() || count.as_int().is_some_and(|n| n <= 1) {
             return None;
         }
@@ -185,14 +187,14 @@ fn positions(s: &Stmt) -> Vec<&Scalar> {
     all
 }
 
-/// How many terms the reductions in an expression have, at least one.
+/// How many terms the reductions in an expression have; one without any.
 fn terms(prim: &Prim, e: &Scalar) -> Dim {
     let mut inside = None;
     e.walk(&mut |e| {
         if let ScalarKind::Reduce { lo, hi, body, .. } = &e.kind {
             inside = inside.take().or_else(|| {
                 let own = extent(prim, lo, hi).unwrap_or_else(|| Dim::int(INSIDE));
-                Some(&Dim::max(&own, &Dim::int(1)) * &terms(prim, body))
+                Some(&own * &terms(prim, body))
             });
         }
     });
