@@ -21,7 +21,7 @@ use super::nest::Wide;
 use super::tile::Slot;
 use crate::Error;
 use crate::ll::V;
-use crate::prepare::{assigned, written};
+use crate::prepare::{assigned, may_fail, written};
 use crate::schedule::Along;
 
 /// A loop of so many rounds is not cut: what begins and ends one is then as much as its rounds.
@@ -154,7 +154,7 @@ impl<'c> Emit<'_, 'c> {
             }
         }
         // What is checked is checked in every round.
-        if parts.is_empty() || !rest.iter().all(is_unchecked) {
+        if parts.is_empty() || rest.iter().any(may_fail) {
             return None;
         }
         let and = |a, b| Scalar { kind: ScalarKind::Op(Intrinsic::And, vec![a, b]), dtype: DType::Bool };
@@ -252,9 +252,9 @@ impl<'c> Emit<'_, 'c> {
             ScalarKind::Op(_, args) => args.iter().all(|a| self.leading_in(a, changed, found)),
             ScalarKind::Cast(a) => self.leading_in(a, changed, found),
             ScalarKind::Choose(parts) => {
-                self.leading_in(&parts[0], changed, found) && parts[1..].iter().all(is_unchecked)
+                self.leading_in(&parts[0], changed, found) && !parts[1..].iter().any(may_fail)
             }
-            ScalarKind::Reduce { .. } => is_unchecked(e),
+            ScalarKind::Reduce { .. } => !may_fail(e),
             ScalarKind::Load { buf, index, checked, span } => {
                 if !index.iter().all(|i| self.leading_in(i, changed, found)) {
                     return false;
@@ -301,13 +301,6 @@ impl Changed {
         let names = assigned(body).into_iter().map(|v| e.prim.var(v).name).collect();
         Changed { names, written: written(body) }
     }
-}
-
-/// Whether nothing in an expression is checked.
-fn is_unchecked(e: &Scalar) -> bool {
-    let mut unchecked = true;
-    e.walk(&mut |e| unchecked &= !matches!(e.kind, ScalarKind::Load { checked: true, .. }));
-    unchecked
 }
 
 /// What must hold for a condition to hold.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tensor::DType;
 
 use super::bands::part;
-use super::{reads, written};
+use super::{reads, set_once, written};
 use crate::schedule::{extent, local, variable};
 
 /// Terms of a chunk: fewer are not worth another thread.
@@ -137,15 +137,9 @@ fn load(buf: BufId, at: Scalar, dtype: DType, span: Span) -> Scalar {
 
 /// The variables that are set once, and of which no position or bound speaks.
 fn fixed(prim: &Prim, body: &[Stmt]) -> BTreeSet<VarId> {
-    let (mut once, mut not) = (BTreeSet::new(), BTreeSet::new());
     let mut named = BTreeSet::new();
     body.iter().for_each(|s| {
         s.walk(&mut |s| {
-            if let Stmt::Set(v, _) = s
-                && !once.insert(*v)
-            {
-                not.insert(*v);
-            }
             let name = |e: &Scalar, named: &mut BTreeSet<Sym>| match &e.kind {
                 ScalarKind::Dim(d) => named.extend(d.syms()),
                 ScalarKind::Var(v) => drop(named.insert(prim.var(*v).name)),
@@ -161,8 +155,9 @@ fn fixed(prim: &Prim, body: &[Stmt]) -> BTreeSet<VarId> {
             }
         });
     });
-    once.retain(|v| !not.contains(v) && !named.contains(&prim.var(*v).name));
-    once
+    let mut fixed = set_once(body);
+    fixed.retain(|v| !named.contains(&prim.var(*v).name));
+    fixed
 }
 
 /// The bounds and indices in a statement itself.

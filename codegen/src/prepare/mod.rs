@@ -241,6 +241,20 @@ pub(crate) fn written(stmts: &[Stmt]) -> BTreeSet<BufId> {
     set
 }
 
+/// The variables that statements set in one place alone.
+fn set_once(stmts: &[Stmt]) -> BTreeSet<VarId> {
+    let (mut once, mut more) = (BTreeSet::new(), BTreeSet::new());
+    let mut visit = |s: &Stmt| {
+        if let Stmt::Set(v, _) = s
+            && !once.insert(*v)
+        {
+            more.insert(*v);
+        }
+    };
+    stmts.iter().for_each(|s| walk(s, &mut visit));
+    once.difference(&more).copied().collect()
+}
+
 /// Whether an expression reads one of some buffers.
 fn reads(e: &Scalar, bufs: &BTreeSet<BufId>) -> bool {
     let mut found = false;
@@ -259,7 +273,7 @@ fn touches(s: &Stmt, bufs: &BTreeSet<BufId>) -> bool {
 }
 
 /// Whether an access of an expression may fail.
-fn may_fail(e: &Scalar) -> bool {
+pub(crate) fn may_fail(e: &Scalar) -> bool {
     let mut found = false;
     e.walk(&mut |e| found |= matches!(&e.kind, ScalarKind::Load { checked: true, .. }));
     found

@@ -6,10 +6,10 @@
 
 use ir::depend::{mark_loops, set_in};
 use ir::loops::{Mark, Prim, Stmt, VarId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::sums::as_sums;
-use super::{distinct, may_fail, touches, written};
+use super::{distinct, may_fail, set_once, touches, written};
 
 /// Splits such loops.
 pub(crate) fn in_splits(prim: &mut Prim) {
@@ -72,20 +72,14 @@ fn sets_for(prim: &Prim, sets: &Stmt, speaks: &Stmt, but: &BTreeSet<VarId>) -> b
 
 /// Which statements of a block give names to what nothing in it changes: each nest may say them for itself.
 fn names(prim: &Prim, block: &[Stmt]) -> Vec<usize> {
-    let mut once = BTreeMap::new();
-    let mut count = |s: &Stmt| {
-        if let Stmt::Set(v, _) = s {
-            *once.entry(*v).or_insert(0) += 1;
-        }
-    };
-    prim.body.iter().for_each(|s| s.walk(&mut |s| count(s)));
+    let once = set_once(&prim.body);
     // Of what is set in the block, names alone keep their value.
     let mut changes = set_in(block);
     let mut names = Vec::new();
     for (at, s) in block.iter().enumerate() {
         let Stmt::Set(v, value) = s else { continue };
         let changing: Vec<VarId> = changes.iter().copied().collect();
-        if once[v] == 1 && !prim.mentions(value, &changing) && !block.iter().any(|o| shares(o, s)) {
+        if once.contains(v) && !prim.mentions(value, &changing) && !block.iter().any(|o| shares(o, s)) {
             changes.remove(v);
             names.push(at);
         }
