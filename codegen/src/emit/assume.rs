@@ -10,7 +10,7 @@ use shape::Expr as Dim;
 use tensor::DType;
 
 use super::Emit;
-use super::before::{Changed, Cut, Part, conjuncts};
+use super::before::{Changed, Cut, Part, all_of, conjuncts};
 use super::compare::Bound;
 
 /// A loop of so many rounds is not cut.
@@ -85,9 +85,7 @@ impl Emit<'_, '_> {
     fn assume_condition(&self, of: &mut Assumed<'_>, c: &Scalar) -> Option<Scalar> {
         let mut all = Vec::new();
         conjuncts(c, &mut all);
-        let rest: Vec<Scalar> = all.into_iter().filter(|c| !self.holds_in_most(of, c)).cloned().collect();
-        let and = |a, b| Scalar { kind: ScalarKind::Op(Intrinsic::And, vec![a, b]), dtype: DType::Bool };
-        rest.into_iter().reduce(and)
+        all_of(all.into_iter().filter(|c| !self.holds_in_most(of, c)).cloned().collect())
     }
 
     /// Whether a comparison holds in a run of rounds, whatever the reductions around are at: then that is assumed.

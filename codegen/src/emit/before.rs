@@ -157,8 +157,7 @@ impl<'c> Emit<'_, 'c> {
         if parts.is_empty() || rest.iter().any(may_fail) {
             return None;
         }
-        let and = |a, b| Scalar { kind: ScalarKind::Op(Intrinsic::And, vec![a, b]), dtype: DType::Bool };
-        let inside = rest.into_iter().reduce(and).map_or(yes.clone(), |c| {
+        let inside = all_of(rest).map_or(yes.clone(), |c| {
             let of = Box::new([c, yes.clone(), no.clone()]);
             Scalar { kind: ScalarKind::Choose(of), dtype: value.dtype }
         });
@@ -310,4 +309,10 @@ pub(super) fn conjuncts<'s>(c: &'s Scalar, all: &mut Vec<&'s Scalar>) {
     } else {
         all.push(c);
     }
+}
+
+/// That all of some conditions hold; none where there are none.
+pub(super) fn all_of(conditions: Vec<Scalar>) -> Option<Scalar> {
+    let and = |a, b| Scalar { kind: ScalarKind::Op(Intrinsic::And, vec![a, b]), dtype: DType::Bool };
+    conditions.into_iter().reduce(and)
 }
