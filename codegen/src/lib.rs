@@ -4,7 +4,7 @@
 //! kernel, which is an ELF object and the description by which a runtime calls it ([`tensor::abi`]).
 //!
 //! The way of a primitive, each step a module:
-//! `prepare` gives every loop its own variable and takes fixed reductions out of loops; `layout` settles the
+//! `prepare` gives every loop its own variable and says in one way what may be said in many (sums, strips, chunks: a file each); `layout` settles the
 //! arguments, the grid, scratch memory and checks (`cover` says which of it needs no zeros); `schedule` decides which loops become lanes of vectors
 //! and which iterations are done together; `emit` writes LLVM for that; `object` optimises and writes bytes.
 //! `store` keeps kernels on disk between runs.
@@ -16,6 +16,7 @@
 //! - What a schedule decides changes speed and, in reductions, the order of summation; nothing else. The
 //!   order does not depend on how the grid is sliced; in an invariant primitive neither on the extents of other axes.
 //! - f16, bf16 and f32 are computed in f32, f64 in f64, rounded where stored, given to a variable or cast;
+//!   f32, f64 and integers that a loop adds up in a variable, and nothing else, are added up as a `sum` is;
 //!   a product that is added to something is rounded together with the sum.
 //! - An access that is marked `checked` is compared before it happens; nothing in a kernel traps.
 //! - The same primitive and target give the same bytes.
