@@ -167,17 +167,17 @@ impl<'c> Ll<'c> {
         let digits = if float == Ty::F64 { 53 } else { 24 };
         let below = most >> (64 - most.leading_zeros()).saturating_sub(digits);
         let last = (below << (64 - most.leading_zeros()).saturating_sub(digits)) as f64;
-        let bound = |x: f64| self.float(float, x);
-        let number = self.select(self.fcmp(F::ORD, v, v), v, self.splat(bound(0.0), self.lanes(v)));
-        let small = self.fcmp(F::OLT, number, bound(least as f64));
-        let large = self.fcmp(F::OGT, number, bound(last));
-        let inside = self.select(large, bound(last), self.select(small, bound(least as f64), number));
-        let whole = self.fptosi(inside, register(wide));
-        let whole = if last as i64 == most {
-            whole
-        } else {
-            self.select(large, self.int(register(wide), most), whole)
-        };
+        let exact = last as i64 == most;
+        let bound = |x: f64| self.splat(self.float(float, x), self.lanes(v));
+        // Each a comparison whose first side comes out: one instruction, and for what is no number the second side.
+        let (least, last) = (bound(least as f64), bound(last));
+        let inside = self.select(self.fcmp(F::OLT, v, last), v, last);
+        let inside = self.select(self.fcmp(F::OGT, inside, least), inside, least);
+        let mut whole = self.fptosi(inside, register(wide));
+        if !exact {
+            whole = self.select(self.fcmp(F::OGT, v, last), self.int(register(wide), most), whole);
+        }
+        let whole = self.select(self.fcmp(F::ORD, v, v), whole, self.int(register(wide), 0));
         if wide == to { whole } else { self.trunc(whole, register(to)) }
     }
 

@@ -139,6 +139,16 @@ impl<'c> Ll<'c> {
     /// two zeros, of which the sign of one or of both says what comes out, and where one is a NaN: they are both arguments then, and
     /// all their bits together are a NaN too.
     fn extreme(&self, op: Intrinsic, d: DType, a: V<'c>, b: V<'c>) -> V<'c> {
+        let comes = |a, b| self.fcmp(if op == Intrinsic::Min { F::OLT } else { F::OGT }, a, b);
+        for (x, c) in [(a, b), (b, a)] {
+            // Beside a number that no zero equals, or a zero that comes out only where it is the other, asking once is enough.
+            if let Some(value) = self.float_of(c)
+                && (value.abs() > 0.0 || value == 0.0 && value.is_sign_positive() == (op == Intrinsic::Min))
+            {
+                let c = self.splat(c, self.lanes(x));
+                return self.select(comes(c, x), c, x);
+            }
+        }
         let float = register(d);
         let (bits, sign) =
             if float == Ty::F64 { (Ty::I64, i64::MIN) } else { (Ty::I32, i64::from(i32::MIN)) };
@@ -147,7 +157,6 @@ impl<'c> Ll<'c> {
         let scalars = [a, b].iter().all(|v| !matches!(v, V::VectorValue(_)));
         let lanes = if scalars { 16 / float.size() } else { n };
         let [a, b] = [a, b].map(|v| if scalars { self.in_first_of(v, lanes) } else { self.splat(v, n) });
-        let comes = |a, b| self.fcmp(if op == Intrinsic::Min { F::OLT } else { F::OGT }, a, b);
         let [one, other] = [(a, b), (b, a)].map(|(a, b)| self.bits(self.select(comes(a, b), a, b), bits));
         let found = if op == Intrinsic::Min {
             self.or(one, other)

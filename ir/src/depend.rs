@@ -172,10 +172,13 @@ pub fn independent(
     };
     let apart = |found: &Found, buf: BufId| {
         // Each region is looked at once, however often it is touched.
+        let of_buf = || found.touches.iter().filter(|t| t.buf == buf);
+        let written: HashSet<&Region> = of_buf().filter(|t| t.written).map(|t| &t.region).collect();
         let mut seen = HashSet::new();
-        let regions: Vec<&Region> =
-            found.touches.iter().filter(|t| t.0 == buf && seen.insert(&t.1)).map(|t| &t.1).collect();
-        bands.apart((var, body), &regions, &[var], &[])
+        let touches: Vec<&Touch> = of_buf()
+            .filter(|t| (t.written || !written.contains(&t.region)) && seen.insert(&t.region))
+            .collect();
+        bands.apart((var, body), &touches, &[var], &[])
     };
     let found = touches(None)?;
     let seen_apart = |buf: BufId| {
@@ -193,7 +196,7 @@ pub fn touched(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts) -> Vec<Re
     // What passes from round to round is of no interest here.
     let _ = collect(prim, stmts, facts, &mut found);
     let mut seen = HashSet::new();
-    found.touches.into_iter().map(|t| t.1).filter(|r| seen.insert(r.clone())).collect()
+    found.touches.into_iter().map(|t| t.region).filter(|r| seen.insert(r.clone())).collect()
 }
 
 /// So many statements at most are strangers: they are looked at in pairs.
@@ -623,13 +626,20 @@ fn mentions(interval: &Interval, v: Sym) -> bool {
     [&interval.0, &interval.1].into_iter().any(|d| d.syms().into_iter().any(|s| s == v))
 }
 
+/// A region of a buffer that is read, or written.
+struct Touch {
+    buf: BufId,
+    region: Region,
+    written: bool,
+}
+
 /// What statements do.
 #[derive(Default)]
 struct Found {
     /// The buffers that are looked at.
     stored: BTreeSet<BufId>,
     /// What is touched of those, over the loops inside.
-    touches: Vec<(BufId, Region)>,
+    touches: Vec<Touch>,
     /// Buffers that each round has for itself.
     fresh: BTreeSet<BufId>,
     /// Variables that have been set in this round.
@@ -642,11 +652,12 @@ struct Found {
 
 impl Found {
     /// An access, where the buffer is one that is looked at.
-    fn touch(&mut self, prim: &Prim, buf: BufId, index: &[Scalar], facts: &Facts) {
+    fn touch(&mut self, prim: &Prim, (buf, index): (BufId, &[Scalar]), written: bool, facts: &Facts) {
         if self.stored.contains(&buf) {
-            let place = point(prim, index);
+            let one = |i: &Scalar| prim.as_dim(i).map(|d| facts.simplify(&d));
+            let place = index.iter().map(|i| one(i).map(|d| (d.clone(), d + Dim::int(1)))).collect();
             let seen = self.view.as_ref().filter(|v| v.buf == buf).map(|v| v.of(prim, &place, facts));
-            self.touches.push((buf, seen.unwrap_or(place)));
+            self.touches.push(Touch { buf, region: seen.unwrap_or(place), written });
         }
     }
 }
@@ -681,7 +692,7 @@ fn collect(prim: &Prim, stmts: &[Stmt], facts: &Facts, found: &mut Found) -> Res
                 found.fresh.insert(*b);
             }
             Stmt::Store { buf, index, .. } => {
-                found.touch(prim, *buf, index, facts);
+                found.touch(prim, (*buf, index), true, facts);
             }
             Stmt::For { var, lo, hi, body, .. } => {
                 let from = found.touches.len();
@@ -712,7 +723,7 @@ fn loads(prim: &Prim, e: &Scalar, facts: &Facts, found: &mut Found) {
         ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => {}
         ScalarKind::Load { buf, index, .. } => {
             index.iter().for_each(|i| loads(prim, i, facts, found));
-            found.touch(prim, *buf, index, facts);
+            found.touch(prim, (*buf, index), false, facts);
         }
         ScalarKind::Op(_, args) => args.iter().for_each(|a| loads(prim, a, facts, found)),
         ScalarKind::Choose(parts) => parts.iter().for_each(|a| loads(prim, a, facts, found)),
@@ -729,17 +740,11 @@ fn loads(prim: &Prim, e: &Scalar, facts: &Facts, found: &mut Found) {
 }
 
 /// Makes regions inside a loop those of all its rounds.
-fn widen(
-    prim: &Prim,
-    var: VarId,
-    (lo, hi): (&Scalar, &Scalar),
-    inside: &Facts,
-    touches: &mut [(BufId, Region)],
-) {
+fn widen(prim: &Prim, var: VarId, (lo, hi): (&Scalar, &Scalar), inside: &Facts, touches: &mut [Touch]) {
     let v = prim.var(var).name;
     let bounds = prim.as_dim(lo).zip(prim.as_dim(hi));
-    for (_, region) in touches {
-        for interval in region {
+    for touch in touches {
+        for interval in &mut touch.region {
             *interval = interval.take().and_then(|i| match &bounds {
                 _ if !mentions(&i, v) => Some(i),
                 Some((lo, hi)) => hull(&i, v, lo, hi, inside),

@@ -280,20 +280,30 @@ fn no_dot() -> Misfit {
     Misfit::new("this is no sum of products of two narrow numbers", help)
 }
 
+/// The type of a constant that is multiplied by narrow numbers, where it fits: a byte is multiplied by one of the other kind.
+pub fn beside(other: DType, constant: i64) -> Option<DType> {
+    let (dtype, range) = match other {
+        DType::U8 => (DType::I8, -128..=127),
+        DType::I8 => (DType::U8, 0..=255),
+        DType::I16 => (DType::I16, i16::MIN.into()..=i16::MAX.into()),
+        _ => return None,
+    };
+    range.contains(&constant).then_some(dtype)
+}
+
 /// The products that one instruction adds up, where `body` is one of them.
 pub fn products(body: &Scalar) -> Option<i64> {
     let ScalarKind::Op(Intrinsic::Mul, args) = &body.kind else { return None };
-    // A small constant is a byte of either kind.
-    let narrow = |s: &Scalar| match &s.kind {
-        ScalarKind::Cast(a) => Some(a.dtype),
-        ScalarKind::Const(Literal::Int(0..=127)) => Some(DType::U8),
-        _ => None,
-    };
     let (x, y) = (args.first()?, args.get(1)?);
     if body.dtype == DType::Bf16 && x.dtype == DType::Bf16 && y.dtype == DType::Bf16 {
         return Some(2);
     }
-    let (x, y) = (narrow(x)?, narrow(y)?);
+    let (x, y) = match (&x.kind, &y.kind) {
+        (ScalarKind::Cast(x), ScalarKind::Cast(y)) => (x.dtype, y.dtype),
+        (ScalarKind::Cast(x), ScalarKind::Const(Literal::Int(c)))
+        | (ScalarKind::Const(Literal::Int(c)), ScalarKind::Cast(x)) => (x.dtype, beside(x.dtype, *c)?),
+        _ => return None,
+    };
     let both = |of: &[DType]| of.contains(&x) && of.contains(&y);
     match body.dtype {
         DType::I32 if both(&[DType::I8, DType::U8]) => Some(4),

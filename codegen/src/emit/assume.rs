@@ -44,7 +44,8 @@ impl Emit<'_, '_> {
             *value = inside;
         }
         let fits = (1..=PARTS).contains(&of.parts.len());
-        fits.then(|| Cut { parts: of.parts, bodies: [vec![most], body.to_vec()], long: LONG })
+        let bodies = [vec![most], body.to_vec()];
+        fits.then(|| Cut { parts: of.parts, bodies, long: LONG, anywhere: true })
     }
 
     fn assume(&self, of: &mut Assumed<'_>, e: &mut Scalar) {

@@ -57,6 +57,8 @@ pub(super) struct Cut {
     pub(super) bodies: [Vec<Stmt>; 2],
     /// So many rounds are not cut.
     pub(super) long: i64,
+    /// Whether the others may do what they do where all parts hold, too.
+    pub(super) anywhere: bool,
 }
 
 /// What the rounds of a loop change.
@@ -84,7 +86,10 @@ impl<'c> Emit<'_, 'c> {
         let long = self.ll.icmp(I::UGT, self.rounds(lo, hi), self.ll.i64(least));
         let short = ByLanes { from: None, ..l };
         let apart = |e: &mut Self| {
-            let (holds, begin, end) = e.run_of(l.var, (lo, hi), &cut.parts)?;
+            let (holds, mut begin, mut end) = e.run_of(l.var, (lo, hi), &cut.parts)?;
+            if cut.anywhere {
+                (begin, end) = e.by_whole_vectors((lo, hi), (begin, end), l.wide.lanes);
+            }
             if !(first || last) {
                 let each = |body| move |e: &mut Self| e.checked_once(l, (lo, hi), body);
                 return e.one_of(holds, each(inside), each(outside));
@@ -132,6 +137,23 @@ impl<'c> Emit<'_, 'c> {
         Ok((holds, begin, end))
     }
 
+    /// A run within rounds made so much shorter that it begins with a vector and that none begins in it which it does not hold: what
+    /// is before and behind it has then no more vectors than there must be.
+    fn by_whole_vectors(
+        &mut self,
+        (lo, hi): (V<'c>, V<'c>),
+        (begin, end): (V<'c>, V<'c>),
+        lanes: u32,
+    ) -> (V<'c>, V<'c>) {
+        let ll = self.ll;
+        let lanes = i64::from(lanes);
+        let short = ll.sub(self.rounds(lo, hi), self.rounds(lo, begin));
+        let more = ll.and(ll.sub(ll.i64(0), self.rounds(lo, begin)), ll.i64(lanes - 1));
+        let begin = ll.add(begin, ll.operation(Intrinsic::Min, DType::I64, &[more, short]));
+        let whole = self.whole(begin, end, lanes);
+        (begin, ll.select(ll.icmp(I::EQ, end, hi), end, whole))
+    }
+
     /// How a loop is cut, if it is worth while.
     fn cuts(&self, var: VarId, body: &[Stmt]) -> Option<Cut> {
         // What is added to something may be rounded with it, or not, by what it is.
@@ -168,7 +190,7 @@ impl<'c> Emit<'_, 'c> {
             }
             vec![store]
         });
-        Some(Cut { parts, bodies, long: LONG })
+        Some(Cut { parts, bodies, long: LONG, anywhere: false })
     }
 
     /// A comparison of a position with what is known before the loop.

@@ -105,7 +105,8 @@ impl<'c> Emit<'_, 'c> {
                 parts
             }
             ScalarKind::Const(Literal::Int(i)) if narrow(s.dtype) || s.dtype == DType::I32 => {
-                Ok(Some(Values::uniform(ll.splat(ll.int(Ty::I8, *i), size as u32))))
+                let part = if size == 2 && s.dtype == DType::I32 { Ty::I16 } else { Ty::I8 };
+                Ok(Some(Values::uniform(ll.splat(ll.int(part, *i), size as u32))))
             }
             ScalarKind::Cast(e) if s.dtype == DType::I16 && narrow(e.dtype) => {
                 let wide = |v| if e.dtype == DType::I8 { ll.sext(v, Ty::I16) } else { ll.zext(v, Ty::I16) };

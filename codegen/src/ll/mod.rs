@@ -125,6 +125,11 @@ impl<'c> Ll<'c> {
         if let V::IntValue(i) = v { i.get_sign_extended_constant() } else { None }
     }
 
+    /// The same of a float.
+    pub(crate) fn float_of(&self, v: V<'c>) -> Option<f64> {
+        if let V::FloatValue(f) = v { f.get_constant().map(|c| c.0) } else { None }
+    }
+
     pub(crate) fn float(&self, ty: Ty, value: f64) -> V<'c> {
         self.ty(ty).into_float_type().const_float(value).into()
     }

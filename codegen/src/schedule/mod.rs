@@ -32,6 +32,7 @@ mod panels;
 mod pieces;
 mod spread;
 mod stream;
+mod unroll;
 mod words;
 
 use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
@@ -194,6 +195,7 @@ pub(crate) fn schedule(prim: &Prim, target: &Target) -> Prim {
     distinct(&mut prim);
     again::keep(&mut prim);
     stream::stream(&mut prim, target, &first);
+    unroll::unroll(&mut prim);
     prim
 }
 
@@ -254,10 +256,40 @@ pub(crate) fn is_masked(prim: &Prim, target: &Target, var: VarId, body: &[Stmt])
     planner.masked(body, &Along::new(prim, var, body))
 }
 
-/// The same of a reduction.
+/// The same of a reduction. A vector of what was just stored one by one waits until all of it has left the processor, so what is
+/// left over of that is added one by one too.
 pub(crate) fn is_masked_term(prim: &Prim, target: &Target, var: VarId, term: &Scalar) -> bool {
     let planner = Planner { prim, target, order: Order::default(), asked: false };
-    planner.masked_scalar(term, &Along::new(prim, var, &[]))
+    planner.masked_scalar(term, &Along::new(prim, var, &[])) && !is_just_stored(prim, var, term)
+}
+
+/// Whether the loops around a reduction store what it reads, one by one.
+fn is_just_stored(prim: &Prim, var: VarId, term: &Scalar) -> bool {
+    let mut read = BTreeSet::new();
+    term.walk(&mut |e| {
+        if let ScalarKind::Load { buf, .. } = &e.kind {
+            read.insert(*buf);
+        }
+    });
+    prim.body.iter().any(|outermost| {
+        let mut here = false;
+        outermost.walk(&mut |s| {
+            for e in s.scalars() {
+                e.walk(&mut |e| here |= matches!(&e.kind, ScalarKind::Reduce { var: v, .. } if *v == var));
+            }
+        });
+        here && stores_singly(outermost, &read)
+    })
+}
+
+fn stores_singly(s: &Stmt, bufs: &BTreeSet<BufId>) -> bool {
+    match s {
+        Stmt::Store { buf, .. } => bufs.contains(buf),
+        Stmt::For { run: Run::Lanes { .. } | Run::Stream { .. }, .. } => false,
+        Stmt::For { body, .. } | Stmt::While(_, body) => body.iter().any(|s| stores_singly(s, bufs)),
+        Stmt::If(_, yes, no) => yes.iter().chain(no).any(|s| stores_singly(s, bufs)),
+        Stmt::Set(..) | Stmt::Alloc(_) => false,
+    }
 }
 
 /// Only decisions that the model finds better than this share of doing without are taken.

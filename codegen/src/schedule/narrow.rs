@@ -4,9 +4,10 @@
 //! planned and carried out with that number in the place of the dim, and those for any other. A matrix of one column is such
 //! a case, and a batch of one. What the branch knows, `emit` knows in it ([`told`], [`knowing`]).
 
-use ir::loops::{Prim, Scalar, ScalarKind, Stmt, VarId};
+use ir::depend::enter;
+use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::{Intrinsic, Literal};
-use shape::{Expr as Dim, Sym};
+use shape::{Expr as Dim, Facts, Pred, Sym, Verdict};
 use std::collections::BTreeSet;
 use tensor::DType;
 
@@ -67,6 +68,9 @@ pub(super) fn narrow(prim: &Prim, target: &Target, order: Order, decisions: &Dec
     let dim = along(prim, decisions)?;
     let one = knowing(prim, dim, 1);
     let numbers = counted(one.clone(), dim, 1);
+    if always_fails(&numbers, &numbers.facts, &numbers.body) {
+        return None;
+    }
     let own = Planner { prim: &numbers, target, order, asked: false }.block(&numbers.body).1;
     let lanes = own.nests.values().any(|n| n.lanes.is_some()) || !own.reductions.is_empty();
     if !lanes {
@@ -83,6 +87,43 @@ pub(super) fn narrow(prim: &Prim, target: &Target, order: Order, decisions: &Dec
     let is_one = Scalar { kind: ScalarKind::Op(Intrinsic::Eq, args), dtype: DType::Bool };
     let body = vec![Stmt::If(is_one, one.body, any.body)];
     Some(Prim { body, vars: any.vars, bufs: any.bufs, ..prim.clone() })
+}
+
+/// Whether an access is out of bounds in all rounds: the text that says so is refused. What stands under a condition may never be
+/// made, and is not looked at.
+fn always_fails(prim: &Prim, facts: &Facts, stmts: &[Stmt]) -> bool {
+    stmts.iter().any(|s| {
+        s.scalars().into_iter().any(|e| reads_outside(prim, facts, e))
+            || match s {
+                Stmt::For { var, lo, hi, body, .. } => {
+                    always_fails(prim, &enter(prim, facts, *var, lo, hi), body)
+                }
+                Stmt::Store { buf, index, .. } => is_outside(prim, facts, *buf, index),
+                Stmt::Set(..) | Stmt::Alloc(_) | Stmt::While(..) | Stmt::If(..) => false,
+            }
+    })
+}
+
+fn reads_outside(prim: &Prim, facts: &Facts, e: &Scalar) -> bool {
+    let any = |of: &[Scalar]| of.iter().any(|e| reads_outside(prim, facts, e));
+    match &e.kind {
+        ScalarKind::Load { buf, index, .. } => is_outside(prim, facts, *buf, index) || any(index),
+        ScalarKind::Op(_, args) => any(args),
+        ScalarKind::Choose(parts) => any(&parts[..1]),
+        ScalarKind::Cast(e) => reads_outside(prim, facts, e),
+        ScalarKind::Reduce { var, lo, hi, body, .. } => {
+            reads_outside(prim, &enter(prim, facts, *var, lo, hi), body)
+        }
+        ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => false,
+    }
+}
+
+fn is_outside(prim: &Prim, facts: &Facts, buf: BufId, index: &[Scalar]) -> bool {
+    let axes = index.iter().zip(&prim.buf(buf).shape);
+    axes.filter_map(|(i, extent)| Some((prim.as_dim(i)?, extent))).any(|(i, extent)| {
+        let bounds = [Pred::Le(Dim::int(0), i.clone()), Pred::Lt(i, extent.clone())];
+        bounds.iter().any(|bound| facts.prove(bound) == Verdict::Refuted)
+    })
 }
 
 /// The dim that is the extent of every loop and reduction by lanes.

@@ -180,6 +180,14 @@ impl Arrange<'_> {
                 let [a, b] = [byte(x)?, byte(y)?];
                 let magnitude = |s: &Scalar| range(s).map(|(lo, hi)| lo.abs().max(hi.abs()));
                 let most = magnitude(x)? * magnitude(y)?;
+                for (x, c) in [(x, y), (y, x)] {
+                    if let ScalarKind::Const(Literal::Int(value)) = c.kind {
+                        let factors = [(x, byte(x)?), (c, ir::run::beside(byte(x)?, value)?)];
+                        let still = matches!(x.kind, ScalarKind::Const(_));
+                        let factors = factors.map(|(s, dtype)| narrowed(s, dtype));
+                        return (!still).then_some(Narrow { factors, size: 4, most, plus: None });
+                    }
+                }
                 // A byte less a zero, as four bits are, has no sign without it.
                 let still = |s: &Scalar| !over.changes(s);
                 for (x, y) in [(x, y), (y, x)] {

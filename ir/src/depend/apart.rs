@@ -9,13 +9,19 @@ use std::collections::BTreeSet;
 
 use shape::{Expr as Dim, Facts, Pred, Sym};
 
-use super::{Interval, Region, fused, step};
+use super::{Interval, Region, Touch, fused, step};
 use crate::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
 
 /// With more regions than these, only bands are looked for.
 const REGIONS: usize = 12;
 /// So many ways to look at a buffer are tried.
 const VIEWS: usize = 4;
+
+/// What is known of a region that is touched, on each axis.
+struct Sure<'a> {
+    axes: Vec<Option<&'a Interval>>,
+    written: bool,
+}
 
 /// Regions of a loop's rounds.
 pub(super) struct Bands<'a> {
@@ -30,7 +36,7 @@ impl Bands<'_> {
     pub(super) fn apart(
         &self,
         (v, body): (VarId, &[Stmt]),
-        regions: &[&Region],
+        touches: &[&Touch],
         fixed: &[VarId],
         gone: &[VarId],
     ) -> bool {
@@ -44,26 +50,31 @@ impl Bands<'_> {
             .collect();
         let steady =
             |i: &&Interval| ![&i.0, &i.1].into_iter().any(|d| d.syms().iter().any(|s| names.contains(s)));
-        let axes = regions.first().map_or(0, |r| r.len());
-        let sure: Vec<Vec<Option<&Interval>>> =
-            regions.iter().map(|r| (0..axes).map(|a| r[a].as_ref().filter(steady)).collect()).collect();
+        let axes = touches.first().map_or(0, |t| t.region.len());
+        let sure: Vec<Sure<'_>> = touches
+            .iter()
+            .map(|t| Sure {
+                axes: (0..axes).map(|a| t.region[a].as_ref().filter(steady)).collect(),
+                written: t.written,
+            })
+            .collect();
         let name = self.prim.var(v).name;
         // Two loops in one: rounds differ in the quotient, or in the remainder of the same.
-        regions.is_empty()
+        touches.is_empty()
             || (0..axes).any(|axis| self.banded(name, &sure, axis))
             || self.pairs(name, &sure)
             || fused(self.prim, v, body).is_some_and(|f| {
                 let outer = [fixed, &[f.quotient]].concat();
                 let inner = [&outer[..], &[f.remainder]].concat();
                 let gone = [gone, &[v]].concat();
-                self.apart((f.quotient, f.rest), regions, &outer, &gone)
-                    && self.apart((f.remainder, f.rest), regions, &inner, &gone)
+                self.apart((f.quotient, f.rest), touches, &outer, &gone)
+                    && self.apart((f.remainder, f.rest), touches, &inner, &gone)
             })
     }
 
     /// Whether on an axis each round keeps to a band of its own.
-    fn banded(&self, v: Sym, regions: &[Vec<Option<&Interval>>], axis: usize) -> bool {
-        let Some(first) = regions[0][axis] else { return false };
+    fn banded(&self, v: Sym, regions: &[Sure<'_>], axis: usize) -> bool {
+        let Some(first) = regions[0].axes[axis] else { return false };
         let Some(k) = step(&first.0, v) else { return false };
         // Bands of no extent are apart, too: nothing lies in them.
         if !self.facts.prove(&Pred::Le(Dim::int(0), k.clone())).is_proved() {
@@ -72,15 +83,15 @@ impl Bands<'_> {
         let low = &first.0;
         let high = low + &k;
         regions.iter().all(|r| {
-            r[axis].is_some_and(|i| {
+            r.axes[axis].is_some_and(|i| {
                 self.facts.prove(&Pred::Le(low.clone(), i.0.clone())).is_proved()
                     && self.facts.prove(&Pred::Le(i.1.clone(), high.clone())).is_proved()
             })
         })
     }
 
-    /// Whether any two regions, one of a round and one of a later round, are apart on some axis.
-    fn pairs(&self, v: Sym, regions: &[Vec<Option<&Interval>>]) -> bool {
+    /// Whether any two regions, one of a round and one of a later round, are apart on some axis; those that are only read may meet.
+    fn pairs(&self, v: Sym, regions: &[Sure<'_>]) -> bool {
         if regions.len() > REGIONS {
             return false;
         }
@@ -95,10 +106,10 @@ impl Bands<'_> {
         let before = |a: &Dim, b: &Dim| facts.prove(&Pred::Le(a.clone(), b.clone())).is_proved();
         regions.iter().all(|one| {
             regions.iter().all(|other| {
-                one.iter().zip(other).any(|(a, b)| {
-                    let Some((a, b)) = a.zip(*b) else { return false };
-                    before(&a.1, &after(&b.0)) || before(&after(&b.1), &a.0)
-                })
+                let apart = |(a, b): (&Option<&Interval>, &Option<&Interval>)| {
+                    a.zip(*b).is_some_and(|(a, b)| before(&a.1, &after(&b.0)) || before(&after(&b.1), &a.0))
+                };
+                !(one.written || other.written) || one.axes.iter().zip(&other.axes).any(apart)
             })
         })
     }
