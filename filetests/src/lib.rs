@@ -32,9 +32,11 @@ pub mod terms;
 
 pub use plans::tests_agree;
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::OnceLock;
 
 use driver::cores::on_all_cores;
@@ -51,7 +53,6 @@ struct Directive {
 }
 
 /// A file of the suite.
-#[derive(Debug)]
 struct Case {
     path: PathBuf,
     text: String,
@@ -60,6 +61,8 @@ struct Case {
     directives: Vec<Directive>,
     /// The program, once it was checked.
     front: OnceLock<driver::Front>,
+    /// The instance that the last directive ran, and what that was compiled to.
+    engines: RefCell<Option<(String, Rc<stages::Engines>)>>,
 }
 
 fn parse(path: &Path, text: String) -> Case {
@@ -86,7 +89,14 @@ fn parse(path: &Path, text: String) -> Case {
             expecting = false;
         }
     }
-    Case { path: path.to_owned(), text, files, directives, front: OnceLock::new() }
+    Case {
+        path: path.to_owned(),
+        text,
+        files,
+        directives,
+        front: OnceLock::new(),
+        engines: RefCell::default(),
+    }
 }
 
 /// Runs every file of a folder of the suite, and gives what is wrong.

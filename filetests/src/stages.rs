@@ -1,6 +1,7 @@
 //! What each directive runs.
 
 use std::path::Path;
+use std::rc::Rc;
 
 use driver::compare::{Difference, Planned, difference};
 use driver::engine::{self, Engine, Named};
@@ -60,9 +61,9 @@ pub(crate) fn run(case: &Case, d: &Directive) -> Result<String, String> {
                     crate::plans::tests_agree(&front)?;
                     tests(&front)
                 }
-                "run" => results(front, d),
+                "run" => results(case, front, d),
                 "ref" => references(front, case),
-                _ => failures(front, d),
+                _ => failures(case, front, d),
             };
         }
         other => return Err(format!("no stage `{other}`")),
@@ -244,8 +245,8 @@ fn tests(front: &Front) -> Result<String, String> {
 type Outcome = (&'static str, Result<Named, Failure>);
 
 /// A program compiled once for each way of compiling, some of its functions to be run on any data.
-struct Engines<'f> {
-    front: &'f Front,
+pub(crate) struct Engines {
+    front: Front,
     plan: ir::Module,
     /// The plan written as text and read again, as it is and scheduled.
     texts: Vec<Again>,
@@ -261,14 +262,14 @@ struct Again {
     entries: Vec<(FuncId, FuncId)>,
 }
 
-impl<'f> Engines<'f> {
-    fn new(front: &'f Front, entries: &[FuncId]) -> Result<Engines<'f>, String> {
+impl Engines {
+    fn new(front: Front, entries: &[FuncId]) -> Result<Engines, String> {
         let shown = |f: Failure| f.render(&front.sources, false);
         let mut machines = Vec::new();
         let mut plan = None;
         for (label, rewrites) in [("vm", true), (NO_REWRITES, false)] {
             let options = Options { rewrites, ..Options::default() };
-            let compilation = pipeline::compile(front, entries, &options).map_err(shown)?;
+            let compilation = pipeline::compile(&front, entries, &options).map_err(shown)?;
             machines.push((label, engine::load(&compilation, Pool::from_env()?).map_err(shown)?));
             plan.get_or_insert_with(|| compilation.plan.clone());
             listing_reads_back(compilation)?;
@@ -277,7 +278,7 @@ impl<'f> Engines<'f> {
         let scheduled = crate::plans::scheduled(&plan, &Options::default());
         let mut texts = Vec::new();
         for (label, plan) in [(AS_TEXT, &plan), (SCHEDULED, &scheduled)] {
-            let mut again = crate::plans::again(plan, front)?;
+            let mut again = crate::plans::again(plan, &front)?;
             let found = |id: &FuncId| {
                 let found = pipeline::entry(&mut again, Some(&front.module.func(*id).name));
                 found.map(|f| (*id, f)).map_err(|f| format!("{label}: {}", shown(f)))
@@ -299,7 +300,7 @@ impl<'f> Engines<'f> {
     /// Runs on some data everywhere; the oracle first. The plan is a program of its own, which the oracle can run too.
     fn run(&self, entry: FuncId, args: &[Tensor]) -> Vec<Outcome> {
         let name = &self.front.module.func(entry).name;
-        let interpret = |module| engine::interpret(self.front, module, entry, args.to_vec());
+        let interpret = |module| engine::interpret(&self.front, module, entry, args.to_vec());
         let mut out =
             vec![("interp", interpret(&self.front.module)), ("interp on the plan", interpret(&self.plan))];
         for again in &self.texts {
@@ -335,7 +336,7 @@ impl<'f> Engines<'f> {
             let lossy = self.tolerates && engine != NO_REWRITES;
             if lossy && planned.is_none() {
                 let options = Options::default();
-                Planned::new(self.front, entry, &options).judge(std::slice::from_ref(&args))?;
+                Planned::new(&self.front, entry, &options).judge(std::slice::from_ref(&args))?;
                 planned = Some(results);
                 continue;
             }
@@ -385,30 +386,41 @@ fn find(front: &mut Front, name: &str) -> Result<FuncId, String> {
     pipeline::entry(front, Some(name)).map_err(|f| f.render(&front.sources, false))
 }
 
-fn results(mut front: Front, d: &Directive) -> Result<String, String> {
+/// What an entry was compiled to for the directive before, if that was of the same entry as the same instance.
+fn engines(case: &Case, front: Front, entry: FuncId) -> Result<Rc<Engines>, String> {
+    let instance = format!("{:?} {:?}", front.module.func(entry), front.known);
+    if let Some((_, engines)) = case.engines.borrow().as_ref().filter(|e| e.0 == instance) {
+        return Ok(engines.clone());
+    }
+    let engines = Rc::new(Engines::new(front, &[entry])?);
+    *case.engines.borrow_mut() = Some((instance, engines.clone()));
+    Ok(engines)
+}
+
+fn results(case: &Case, mut front: Front, d: &Directive) -> Result<String, String> {
     let (name, given) = d.args.split_first().ok_or("@run ENTRY x=..")?;
     let entry = driver::chosen::choose(&mut front, Some(name), given);
     let entry = entry.map_err(|f| f.render(&front.sources, false))?.id;
-    let results = Engines::new(&front, &[entry])?.results(entry, given)?;
+    let results = engines(case, front, entry)?.results(entry, given)?;
     Ok(results.iter().map(|(n, t)| format!("{n}: {t}\n")).collect())
 }
 
-fn failures(mut front: Front, d: &Directive) -> Result<String, String> {
+fn failures(case: &Case, mut front: Front, d: &Directive) -> Result<String, String> {
     let (name, given) = d.args.split_first().ok_or("@fails ENTRY x=..")?;
     let entry = find(&mut front, name)?;
-    let engines = Engines::new(&front, &[entry])?;
+    let engines = engines(case, front, entry)?;
     let mut shown = String::new();
     let mut first: Option<Failure> = None;
     for (engine, result) in engines.run(entry, &engines.arguments(entry, given)?) {
         match (result, &first) {
             (Ok(_), _) => return Err(format!("{engine} gives a result")),
             (Err(f), None) => {
-                shown.push_str(&f.render(&front.sources, false));
+                shown.push_str(&f.render(&engines.front.sources, false));
                 first = Some(f);
             }
             // The places and names of the text are its own; that it fails is what counts.
             (Err(_), Some(_)) if [AS_TEXT, SCHEDULED].contains(&engine) => {}
-            (Err(f), Some(oracle)) => shown.push_str(&otherwise(oracle, engine, &f, &front.sources)),
+            (Err(f), Some(oracle)) => shown.push_str(&otherwise(oracle, engine, &f, &engines.front.sources)),
         }
     }
     Ok(shown)
@@ -445,7 +457,7 @@ fn references(mut front: Front, case: &Case) -> Result<String, String> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(stem).with_extension("safetensors");
     let entries = reference::read(&data)?;
     let ids = entries.keys().map(|name| find(&mut front, name)).collect::<Result<Vec<_>, _>>()?;
-    let engines = Engines::new(&front, &ids)?;
+    let engines = Engines::new(front, &ids)?;
     let (mut shown, mut wrong) = (String::new(), String::new());
     for ((name, entry), &id) in entries.iter().zip(&ids) {
         let Bound { rtol, atol } = entry.bound;
@@ -462,7 +474,7 @@ fn references(mut front: Front, case: &Case) -> Result<String, String> {
                         reference::differ(want, got, entry.bound)
                             .map(|t| format!("result {out}: {t}\n{want}\n{got}"))
                     }),
-                    Err(f) => Some(f.render(&front.sources, false)),
+                    Err(f) => Some(f.render(&engines.front.sources, false)),
                 };
                 if let Some(text) = text {
                     wrong.push_str(&format!("{name}, case {number}, {engine}: {text}\n"));
@@ -479,7 +491,7 @@ pub(crate) fn agree(name: &str, text: &str, runs: &[Vec<String>]) -> Result<(), 
     let id = sources.add(NAME, text);
     let mut front = pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false))?;
     let entry = find(&mut front, name)?;
-    let engines = Engines::new(&front, &[entry])?;
+    let engines = Engines::new(front, &[entry])?;
     for given in runs {
         engines.results(entry, given).map_err(|e| format!("{}: {e}", given.join(" ")))?;
     }

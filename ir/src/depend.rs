@@ -654,7 +654,16 @@ impl Found {
     /// An access, where the buffer is one that is looked at.
     fn touch(&mut self, prim: &Prim, (buf, index): (BufId, &[Scalar]), written: bool, facts: &Facts) {
         if self.stored.contains(&buf) {
-            let one = |i: &Scalar| prim.as_dim(i).map(|d| facts.simplify(&d));
+            // A remainder of a variable that is the variable itself says so.
+            let moving = |d: &Dim| {
+                let moves = |q: &(Dim, Dim)| q.0.syms().iter().any(|s| !prim.dims.contains(s));
+                d.quotients().into_iter().filter(moves).count()
+            };
+            let plain = |d: Dim| match moving(&d) {
+                0 => d,
+                many => Some(facts.simplify(&d)).filter(|d| moving(d) < many).unwrap_or(d),
+            };
+            let one = |i: &Scalar| prim.as_dim(i).map(plain);
             let place = index.iter().map(|i| one(i).map(|d| (d.clone(), d + Dim::int(1)))).collect();
             let seen = self.view.as_ref().filter(|v| v.buf == buf).map(|v| v.of(prim, &place, facts));
             self.touches.push(Touch { buf, region: seen.unwrap_or(place), written });

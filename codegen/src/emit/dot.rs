@@ -87,13 +87,27 @@ impl<'c> Emit<'_, 'c> {
         Ok(Some(Dot { a, b, size: size as u32, dtype: if float { DType::F32 } else { DType::I32 } }))
     }
 
-    /// The values of an expression in all rounds of a short loop, those of a lane side by side.
+    /// The values of an expression in all rounds of a short loop, those of a lane side by side, each in the digits of its type.
     pub(super) fn parts(&mut self, s: &Scalar, var: VarId, size: i64) -> Result<Option<Values<'c>>, Error> {
+        match s.dtype.size() {
+            1 => self.digits(s, var, size, Ty::I8),
+            // Beside bytes a constant has a byte's digits.
+            4 if size == 4 => self.digits(s, var, size, Ty::I8),
+            _ => self.digits(s, var, size, Ty::I16),
+        }
+    }
+
+    /// The same in the last digits alone, as many as a byte or a half has: additions and what is done to bits need no more.
+    fn digits(&mut self, s: &Scalar, var: VarId, size: i64, ty: Ty) -> Result<Option<Values<'c>>, Error> {
         let ll = self.ll;
-        let narrow = |d: DType| matches!(d, DType::I8 | DType::U8);
+        let (own, wanted) = (s.dtype.size(), if ty == Ty::I8 { 1 } else { 2 });
+        if own < wanted && s.dtype.is_int() {
+            let wide = |v| if s.dtype == DType::I8 { ll.sext(v, ty) } else { ll.zext(v, ty) };
+            return Ok(self.digits(s, var, size, Ty::I8)?.map(|parts| self.map(&[&parts], |v| wide(v[0]))));
+        }
         match &s.kind {
             ScalarKind::Load { buf, index, checked: false, .. }
-                if narrow(s.dtype) || matches!(s.dtype, DType::I16 | DType::Bf16) =>
+                if own == wanted && (s.dtype.is_int() || s.dtype == DType::Bf16) =>
             {
                 let along = Along::new(self.prim, var, &[]).distance(*buf, index) == Some(1);
                 if !along || !matches!(self.places[buf.0 as usize], Place::Memory { .. }) {
@@ -104,29 +118,23 @@ impl<'c> Emit<'_, 'c> {
                 self.slots[var.0 as usize] = before;
                 parts
             }
-            ScalarKind::Const(Literal::Int(i)) if narrow(s.dtype) || s.dtype == DType::I32 => {
-                let part = if size == 2 && s.dtype == DType::I32 { Ty::I16 } else { Ty::I8 };
-                Ok(Some(Values::uniform(ll.splat(ll.int(part, *i), size as u32))))
+            ScalarKind::Const(Literal::Int(i)) => {
+                Ok(Some(Values::uniform(ll.splat(ll.int(ty, *i), size as u32))))
             }
-            ScalarKind::Cast(e) if s.dtype == DType::I16 && narrow(e.dtype) => {
-                let wide = |v| if e.dtype == DType::I8 { ll.sext(v, Ty::I16) } else { ll.zext(v, Ty::I16) };
-                Ok(self.parts(e, var, size)?.map(|parts| self.map(&[&parts], |v| wide(v[0]))))
-            }
-            ScalarKind::Cast(e) if e.dtype.is_int() && (narrow(s.dtype) || s.dtype == DType::I32) => {
-                self.parts(e, var, size)
-            }
-            ScalarKind::Op(op, args) if narrow(s.dtype) || s.dtype == DType::I32 => {
+            ScalarKind::Cast(e) if e.dtype.is_int() && s.dtype.is_int() => self.digits(e, var, size, ty),
+            ScalarKind::Op(op, args) if s.dtype.is_int() => {
                 if !of_bytes(*op, s.dtype, args) {
                     return Ok(None);
                 }
-                let a = self.parts(&args[0], var, size)?;
+                let a = self.digits(&args[0], var, size, ty)?;
                 if let (Intrinsic::Shr, ScalarKind::Const(Literal::Int(by))) = (op, &args[1].kind) {
                     return Ok(a.map(|a| self.map(&[&a], |v| self.bytes_shifted(v[0], by & 7))));
                 }
-                let Some((a, b)) = a.zip(self.parts(&args[1], var, size)?) else { return Ok(None) };
+                let Some((a, b)) = a.zip(self.digits(&args[1], var, size, ty)?) else { return Ok(None) };
+                let dtype = if ty == Ty::I8 { DType::U8 } else { DType::I16 };
                 Ok(Some(self.map(&[&a, &b], |v| {
                     let n = ll.lanes(v[0]).max(ll.lanes(v[1]));
-                    ll.operation(*op, DType::U8, &v.iter().map(|v| ll.repeat(*v, n)).collect::<Vec<_>>())
+                    ll.operation(*op, dtype, &v.iter().map(|v| ll.repeat(*v, n)).collect::<Vec<_>>())
                 })))
             }
             _ => Ok(None),
