@@ -1,4 +1,4 @@
-//! Loops of which one round writes what the others read, with that round by itself.
+//! Loops of which one round, or two, write what the others read, with each of those by itself.
 //!
 //! In: `for j in n { d[i, j] = min(d[i, j], d[i, k] + d[k, j]) }`, which reads in every round what the round `k` writes. Out: the
 //! rounds before it, that round, and those behind it, in this order: in each of the three loops the rounds are independent.
