@@ -6,8 +6,8 @@ mod harness;
 
 use codegen::{Compiler, Error, LIBRARY, Target};
 use harness::build::{E, P, f, for_, op, store, sum, var};
-use harness::hottest;
 use harness::load::{Loaded, Page};
+use harness::{blocks, hottest};
 use ir::loops::{Prim, Stmt};
 use ir::source::Span;
 use ir::{CArg, CType, Extern, Intrinsic};
@@ -25,6 +25,17 @@ fn matmul() -> Prim {
     let (i, j, k) = (p.index("i"), p.index("j"), p.index("q"));
     let value = sum(k, "k", p.load(a, [i.into(), k.into()]) * p.load(b, [k.into(), j.into()]));
     p.done(vec![for_(i, "m", vec![for_(j, "n", vec![store(y, [i.into(), j.into()], value)])])])
+}
+
+/// A batch of products.
+fn products() -> Prim {
+    let mut p = P::new("products", &["s", "m", "k", "n"]);
+    let (a, b) = (p.input("a", F32, &["s", "m", "k"]), p.input("b", F32, &["s", "k", "n"]));
+    let y = p.out("y", F32, &["s", "m", "n"]);
+    let (h, i, j, k) = (p.index("h"), p.index("i"), p.index("j"), p.index("q"));
+    let factors = p.load(a, [h.into(), i.into(), k.into()]) * p.load(b, [h.into(), k.into(), j.into()]);
+    let store = store(y, [h.into(), i.into(), j.into()], sum(k, "k", factors));
+    p.done(vec![for_(h, "s", vec![for_(i, "m", vec![for_(j, "n", vec![store])])])])
 }
 
 fn function(o: Intrinsic, dtype: DType) -> Prim {
@@ -122,17 +133,23 @@ fn features_beyond_a_level_are_those_that_the_machine_confirms() {
     assert_eq!(symbols.len(), Target::names().count());
 }
 
+/// All loops of two rounds of a whole tile, of one product and of a batch of them.
 #[test]
-fn the_loop_of_a_matrix_product_keeps_its_tile_in_registers() {
+fn the_loops_of_matrix_products_keep_their_tiles_in_registers() {
     for (target, fmas, register) in
         [("x86-64-v3", 6 * 2, "%ymm"), ("x86-64-v4", 6 * 4, "%zmm"), ("znver5", 6 * 4, "%zmm")]
     {
-        let asm = Compiler::new(Target::named(target).expect("known")).asm_text(&matmul()).expect("compiles");
-        let block = hottest(&asm, "vfmadd");
-        let fused = block.iter().filter(|l| l.starts_with("vfmadd") && l.contains(register)).count();
-        assert_eq!(fused, 2 * fmas, "{target}: two rounds of the tile\n{}", block.join("\n"));
-        let spills = block.iter().filter(|l| l.contains("(%rsp)") && l.contains(register)).count();
-        assert_eq!(spills, 0, "{target}\n{}", block.join("\n"));
+        for prim in [matmul(), products()] {
+            let asm = Compiler::new(Target::named(target).expect("known")).asm_text(&prim).expect("compiles");
+            let fused =
+                |b: &Vec<&str>| b.iter().filter(|l| l.starts_with("vfmadd") && l.contains(register)).count();
+            let loops: Vec<_> = blocks(&asm).into_iter().filter(|b| fused(b) == 2 * fmas).collect();
+            assert!(!loops.is_empty(), "{target}: two rounds of the tile\n{asm}");
+            for block in loops {
+                let spills = block.iter().filter(|l| l.contains("(%rsp)") && l.contains(register)).count();
+                assert_eq!(spills, 0, "{target}, {}\n{}", prim.name, block.join("\n"));
+            }
+        }
     }
 }
 

@@ -375,9 +375,15 @@ impl<'c> Emit<'_, 'c> {
                 loads.push((*buf, index, apart));
             }
         });
-        // What is the same for all lanes is little beside what they read.
-        let most = loads.iter().map(|l| l.2).max();
-        loads.retain(|l| l.2 > 0 || most == Some(0));
+        // What is the same for all lanes is little beside what they read, be it from a panel.
+        let mut by_lane = false;
+        term.walk(&mut |e| {
+            if let ScalarKind::Load { buf, index, .. } = &e.kind {
+                by_lane |= self.prim.buf(*buf).local && self.distance(*buf, index).is_some_and(|d| d > 0);
+            }
+        });
+        by_lane |= loads.iter().any(|l| l.2 > 0);
+        loads.retain(|l| l.2 > 0 || !by_lane);
         let mut filled = Vec::new();
         term.walk(&mut |e| {
             if let ScalarKind::Load { buf, index, .. } = &e.kind

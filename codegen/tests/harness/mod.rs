@@ -20,8 +20,8 @@ use tensor::{DType, Tensor};
 
 use load::Loaded;
 
-/// The basic block with the most instructions that begin so.
-pub fn hottest<'a>(asm: &'a str, of: &str) -> Vec<&'a str> {
+/// The instructions between labels.
+pub fn blocks(asm: &str) -> Vec<Vec<&str>> {
     let mut blocks: Vec<Vec<&str>> = vec![Vec::new()];
     for line in asm.lines().map(str::trim) {
         if line.ends_with(':') {
@@ -30,7 +30,13 @@ pub fn hottest<'a>(asm: &'a str, of: &str) -> Vec<&'a str> {
             blocks.last_mut().expect("never empty").push(line);
         }
     }
-    blocks.into_iter().max_by_key(|b| b.iter().filter(|l| l.starts_with(of)).count()).expect("never empty")
+    blocks
+}
+
+/// The basic block with the most instructions that begin so.
+pub fn hottest<'a>(asm: &'a str, of: &str) -> Vec<&'a str> {
+    let count = |b: &Vec<&str>| b.iter().filter(|l| l.starts_with(of)).count();
+    blocks(asm).into_iter().max_by_key(count).expect("never empty")
 }
 
 /// Numbers that look random and are the same in every run.
