@@ -69,9 +69,9 @@ fn transformations_keep_what_is_computed() {
     }
     assert!(wrong.is_empty(), "{} of {rounds} wrong, the first:\n{}", wrong.len(), wrong[0]);
     // The checker proves from the text what each step knew: of loops cut several times over in odd ways it may not
-    // see that they stay in bounds, or write everything. That must stay rare.
+    // see that they stay in bounds, or that two nests together write everything. That must stay rare.
     let share = (unseen.len() as f64) / (rounds as f64);
-    assert!(share <= 0.05, "{} of {rounds} texts mean less, one of them:\n{}", unseen.len(), unseen[0]);
+    assert!(share <= 0.08, "{} of {rounds} texts mean less, one of them:\n{}", unseen.len(), unseen[0]);
     // A transformation that nothing allows is not tested.
     if rounds >= 400 {
         for (verb, (done, _)) in &tally {

@@ -1,6 +1,9 @@
 //! Random primitives, random transformations of them, and what is asked of both.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its own part")]
 
+mod forms;
+mod grammar;
+
 use ir::loops::{BufId, Mark, Prim, ScalarKind, Stmt, VarId};
 use ir::source::SourceMap;
 use schedule::{Order, Part, Refusal};
@@ -56,9 +59,11 @@ pub fn text_of(prim: &Prim) -> String {
     let args = list(prim.params.iter().map(|p| prim.buf(*p).name.name().to_owned()).collect());
     let outs = list(prim.outs.iter().map(ty).collect());
     // No literal is infinite, and the quotient that says it is read as one.
-    let item =
-        parser::print_item(&ir::raise::prim(prim)).replace("f64(-f64(1.0)) / 0.0", "f64(-1.0) / f64(0.0)");
-    format!("{item}\nfn main<{dims}>({params}) -> {outs} {{ {}({args}) }}\n", prim.name)
+    let item = ["f64", "f16", "bf16"].iter().fold(parser::print_item(&ir::raise::prim(prim)), |text, t| {
+        text.replace(&format!(" {t}(-{t}(1.0)) / 0.0"), &format!(" {t}(-1.0) / {t}(0.0)"))
+    });
+    let generic = if dims.is_empty() { dims } else { format!("<{dims}>") };
+    format!("{item}\nfn main{generic}({params}) -> ({outs}) {{ {}({args}) }}\n", prim.name)
 }
 
 /// What a primitive says besides its text: which loops are independent, and which accesses are checked.
@@ -92,22 +97,33 @@ pub fn comes_back(prim: &Prim) -> Result<(), String> {
     Ok(())
 }
 
-/// Arguments for a primitive: small integers; an i64 buffer named `at` holds places that go up.
+/// Arguments for a primitive: small integers. Names tell what else: `wild3` holds any integers, `to_m` places below `m`
+/// and rarely `m`, `len_m` lengths up to `m`, `at_m` places up to `m` that do not go down.
 pub fn arguments(prim: &Prim, dims: &[i64], r: &mut Numbers) -> Vec<Tensor> {
     let env = |s| prim.dims.iter().position(|d| *d == s).map(|i| dims[i]);
     let tensor = |b: &BufId| {
         let buf = prim.buf(*b);
         let shape: Vec<i64> = buf.shape.iter().map(|d| d.eval(&env).expect("an extent")).collect();
         let mut t = Tensor::zeros(buf.dtype, &shape).expect("a small tensor");
-        let n = dims.last().copied().unwrap_or(0);
-        let mut place = 0;
+        let (kind, dim) = buf.name.name().split_once('_').unwrap_or((buf.name.name(), ""));
+        let dim = dim.trim_end_matches(char::is_numeric);
+        let end = prim.dims.iter().position(|d| d.name() == dim).map_or(0, |i| dims[i]);
+        let (mut place, beyond) = (0, r.below(20) == 0);
         for i in 0..t.len() {
-            if buf.name.name() == "at" {
-                t.set_i64(i, place);
-                place = (place + r.below(4) as i64).min(n);
-            } else {
-                t.set_i64(i, r.below(7) as i64 - if buf.dtype == DType::U8 { 0 } else { 3 });
-            }
+            let value = match kind {
+                "at" => place,
+                "len" => r.below(end as usize + 1) as i64,
+                "to" => r.below(end.max(1) as usize + usize::from(beyond)) as i64,
+                _ if kind.starts_with("wild") => r.next() as i64 >> r.below(64),
+                _ => match buf.dtype {
+                    DType::U8 => r.below(7) as i64,
+                    DType::Bool => r.below(2) as i64,
+                    DType::Bf16 => r.below(3) as i64 - 1,
+                    _ => r.below(7) as i64 - 3,
+                },
+            };
+            t.set_i64(i, value);
+            place = (place + r.below(4) as i64).min(end);
         }
         t
     };
@@ -118,141 +134,30 @@ pub fn run(prim: &Prim, dims: &[i64], args: &[Tensor]) -> Result<Vec<Vec<u64>>, 
     let limits = interp::Limits { steps: Some(50_000_000), ..interp::Limits::default() };
     let outs = interp::run_prim(prim, dims, args, &limits).map_err(|e| format!("{e:?}"))?;
     let bits = |t: &Tensor| {
-        let one = |i| if t.dtype().is_float() { t.get_f64(i).to_bits() } else { t.get_i64(i) as u64 };
+        let float = |x: f64| if x.is_nan() { u64::MAX } else { x.to_bits() };
+        let one = |i| if t.dtype().is_float() { float(t.get_f64(i)) } else { t.get_i64(i) as u64 };
         (0..t.len()).map(one).collect()
     };
     Ok(outs.iter().map(bits).collect())
 }
 
-/// Extents: empty, one, primes, around powers of two.
-const EXTENTS: &[i64] = &[0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31];
+/// Extents: empty, one, primes, around powers of two, past the widest rounds.
+const EXTENTS: &[i64] =
+    &[0, 1, 2, 3, 5, 7, 8, 9, 13, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 128, 129, 130];
 
+/// Extents for the dims of a primitive, not all of them long.
 pub fn sizes(prim: &Prim, r: &mut Numbers) -> Vec<i64> {
-    prim.dims.iter().map(|_| r.pick(EXTENTS)).collect()
+    loop {
+        let dims: Vec<i64> = prim.dims.iter().map(|_| r.pick(EXTENTS)).collect();
+        if dims.iter().product::<i64>() <= 6_000 {
+            return dims;
+        }
+    }
 }
 
-/// The text of a random primitive.
+/// The text of a random primitive, with a function that calls it.
 pub fn random(r: &mut Numbers) -> String {
-    let t = r.pick(&["f32", "f64", "i32", "i64", "i8"]);
-    let leaf = |r: &mut Numbers, places: &[&str]| {
-        let a = r.pick(places);
-        match r.below(6) {
-            0 => format!("abs({a})"),
-            1 => format!("max({a}, {t}(1))"),
-            2 => format!("(if {a} > {t}(0) {{ {a} }} else {{ {t}(2) }})"),
-            3 => format!("select({a} < {t}(1), {a}, {t}(-1))"),
-            _ => a.to_owned(),
-        }
-    };
-    let two = |r: &mut Numbers, a: &[&str], b: &[&str]| {
-        let sign = r.pick(&["+", "*", "-"]);
-        format!("{} {sign} {}", leaf(r, a), leaf(r, b))
-    };
-    let way = r.pick(&["sum", "max", "min"]);
-    let (body, params, out) = match r.below(14) {
-        0 => {
-            let e = two(r, &["x[i, j]", "w[j]"], &["x[i, j]", "v[i]"]);
-            (
-                format!("for i in m, j in n {{ y[i, j] = {e} }}"),
-                format!("x: {t}[m, n], w: {t}[n], v: {t}[m]"),
-                "[m, n]",
-            )
-        }
-        1 | 2 => {
-            let range = r.pick(&["k", "0..k", "i..k", "0..min(k, 5)", "0..j", "0..12"]);
-            let wide = if range == "0..12" || range == "0..j" { "12" } else { "k" };
-            let limit = if range == "0..j" { "12" } else { "n" };
-            let sum = format!("{way}(p in {range}) a[i, p] * b[p, j]");
-            let e = match r.below(3) {
-                0 => sum,
-                1 => format!("abs({sum}) + {t}(1)"),
-                _ => format!("max(c[j], ({sum}))"),
-            };
-            let (a, b) = if range == "i..k" { ("k".to_owned(), wide) } else { (wide.to_owned(), wide) };
-            let body = format!("for i in m, j in {limit} {{ y[i, j] = {e} }}");
-            let shape = if limit == "12" { "[m, 12]" } else { "[m, n]" };
-            (body, format!("a: {t}[m, {a}], b: {t}[{b}, {limit}], c: {t}[{limit}]"), shape)
-        }
-        3 | 4 => {
-            let order =
-                r.pick(&["i in m, p in k, j in n", "p in k, i in m, j in n", "j in n, i in m, p in k"]);
-            let by = r.pick(&["+=", "max="]);
-            let body = format!("for {order} {{ y[i, j] {by} a[i, p] * b[p, j] }}");
-            (body, format!("a: {t}[m, k], b: {t}[k, n]"), "[m, n]")
-        }
-        5 | 6 => {
-            let first = two(r, &["x[u]", "w[u]"], &["x[u]", "w[u]"]);
-            let read = r.pick(&["near[j]", "near[min(j + 1, n - 1)]", "near[j] + near[n - 1 - j]"]);
-            let second = r.pick(&["i in m, j in n", "j in n, i in m"]);
-            let body = format!(
-                "var near: {t}[n]\n    for u in n {{ near[u] = {first} }}\n    for {second} {{ y[i, j] = {read} + v[i] }}"
-            );
-            (body, format!("x: {t}[n], w: {t}[n], v: {t}[m]"), "[m, n]")
-        }
-        7 => {
-            let test = r.pick(&["i >= j", "i < j + 2", "x[i, j] > w[j]"]);
-            let other = leaf(r, &["x[i, j]", "w[j]"]);
-            let body = format!(
-                "for i in m, j in n {{\n        if {test} {{ y[i, j] = x[i, j] }} else {{ y[i, j] = {other} }}\n    }}"
-            );
-            (body, format!("x: {t}[m, n], w: {t}[n]"), "[m, n]")
-        }
-        8 => {
-            let body = if r.below(2) == 0 {
-                format!("for i in m {{ y[i] = {way}(q in at[i]..at[i + 1]) x[q] }}")
-            } else {
-                "for i in m {\n        for q in at[i]..at[i + 1] { y[i] += x[q] }\n    }".to_owned()
-            };
-            (body, format!("at: i64[m + 1], x: {t}[n]"), "[m]")
-        }
-        9 => {
-            let body = "for i in m { y[i, 0] = x[i, 0] }\n    for i in m, j in 1..n + 1 { y[i, j] = y[i, j - 1] + x[i, j] }";
-            (body.to_owned(), format!("x: {t}[m, n + 1]"), "[m, n + 1]")
-        }
-        10 => {
-            let order = r.pick(&["i in m, j in n, a in 3, b in 2", "a in 3, i in m, b in 2, j in n"]);
-            let body = format!("for {order} {{ y[i, j] += x[i + a, j + b] * w[a, b] }}");
-            (body, format!("x: {t}[m + 2, n + 1], w: {t}[3, 2]"), "[m, n]")
-        }
-        11 => {
-            let narrow = r.pick(&["i8", "i16"]);
-            let k = r.pick(&["k", "4*k", "7"]);
-            let body =
-                format!("for i in m, j in n {{ y[i, j] = sum(p in {k}) i32(a[i, p]) * i32(b[p, j]) }}");
-            return finish(&body, &format!("a: {narrow}[m, {k}], b: {narrow}[{k}, n]"), "i32", "[m, n]");
-        }
-        12 => {
-            let body = format!(
-                "for i in m {{\n        var best: {t} = {t}(0)\n        for j in n {{ best = max(best, x[i, j]) }}\n        y[i] = best + {t}(1)\n    }}"
-            );
-            (body, format!("x: {t}[m, n]"), "[m]")
-        }
-        _ => {
-            let body = format!(
-                "for i in n {{\n        for j in 0..i + 1 {{ y[i] += x[j] * w[i] }}\n        y[i] += {way}(q in i..n) x[q]\n    }}"
-            );
-            let body =
-                if way == "sum" { body } else { "for i in n, j in i..n { y[i] += x[j] * w[i] }".to_owned() };
-            (body, format!("x: {t}[n], w: {t}[n]"), "[n]")
-        }
-    };
-    finish(&body, &params, t, out)
-}
-
-fn finish(body: &str, params: &str, t: &str, out: &str) -> String {
-    let dims: Vec<&str> = ["m", "k", "n"]
-        .into_iter()
-        .filter(|d| {
-            let word = |c: char| !c.is_alphanumeric() && c != '_';
-            format!("{params} {out}").split(word).any(|w| w == *d)
-        })
-        .collect();
-    let dims = dims.join(", ");
-    let args: Vec<&str> = params.split(", ").filter_map(|p| p.split_once(": ")).map(|p| p.0).collect();
-    let args = args.join(", ");
-    format!(
-        "prim p<{dims}>({params}) -> y: {t}{out} {{\n    {body}\n}}\nfn main<{dims}>({params}) -> {t}{out} {{ p({args}) }}\n"
-    )
+    if r.below(2) == 0 { forms::random(r) } else { grammar::random(r) }
 }
 
 /// The loops and the reductions of a primitive.
