@@ -5,7 +5,8 @@
 //!   is decided row by row.
 //! - A condition that differs between lanes makes each branch run if *any* lane takes it, with the lanes that take
 //!   it as [`Emit::guards`]: accesses that move with the lanes are then masked, checks look at those lanes alone,
-//!   and what is the same in all lanes is evaluated plainly, since some lane evaluates it.
+//!   and what is the same in all lanes is evaluated plainly, since some lane evaluates it. Where all that a branch does
+//!   is to read such vectors it runs in any case, where masks are free.
 
 use ir::Intrinsic;
 use ir::loops::{Scalar, ScalarKind};
@@ -14,6 +15,7 @@ use super::tile::{Values, Varies};
 use super::{Emit, Place};
 use crate::Error;
 use crate::ll::V;
+use crate::schedule::{Stride, is_heavy};
 
 /// The most operations of two branches that are computed both.
 const CHEAP: usize = 12;
@@ -56,7 +58,7 @@ impl<'c> Emit<'_, 'c> {
             reads |= match &s.kind {
                 ScalarKind::Load { buf, .. } => !matches!(self.places[buf.0 as usize], Place::Number(_)),
                 ScalarKind::Reduce { .. } => true,
-                ScalarKind::Op(op, _) => crate::schedule::is_heavy(*op),
+                ScalarKind::Op(op, _) => is_heavy(*op),
                 ScalarKind::Const(_)
                 | ScalarKind::Var(_)
                 | ScalarKind::Dim(_)
@@ -65,6 +67,29 @@ impl<'c> Emit<'_, 'c> {
             };
         });
         !reads && size <= CHEAP
+    }
+
+    /// Whether an expression costs next to nothing besides vectors at the lanes, of which those that are taken are read: a
+    /// branch around it would cost more.
+    fn reads_by_masks(&self, s: &Scalar) -> bool {
+        let (mut size, mut plain) = (0, self.ll.target.has_masks());
+        s.walk(&mut |s| {
+            size += 1;
+            plain &= match &s.kind {
+                ScalarKind::Load { buf, index, checked, .. } => match self.places[buf.0 as usize] {
+                    Place::Number(_) => true,
+                    _ => !checked && self.stride(*buf, index) == Stride::Unit,
+                },
+                ScalarKind::Reduce { .. } => false,
+                ScalarKind::Op(op, _) => !is_heavy(*op),
+                ScalarKind::Const(_)
+                | ScalarKind::Var(_)
+                | ScalarKind::Dim(_)
+                | ScalarKind::Choose(_)
+                | ScalarKind::Cast(_) => true,
+            };
+        });
+        plain && size <= 2 * CHEAP
     }
 
     /// One or the other, by a branch.
@@ -97,6 +122,12 @@ impl<'c> Emit<'_, 'c> {
             for more in outer.into_iter().chain(self.tile.mask_of(u as u32)) {
                 *mask = ll.and(*mask, more);
             }
+        }
+        if self.reads_by_masks(part) {
+            let outside = std::mem::replace(&mut self.guards, taken);
+            let values = self.scalar(part)?;
+            self.guards = outside;
+            return self.spread(&values, varies);
         }
         let any = taken.iter().map(|m| ll.any(*m)).reduce(|a, b| ll.or(a, b)).expect("a tile has vectors");
         let before = ll.here();
