@@ -8,7 +8,7 @@ use ir::loops::{Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use ir::{Combine, Intrinsic};
 use std::collections::BTreeMap;
 
-use super::may_fail;
+use super::{distinct, may_fail};
 use crate::schedule::is_heavy;
 
 /// Makes sums of such loops.
@@ -18,6 +18,8 @@ pub(crate) fn as_totals(prim: &mut Prim) {
     count(prim, &body, &mut mentions);
     block(prim, &mentions, &mut body);
     prim.body = body;
+    // The sums that one loop becomes are each scheduled by themselves.
+    distinct(prim);
 }
 
 /// Rounds that are not worth a sum.
