@@ -295,6 +295,11 @@ impl Target {
         self.level >= Level::V3
     }
 
+    /// Whether one instruction counts the bits of an integer.
+    pub(crate) fn counts_bits(&self) -> bool {
+        self.level >= Level::V2
+    }
+
     /// Whether accesses of any width can be masked.
     pub(crate) fn has_masks(&self) -> bool {
         self.level == Level::V4

@@ -17,7 +17,7 @@ use super::tile::{Slot, Tile, Values, Varies};
 use crate::Error;
 use crate::format::register;
 use crate::ll::V;
-use crate::schedule::{fits_term, is_masked_term};
+use crate::schedule::{counted, fits_term, is_masked_term};
 
 /// Whether an expression holds a reduction that is a loop.
 pub(super) fn holds_reduction(s: &Scalar) -> bool {
@@ -309,6 +309,9 @@ impl<'e, 'c> Emit<'e, 'c> {
         wide: Wide,
     ) -> Result<Values<'c>, Error> {
         let ll = self.ll;
+        if let Some(c) = counted(&ll.target, combine, body) {
+            return self.count_up(chain, (body, c), varies, wide);
+        }
         let outside = self.tile;
         let over = Varies { rows: varies.rows, lanes: true };
         self.tile = Tile { vectors: wide.vectors, lanes: Some(wide.lanes), ..outside };
@@ -355,6 +358,37 @@ impl<'e, 'c> Emit<'e, 'c> {
             let sum = sums[r as usize];
             Ok(if wide.masked { sum } else { ll.combine(combine, body.dtype, sum, last.at(r, 0)) })
         })
+    }
+
+    /// How often a condition holds: the lanes of each vector in which it does are counted at once.
+    fn count_up(
+        &mut self,
+        chain: &[&Scalar],
+        (body, c): (&Scalar, &Scalar),
+        varies: Varies,
+        wide: Wide,
+    ) -> Result<Values<'c>, Error> {
+        let ll = self.ll;
+        let sums = self.nothing_yet(Combine::Add, body.dtype, varies);
+        let rows = if varies.rows { self.tile.rows } else { 1 };
+        let mut round = |e: &mut Self| {
+            let (Some(lanes), Slot::Cells { ty, cells, .. }) = (e.tile.lanes, &sums) else {
+                return e.accumulate(&sums, Combine::Add, body);
+            };
+            for (r, cell) in (0..rows).zip(cells) {
+                let holds = e.at_row(r, |e| e.scalar(c))?;
+                for u in 0..e.tile.vectors {
+                    let mut mask = ll.splat(holds.at(0, u), lanes);
+                    if let Some(taken) = e.lanes_taken(u) {
+                        mask = ll.and(mask, taken);
+                    }
+                    ll.write(*cell, ll.add(ll.read(*ty, *cell), ll.how_many(mask, register(body.dtype))));
+                }
+            }
+            Ok(())
+        };
+        self.by_chain(chain, wide, &mut round, None)?;
+        Ok(self.sums(&sums))
     }
 
     /// Goes through a chain of reductions, by lanes in the last.

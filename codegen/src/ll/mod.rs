@@ -478,6 +478,12 @@ impl<'c> Ll<'c> {
         (0..count).map(lane).collect()
     }
 
+    /// How many lanes of a mask are set.
+    pub(crate) fn how_many(&self, mask: V<'c>, ty: Ty) -> V<'c> {
+        let ones = self.same("llvm.ctpop", &[self.whole(mask, self.lanes(mask)).into()]).into_int_value();
+        self.b.build_int_cast_sign_flag(ones, self.ty(ty).into_int_type(), false, "").expect(OK).into()
+    }
+
     /// Whether a `bool` is true in any lane.
     pub(crate) fn any(&self, v: V<'c>) -> V<'c> {
         let n = self.lanes(v);

@@ -256,6 +256,32 @@ pub(crate) fn is_masked(prim: &Prim, target: &Target, var: VarId, body: &[Stmt])
     planner.masked(body, &Along::new(prim, var, body))
 }
 
+/// The most lanes of which those are counted in which something holds: as many as an integer has bits.
+const MOST_COUNTED: u32 = 64;
+
+/// The condition of which a sum counts how often it holds, where the machine counts bits.
+pub(crate) fn counted<'s>(target: &Target, combine: ir::Combine, term: &'s Scalar) -> Option<&'s Scalar> {
+    if combine != ir::Combine::Add || !term.dtype.is_int() || !target.counts_bits() {
+        return None;
+    }
+    let is = |e: &Scalar, n: i64| matches!(e.kind, ScalarKind::Const(ir::Literal::Int(c)) if c == n);
+    let c = match &term.kind {
+        ScalarKind::Choose(parts) => Some(&parts[0]).filter(|_| is(&parts[1], 1) && is(&parts[2], 0)),
+        ScalarKind::Op(ir::Intrinsic::Select, args) => match args.as_slice() {
+            [c, one, none] => Some(c).filter(|_| is(one, 1) && is(none, 0)),
+            _ => None,
+        },
+        ScalarKind::Cast(c) => Some(&**c),
+        ScalarKind::Const(_)
+        | ScalarKind::Var(_)
+        | ScalarKind::Dim(_)
+        | ScalarKind::Load { .. }
+        | ScalarKind::Op(..)
+        | ScalarKind::Reduce { .. } => None,
+    };
+    c.filter(|c| c.dtype == tensor::DType::Bool)
+}
+
 /// The same of a reduction. A vector of what was just stored one by one waits until all of it has left the processor, so what is
 /// left over of that is added one by one too.
 pub(crate) fn is_masked_term(prim: &Prim, target: &Target, var: VarId, term: &Scalar) -> bool {
@@ -625,11 +651,28 @@ impl Planner<'_> {
     }
 
     fn reduction_lanes(&self, s: &Scalar, along: &Along<'_>) -> Option<u32> {
-        let ScalarKind::Reduce { body, .. } = &s.kind else { return None };
+        let ScalarKind::Reduce { combine, body, .. } = &s.kind else { return None };
         if !self.fixed_bounds(body, along) {
             return None;
         }
+        if let Some(c) = counted(self.target, *combine, body) {
+            return self.count(self.compared(c)?).map(|lanes| lanes.min(MOST_COUNTED));
+        }
         self.count(self.register(s.dtype).max(self.widest(body)))
+    }
+
+    /// Bytes of the widest number that a condition is made of, if no part of it is chosen or summed.
+    fn compared(&self, e: &Scalar) -> Option<u32> {
+        let own = if e.dtype == tensor::DType::Bool { 1 } else { self.register(e.dtype) };
+        let inside = match &e.kind {
+            ScalarKind::Op(_, args) => {
+                args.iter().map(|a| self.compared(a)).collect::<Option<Vec<_>>>()?.into_iter().max()
+            }
+            ScalarKind::Cast(a) => Some(self.compared(a)?),
+            ScalarKind::Load { .. } | ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => None,
+            ScalarKind::Choose(_) | ScalarKind::Reduce { .. } => return None,
+        };
+        Some(own.max(inside.unwrap_or(0)))
     }
 
     fn count(&self, widest: u32) -> Option<u32> {
