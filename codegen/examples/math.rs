@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use codegen::Target;
 use harness::functions::{Reference, Subject, UNARY, Worst, judge, symbol};
-use harness::load::Page;
+use harness::load::{Page, Wall};
 use ir::Intrinsic;
 
 const PART: u64 = 1 << 16;
@@ -128,7 +128,7 @@ fn in_8(f: unsafe extern "C" fn(__m256) -> __m256, x: &[f32], y: &mut [f32]) {
 fn speed(f: Intrinsic) {
     let x = input(f);
     let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_ne_bytes()).collect();
-    let pages = [Page::new(&bytes), Page::new(&[0; N * 4])];
+    let pages = [Page::new(&bytes, Wall::Behind), Page::new(&[0; N * 4], Wall::Behind)];
     let bufs = [pages[0].start(), pages[1].start()];
     let mut y = vec![0f32; N];
     let mut columns = Vec::new();

@@ -1,8 +1,8 @@
 //! Modules to optimised text, assembly and object bytes: the one path for running now and for later.
 //!
 //! The object needs nothing but relocations within itself and the symbols it names: position independent,
-//! small code model, no unwind tables, constants in `.rodata`. LLVM's own vectorisers stay off: what has
-//! lanes has them by the schedule, and what has none was found better without.
+//! small code model, no unwind tables, constants in `.rodata`. What has lanes has them by the schedule;
+//! of LLVM's own vectorisers the one of loops runs behind it ([`PASSES`]).
 
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::basic_block::BasicBlock;

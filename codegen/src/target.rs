@@ -214,7 +214,7 @@ impl Target {
         }
         let row = TABLE.iter().find(|row| row.0 == name);
         let &(cpu, level, extras) = row.ok_or_else(|| {
-            let known: Vec<&str> = Target::names().collect();
+            let known: Vec<&str> = std::iter::once("native").chain(Target::names()).collect();
             Error::UnknownTarget { name: name.to_string(), known: known.join(", ") }
         })?;
         let features = String::new();

@@ -6,7 +6,7 @@ mod harness;
 
 use codegen::{Compiler, Error, LIBRARY, Target};
 use harness::build::{E, P, f, for_, op, store, sum, var};
-use harness::load::{Loaded, Page};
+use harness::load::{Loaded, Page, Wall};
 use harness::{blocks, hottest};
 use ir::loops::{Prim, Stmt};
 use ir::source::Span;
@@ -230,7 +230,7 @@ fn a_library_function_is_called_with_numbers_that_fit() {
     assert_eq!(compiled.kernel.checks.len(), 2);
     let kernel = Loaded::new(&compiled);
     let x: Vec<u8> = [1f32, 2.0, 3.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
-    let pages = [Page::new(&x), Page::new(&[0; 12])];
+    let pages = [Page::new(&x, Wall::Behind), Page::new(&[0; 12], Wall::Behind)];
     let scale = 0.25f64.to_bits() as i64;
     kernel.call(&pages, &[3, scale], 1).expect("fits");
     let y: Vec<f32> =

@@ -40,13 +40,31 @@ impl Loaded {
         Loaded { kernel: compiled.kernel.clone(), entry, _dir: dir }
     }
 
-    /// Runs the grid in pieces; the answer of a failed check is its message.
+    /// Runs the grid in pieces, with either end of its buffers at a wall; the answer of a failed check is its message.
     pub fn run(
         &self,
         prim: &Prim,
         dims: &[i64],
         args: &[Tensor],
         pieces: i64,
+    ) -> Result<Vec<Tensor>, String> {
+        let [one, other] =
+            [Wall::Before, Wall::Behind].map(|wall| self.at_wall(prim, dims, args, (pieces, wall)));
+        let bytes = |r: &Result<Vec<Tensor>, String>| {
+            r.as_ref()
+                .map(|o| o.iter().map(|t| t.bytes().to_vec()).collect::<Vec<_>>())
+                .map_err(String::clone)
+        };
+        assert_eq!(bytes(&one), bytes(&other), "where buffers lie changes what comes out");
+        one
+    }
+
+    fn at_wall(
+        &self,
+        prim: &Prim,
+        dims: &[i64],
+        args: &[Tensor],
+        (pieces, wall): (i64, Wall),
     ) -> Result<Vec<Tensor>, String> {
         let (mut ints, mut pages, mut outs) = (dims.to_vec(), Vec::new(), Vec::new());
         let shape = |b| -> Vec<i64> {
@@ -58,7 +76,7 @@ impl Loaded {
                 if prim.outs.contains(&p) {
                     outs.push((p, pages.len()));
                 }
-                pages.push(Page::new(t.bytes()));
+                pages.push(Page::new(t.bytes(), wall));
             } else {
                 let float = t.dtype().is_float();
                 ints.push(if float { t.get_f64(0).to_bits() as i64 } else { t.get_i64(0) });
@@ -67,7 +85,7 @@ impl Loaded {
         for &o in prim.outs.iter().filter(|o| !prim.in_place(**o)) {
             outs.push((o, pages.len()));
             let n = Tensor::zeros(prim.buf(o).dtype, &shape(o)).expect("a small tensor").bytes().len();
-            pages.push(Page::new(&vec![0xcd; n]));
+            pages.push(Page::new(&vec![0xcd; n], wall));
         }
         assert_eq!(pages.len(), self.kernel.bufs.len());
         assert_eq!(ints.len(), self.kernel.ints as usize);
@@ -81,12 +99,12 @@ impl Loaded {
 
     pub fn call(&self, pages: &[Page], ints: &[i64], pieces: i64) -> Result<(), String> {
         let before: Vec<Vec<u8>> = pages.iter().map(|p| p.bytes().to_vec()).collect();
-        let shared = Page::new(&vec![0xcd; eval(&self.kernel.shared, ints) as usize]);
+        let shared = Page::new(&vec![0xcd; eval(&self.kernel.shared, ints) as usize], Wall::Behind);
         let bufs = pages.iter().map(|p| p.start()).chain(onwards()).chain([shared.start()]);
         let bufs: Vec<*mut u8> = bufs.collect();
         let grid = eval(&self.kernel.grid, ints);
         let scratch = eval(&self.kernel.scratch, ints);
-        let scratch = Page::new(&vec![0xab; scratch as usize]);
+        let scratch = Page::new(&vec![0xab; scratch as usize], Wall::Behind);
         let (mut failed, mut values) = (0, Vec::new());
         for piece in 0..pieces {
             let (lo, hi) = (grid * piece / pieces, grid * (piece + 1) / pieces);
@@ -100,7 +118,7 @@ impl Loaded {
         }
         for ((page, before), buf) in pages.iter().zip(before).zip(&self.kernel.bufs) {
             assert!(buf.access != Access::In || page.bytes() == before, "an input was written");
-            assert!(page.margin().iter().all(|b| *b == 0x5a), "a write before the buffer");
+            assert!(page.is_whole(), "a write beside the buffer");
         }
         if failed == 0 {
             return Ok(());
@@ -174,7 +192,14 @@ pub fn eval(steps: &[Step], ints: &[i64]) -> i64 {
     values.last().copied().unwrap_or(0)
 }
 
-/// Bytes that end where a page begins that no one may touch.
+/// Which end of a buffer lies at a page that no one may touch.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Wall {
+    Before,
+    Behind,
+}
+
+/// Bytes between two pages that no one may touch, right at one of them. What lies between them and the other is watched.
 pub struct Page {
     map: *mut u8,
     total: usize,
@@ -182,24 +207,28 @@ pub struct Page {
     len: usize,
 }
 
+const PAGE: usize = 4096;
+/// What lies beside the bytes.
+const BESIDE: u8 = 0x5a;
+
 impl Page {
-    pub fn new(bytes: &[u8]) -> Page {
-        let page = 4096;
-        let room = (bytes.len() + 64).next_multiple_of(page);
-        let total = room + page;
-        // SAFETY: a fresh private mapping, whose last page loses all rights.
+    pub fn new(bytes: &[u8], wall: Wall) -> Page {
+        let room = (bytes.len() + 64).next_multiple_of(PAGE);
+        let total = PAGE + room + PAGE;
+        // SAFETY: a fresh private mapping, of which all but the first and last page gains rights.
         let map = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let map =
-                libc::mmap(std::ptr::null_mut(), total, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            let map = libc::mmap(std::ptr::null_mut(), total, libc::PROT_NONE, flags, -1, 0);
             assert_ne!(map, libc::MAP_FAILED);
-            assert_eq!(libc::mprotect(map.cast::<u8>().add(room).cast(), page, libc::PROT_NONE), 0);
+            let inside = map.cast::<u8>().add(PAGE).cast();
+            assert_eq!(libc::mprotect(inside, room, libc::PROT_READ | libc::PROT_WRITE), 0);
             map.cast::<u8>()
         };
-        let p = Page { map, total, at: room - bytes.len(), len: bytes.len() };
+        let at = if wall == Wall::Before { PAGE } else { PAGE + room - bytes.len() };
+        let p = Page { map, total, at, len: bytes.len() };
         // SAFETY: inside the mapping.
         unsafe {
-            std::ptr::write_bytes(p.map, 0x5a, p.at);
+            std::ptr::write_bytes(p.map.add(PAGE), BESIDE, room);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), p.start(), bytes.len());
         }
         p
@@ -211,13 +240,19 @@ impl Page {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: inside the mapping, written at the start.
-        unsafe { std::slice::from_raw_parts(self.start(), self.len) }
+        self.inside(self.at, self.at + self.len)
     }
 
-    fn margin(&self) -> &[u8] {
-        // SAFETY: inside the mapping, written at the start.
-        unsafe { std::slice::from_raw_parts(self.map, self.at) }
+    /// Whether nothing beside the bytes was written.
+    fn is_whole(&self) -> bool {
+        let beside = [(PAGE, self.at), (self.at + self.len, self.total - PAGE)];
+        beside.iter().all(|(from, to)| self.inside(*from, *to).iter().all(|b| *b == BESIDE))
+    }
+
+    fn inside(&self, from: usize, to: usize) -> &[u8] {
+        assert!(PAGE <= from && from <= to && to <= self.total - PAGE);
+        // SAFETY: between the walls, written at the start.
+        unsafe { std::slice::from_raw_parts(self.map.add(from), to - from) }
     }
 }
 
