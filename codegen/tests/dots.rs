@@ -4,7 +4,8 @@ mod harness;
 #[path = "../../schedule/tests/support/mod.rs"]
 mod support;
 
-use harness::{Case, Near};
+use codegen::{Compiler, Target};
+use harness::{Case, Near, blocks};
 use ir::loops::Prim;
 use support::{Numbers, checked};
 use tensor::{DType, Tensor};
@@ -220,5 +221,28 @@ fn tiles_are_multiplied_where_there_are_some() {
         assert!(lines[first..first + 4].iter().all(|l| at(l, instruction)), "{:?}", &lines[first..first + 6]);
         let reads = lines[..first].iter().rev().take(12).filter(|l| at(l, "tileloadd")).count();
         assert_eq!(reads, 4, "{:?}", &lines[first - 12..first]);
+    }
+}
+
+/// Every loop that multiplies words, of whole tiles and of what is left over.
+#[test]
+fn the_loops_of_dot_products_keep_their_tiles_in_registers() {
+    for (a, b, y, instruction) in [("bf16", "bf16", "f32", "vdpbf16ps"), ("u8", "i8", "i32", "vpdpbusd")] {
+        let (params, body) = (
+            format!("a: {a}[m, k], b: {b}[k, n]"),
+            format!("for i in m, j in n {{ y[i, j] = sum(p in k) {y}(a[i, p]) * {y}(b[p, j]) }}"),
+        );
+        let text = format!(
+            "prim p<m, k, n>({params}) -> y: {y}[m, n] {{ {body} }}\nfn main<m, k, n>({params}) -> {y}[m, n] {{ p(a, b) }}\n"
+        );
+        let prim = checked(&text).expect("it checks");
+        let asm = Compiler::new(Target::named("znver5").expect("known")).asm_text(&prim).expect("compiles");
+        let many = |b: &Vec<&str>| b.iter().filter(|l| l.starts_with(instruction)).count();
+        let loops: Vec<_> = blocks(&asm).into_iter().filter(|b| many(b) >= 8).collect();
+        assert!(loops.iter().any(|b| many(b) >= 48), "{a}: two rounds of a whole tile");
+        for block in loops {
+            let spills = block.iter().filter(|l| l.contains("(%rsp)") && l.contains("%zmm")).count();
+            assert_eq!(spills, 0, "{a}\n{}", block.join("\n"));
+        }
     }
 }

@@ -83,6 +83,8 @@ pub(crate) struct Emit<'a, 'c> {
     ahead: Option<Later<'c>>,
     /// Whether that round is what is evaluated.
     asks: bool,
+    /// Whether the lanes are those of a reduction, which are added up in the end.
+    folds: bool,
     /// Whether lanes store one after the other, as the rounds of their loop do.
     in_turn: bool,
     /// The stores of the loop around that may go past the caches.
@@ -198,6 +200,7 @@ impl<'a, 'c> Emit<'a, 'c> {
             guards: Vec::new(),
             ahead: None,
             asks: false,
+            folds: false,
             in_turn: false,
             past: None,
             way: None,

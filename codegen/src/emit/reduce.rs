@@ -19,6 +19,9 @@ use crate::format::register;
 use crate::ll::V;
 use crate::schedule::{counted, fits_term, is_masked_term};
 
+/// Rows whose words are in registers for two rounds at once.
+const MOST_WORDS: u32 = 8;
+
 /// Whether an expression holds a reduction that is a loop.
 pub(super) fn holds_reduction(s: &Scalar) -> bool {
     let mut found = false;
@@ -102,7 +105,11 @@ impl<'e, 'c> Emit<'e, 'c> {
             let many = if self.prim.invariant { 1 } else { sizes[0] / self.tile.rows };
             start = self.add_apart(sums, s, (lo, hi, looks), many)?;
         }
-        if self.tile.rows > 1 && self.tile.lanes.is_some() && !holds_reduction(body) {
+        // A word that a row multiplies with takes a register, which two rounds of many rows have not.
+        let words = matches!(&body.kind, ScalarKind::Reduce { run: Run::Dot, .. });
+        let fits = !words || self.tile.rows <= MOST_WORDS;
+        let pairs = fits && self.most_rounds(lo_of, hi_of).is_none_or(|n| n > 1);
+        if pairs && self.tile.rows > 1 && self.tile.lanes.is_some() && !holds_reduction(body) {
             // Two rounds at once: the work of counting is felt beside a tile of registers.
             let end = self.whole(start, hi, 2);
             self.count(start, end, 2, |e, i| {
@@ -129,6 +136,12 @@ impl<'e, 'c> Emit<'e, 'c> {
         })?;
         self.slots[var.0 as usize] = Slot::Unset;
         Ok(())
+    }
+
+    /// How many rounds there are at most, where that is known: of what is left over of a sum of dot products, few.
+    fn most_rounds(&self, lo: &Scalar, hi: &Scalar) -> Option<i64> {
+        let (lo, hi) = (self.prim.as_dim(lo)?, self.prim.as_dim(hi)?);
+        self.prim.facts.bounds(&(&hi - &lo)).1
     }
 
     /// Adds terms to some sums in turn, which are then combined: none waits for the term before. What is left begins at the round
@@ -244,7 +257,7 @@ impl<'e, 'c> Emit<'e, 'c> {
         Ok(())
     }
 
-    /// Lanes that do not exist keep what they have.
+    /// Lanes that do not exist keep what they have where they are added up.
     fn accumulate_row(&mut self, slot: &Slot<'c>, combine: Combine, body: &Scalar) -> Result<(), Error> {
         let ll = self.ll;
         let old = self.sums(slot);
@@ -281,7 +294,7 @@ impl<'e, 'c> Emit<'e, 'c> {
         self.accumulators(dtype, &Values::uniform(none), varies)
     }
 
-    /// Gives accumulators new values, in the lanes that exist.
+    /// Gives accumulators new values; those whose lanes are added up, in the lanes that exist.
     fn keep(&self, slot: &Slot<'c>, old: &Values<'c>, new: &Values<'c>) {
         let ll = self.ll;
         let Slot::Cells { varies, vectors, cells, .. } = slot else { return };
@@ -292,7 +305,7 @@ impl<'e, 'c> Emit<'e, 'c> {
                 continue;
             }
             let value = match self.tile.mask_of(u) {
-                Some(mask) if varies.lanes => ll.select(mask, new.at(r, u), old.at(r, u)),
+                Some(mask) if varies.lanes && self.folds => ll.select(mask, new.at(r, u), old.at(r, u)),
                 Some(_) | None => new.at(r, u),
             };
             ll.write(*cell, value);
@@ -350,7 +363,9 @@ impl<'e, 'c> Emit<'e, 'c> {
             let slot = if e.tile.lanes.is_some() { &sums } else { &rest };
             e.accumulate(slot, combine, body)
         };
+        let around = std::mem::replace(&mut self.folds, true);
         self.by_chain(chain, wide, &mut round, early.then_some(&mut combined))?;
+        self.folds = around;
         let vectors = if early { first(0).map(|at| ll.read(*ty, cells[at])).collect() } else { as_one(self) };
         let last = self.sums(&rest);
         let sums = ll.fold(combine, body.dtype, vectors);

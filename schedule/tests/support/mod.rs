@@ -115,12 +115,10 @@ pub fn arguments(prim: &Prim, dims: &[i64], r: &mut Numbers) -> Vec<Tensor> {
                 "len" => r.below(end as usize + 1) as i64,
                 "to" => r.below(end.max(1) as usize + usize::from(beyond)) as i64,
                 _ if kind.starts_with("wild") => r.next() as i64 >> r.below(64),
-                _ => match buf.dtype {
-                    DType::U8 => r.below(7) as i64,
-                    DType::Bool => r.below(2) as i64,
-                    DType::Bf16 => r.below(3) as i64 - 1,
-                    _ => r.below(7) as i64 - 3,
-                },
+                _ if buf.dtype == DType::U8 => r.below(7) as i64,
+                _ if buf.dtype == DType::Bool => r.below(2) as i64,
+                _ if buf.dtype == DType::Bf16 => r.below(3) as i64 - 1,
+                _ => r.below(7) as i64 - 3,
             };
             t.set_i64(i, value);
             place = (place + r.below(4) as i64).min(end);
