@@ -9,7 +9,7 @@
 //!   is to read such vectors it runs in any case, where masks are free.
 
 use ir::Intrinsic;
-use ir::loops::{Scalar, ScalarKind};
+use ir::loops::{BufId, Scalar, ScalarKind};
 
 use super::tile::{Values, Varies};
 use super::{Emit, Place};
@@ -52,34 +52,26 @@ impl<'c> Emit<'_, 'c> {
 
     /// Whether an expression may be computed where it is not wanted, at next to no cost.
     pub(super) fn is_cheap(&self, s: &Scalar) -> bool {
-        let (mut size, mut reads) = (0, false);
-        s.walk(&mut |s| {
-            size += 1;
-            reads |= match &s.kind {
-                ScalarKind::Load { buf, .. } => !matches!(self.places[buf.0 as usize], Place::Number(_)),
-                ScalarKind::Reduce { .. } => true,
-                ScalarKind::Op(op, _) => is_heavy(*op),
-                ScalarKind::Const(_)
-                | ScalarKind::Var(_)
-                | ScalarKind::Dim(_)
-                | ScalarKind::Choose(_)
-                | ScalarKind::Cast(_) => false,
-            };
-        });
-        !reads && size <= CHEAP
+        self.is_light(s, CHEAP, &|_, _, _| false)
     }
 
     /// Whether an expression costs next to nothing besides vectors at the lanes, of which those that are taken are read: a
     /// branch around it would cost more.
     fn reads_by_masks(&self, s: &Scalar) -> bool {
-        let (mut size, mut plain) = (0, self.ll.target.has_masks());
+        let masked =
+            |buf, index: &[Scalar], checked: bool| !checked && self.stride(buf, index) == Stride::Unit;
+        self.ll.target.has_masks() && self.is_light(s, 2 * CHEAP, &masked)
+    }
+
+    /// Whether an expression has at most so many parts, none of them much work, and reads only what may be read.
+    fn is_light(&self, s: &Scalar, most: usize, reads: &dyn Fn(BufId, &[Scalar], bool) -> bool) -> bool {
+        let (mut size, mut light) = (0, true);
         s.walk(&mut |s| {
             size += 1;
-            plain &= match &s.kind {
-                ScalarKind::Load { buf, index, checked, .. } => match self.places[buf.0 as usize] {
-                    Place::Number(_) => true,
-                    _ => !checked && self.stride(*buf, index) == Stride::Unit,
-                },
+            light &= match &s.kind {
+                ScalarKind::Load { buf, index, checked, .. } => {
+                    matches!(self.places[buf.0 as usize], Place::Number(_)) || reads(*buf, index, *checked)
+                }
                 ScalarKind::Reduce { .. } => false,
                 ScalarKind::Op(op, _) => !is_heavy(*op),
                 ScalarKind::Const(_)
@@ -89,7 +81,7 @@ impl<'c> Emit<'_, 'c> {
                 | ScalarKind::Cast(_) => true,
             };
         });
-        plain && size <= 2 * CHEAP
+        light && size <= most
     }
 
     /// One or the other, by a branch.

@@ -107,9 +107,12 @@ impl<'e, 'c> Emit<'e, 'c> {
         }
         // A word that a row multiplies with takes a register, which two rounds of many rows have not.
         let words = matches!(&body.kind, ScalarKind::Reduce { run: Run::Dot, .. });
-        let fits = !words || self.tile.rows <= MOST_WORDS;
-        let pairs = fits && self.most_rounds(lo_of, hi_of).is_none_or(|n| n > 1);
-        if pairs && self.tile.rows > 1 && self.tile.lanes.is_some() && !holds_reduction(body) {
+        if self.tile.rows > 1
+            && self.tile.lanes.is_some()
+            && !holds_reduction(body)
+            && !(words && self.tile.rows > MOST_WORDS)
+            && self.most_rounds(lo_of, hi_of).is_none_or(|n| n > 1)
+        {
             // Two rounds at once: the work of counting is felt beside a tile of registers.
             let end = self.whole(start, hi, 2);
             self.count(start, end, 2, |e, i| {

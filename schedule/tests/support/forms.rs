@@ -1,6 +1,6 @@
 //! The text of primitives in the forms that transformations are made for: products, windows, stages, tiles of sums.
 
-use super::Numbers;
+use super::{Numbers, program};
 
 /// The text of a random primitive of one of the forms.
 pub fn random(r: &mut Numbers) -> String {
@@ -118,10 +118,5 @@ fn finish(body: &str, params: &str, t: &str, out: &str) -> String {
             format!("{params} {out}").split(word).any(|w| w == *d)
         })
         .collect();
-    let dims = dims.join(", ");
-    let args: Vec<&str> = params.split(", ").filter_map(|p| p.split_once(": ")).map(|p| p.0).collect();
-    let args = args.join(", ");
-    format!(
-        "prim p<{dims}>({params}) -> y: {t}{out} {{\n    {body}\n}}\nfn main<{dims}>({params}) -> {t}{out} {{ p({args}) }}\n"
-    )
+    program(&dims, params, &[("y".to_owned(), format!("{t}{out}"))], &format!("    {body}"))
 }

@@ -4,7 +4,7 @@
 //! What is computed is exact: a bound on each value's magnitude is kept, and what would pass the integers that its
 //! type holds exactly is not written. So every order of summation gives the same bits. Integers wrap, and may be wild.
 
-use super::Numbers;
+use super::{Numbers, program};
 
 /// Every extent that [`super::sizes`] gives is at most this.
 pub const LONGEST: i64 = 130;
@@ -503,7 +503,6 @@ impl Maker<'_> {
     }
 
     fn text(mut self, outs: &[Buffer]) -> String {
-        let list = |all: Vec<String>| all.join(", ");
         for dim in DIMS {
             let is_axis = |b: &Buffer| b.shape.iter().any(|e| e == dim);
             let word = |text: &str| text.split(|c: char| !c.is_alphanumeric()).any(|w| w == dim);
@@ -519,20 +518,10 @@ impl Maker<'_> {
             }
         }
         let ty = |b: &Buffer| format!("{}[{}]", b.of, b.shape.join(", "));
-        let dims = list(
-            DIMS.into_iter()
-                .filter(|d| self.params.iter().any(|b| b.shape.iter().any(|e| e == d)))
-                .map(str::to_owned)
-                .collect(),
-        );
-        let params = list(self.params.iter().map(|b| format!("{}: {}", b.name, ty(b))).collect());
-        let args = list(self.params.iter().map(|b| b.name.clone()).collect());
-        let results = list(outs.iter().map(|b| format!("{}: {}", b.name, ty(b))).collect());
-        let types = list(outs.iter().map(ty).collect());
-        let generic = if dims.is_empty() { String::new() } else { format!("<{dims}>") };
-        let body = self.lines.join("\n");
-        format!(
-            "prim p{generic}({params}) -> ({results}) {{\n{body}\n}}\nfn main{generic}({params}) -> ({types}) {{ p({args}) }}\n"
-        )
+        let given = |d: &&str| self.params.iter().any(|b| b.shape.iter().any(|e| e == d));
+        let dims: Vec<&str> = DIMS.into_iter().filter(given).collect();
+        let params: Vec<String> = self.params.iter().map(|b| format!("{}: {}", b.name, ty(b))).collect();
+        let results: Vec<_> = outs.iter().map(|b| (b.name.clone(), ty(b))).collect();
+        program(&dims, &params.join(", "), &results, &self.lines.join("\n"))
     }
 }

@@ -66,6 +66,19 @@ pub fn text_of(prim: &Prim) -> String {
     format!("{item}\nfn main{generic}({params}) -> ({outs}) {{ {}({args}) }}\n", prim.name)
 }
 
+/// The text of a primitive of results and lines of a body, with a function that calls it.
+fn program(dims: &[&str], params: &str, outs: &[(String, String)], body: &str) -> String {
+    let list = |all: Vec<String>| all.join(", ");
+    let args = params.split(", ").filter_map(|p| p.split_once(": ")).map(|p| p.0.to_owned()).collect();
+    let results = list(outs.iter().map(|(name, ty)| format!("{name}: {ty}")).collect());
+    let types = list(outs.iter().map(|out| out.1.clone()).collect());
+    let generic = if dims.is_empty() { String::new() } else { format!("<{}>", dims.join(", ")) };
+    format!(
+        "prim p{generic}({params}) -> ({results}) {{\n{body}\n}}\nfn main{generic}({params}) -> ({types}) {{ p({}) }}\n",
+        list(args)
+    )
+}
+
 /// What a primitive says besides its text: which loops are independent, and which accesses are checked.
 fn known(prim: &Prim) -> (Vec<Mark>, usize) {
     let mut marks = Vec::new();
