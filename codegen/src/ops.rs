@@ -157,14 +157,49 @@ impl<'c> Ll<'c> {
         let scalars = [a, b].iter().all(|v| !matches!(v, V::VectorValue(_)));
         let lanes = if scalars { 16 / float.size() } else { n };
         let [a, b] = [a, b].map(|v| if scalars { self.in_first_of(v, lanes) } else { self.splat(v, n) });
-        let [one, other] = [(a, b), (b, a)].map(|(a, b)| self.bits(self.select(comes(a, b), a, b), bits));
-        let found = if op == Intrinsic::Min {
-            self.or(one, other)
-        } else {
-            self.most(one, other, self.splat(self.int(bits, !sign), lanes))
+        let found = match (!scalars).then(|| self.of_range(op, float, a, b)).flatten() {
+            Some(found) => found,
+            None => {
+                let [one, other] =
+                    [(a, b), (b, a)].map(|(a, b)| self.bits(self.select(comes(a, b), a, b), bits));
+                let found = if op == Intrinsic::Min {
+                    self.or(one, other)
+                } else {
+                    self.most(one, other, self.splat(self.int(bits, !sign), lanes))
+                };
+                self.bits(found, float)
+            }
         };
-        let found = self.bits(found, float);
         if scalars { self.extract(found, 0) } else { found }
+    }
+
+    /// The smaller or larger by one instruction, which tells zeros apart and is masked where one is a NaN, if there is one for such
+    /// vectors.
+    fn of_range(&self, op: Intrinsic, float: Ty, a: V<'c>, b: V<'c>) -> Option<V<'c>> {
+        const SIGN_OF_RESULT: i64 = 0b100;
+        const ROUNDING_AS_SET: i64 = 4;
+        let lanes = self.lanes(a);
+        let width = lanes * float.size() * 8;
+        if !self.target.has_masks() || ![128, 256, 512].contains(&width) {
+            return None;
+        }
+        let name =
+            format!("llvm.x86.avx512.mask.range.p{}.{width}", if float == Ty::F64 { "d" } else { "s" });
+        let which = self.int(Ty::I32, SIGN_OF_RESULT + i64::from(op == Intrinsic::Max));
+        let mut args = vec![a, b, which, self.fadd(a, b), self.mask_bits(self.fcmp(F::ORD, a, b))];
+        if width == 512 {
+            args.push(self.int(Ty::I32, ROUNDING_AS_SET));
+        }
+        self.intrinsic(&name, &[], &args)
+    }
+
+    /// A mask as an instruction's own intrinsic takes it: as many bits as lanes, and eight at least.
+    fn mask_bits(&self, mask: V<'c>) -> V<'c> {
+        let lanes = self.lanes(mask);
+        let none = self.splat(self.bool(false), lanes);
+        let bits = lanes.max(8);
+        let all: Vec<u32> = (0..bits).map(|l| l.min(lanes)).collect();
+        self.whole(if lanes < bits { self.shuffle(mask, none, &all) } else { mask }, bits).into()
     }
 
     /// The bits that most of three have.

@@ -285,6 +285,12 @@ impl Target {
         }
     }
 
+    /// Whether it does the widest vectors in two halves: they are fewer instructions, and no faster where memory or what is left over of
+    /// short rows is most of the work.
+    pub(crate) fn halves_vectors(&self) -> bool {
+        self.cpu == "znver4" && self.level == Level::V4
+    }
+
     /// The number of vector registers.
     pub(crate) fn registers(&self) -> u32 {
         if self.level == Level::V4 { 32 } else { 16 }

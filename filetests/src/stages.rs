@@ -19,6 +19,8 @@ use crate::{Case, Directive};
 
 /// The name a program has in messages, whatever folder it is in.
 const NAME: &str = "test.tn";
+/// The processor whose schedules are shown, so that they are the same on every machine.
+const SHOWN: &str = "znver5";
 
 /// The program of a case, checked once for all of its directives.
 fn front(case: &Case) -> Result<Front, (SourceMap, Failure)> {
@@ -69,7 +71,9 @@ pub(crate) fn run(case: &Case, d: &Directive) -> Result<String, String> {
         other => return Err(format!("no stage `{other}`")),
     };
     let mut front = front(case).map_err(|(s, f)| f.render(&s, false))?;
-    let shown = stage::show(&mut front, stage, d.args.first().map(String::as_str), &Options::default());
+    let target = codegen::Target::named(SHOWN).map_err(|e| e.to_string())?;
+    let options = Options { target, ..Options::default() };
+    let shown = stage::show(&mut front, stage, d.args.first().map(String::as_str), &options);
     let text = shown.map_err(|f| f.render(&front.sources, false))?;
     if stage == Stage::Llvm {
         let wanted = d.args.get(1..).unwrap_or(&[]).join(" ");

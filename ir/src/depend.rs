@@ -39,7 +39,16 @@ pub fn enter(prim: &Prim, facts: &Facts, var: VarId, lo: &Scalar, hi: &Scalar) -
         facts.assume(Pred::Le(lo, v.clone()));
     }
     if let Some(hi) = prim.as_dim(hi) {
-        facts.assume(Pred::Lt(v, hi));
+        facts.assume(Pred::Lt(v, hi.clone()));
+        // Of no rounds is what has a factor of 0.
+        if prim.as_dim(lo).and_then(|lo| lo.as_int()) == Some(0) && hi.as_sym().is_none() {
+            for dim in hi.syms().into_iter().filter(|s| prim.dims.contains(s)) {
+                let none = hi.subst(&|s| (s == dim).then(|| Dim::int(0)));
+                if none.as_int() == Some(0) {
+                    facts.assume(Pred::Le(Dim::int(1), Dim::sym(dim)));
+                }
+            }
+        }
     }
     facts
 }

@@ -137,7 +137,12 @@ impl Prim {
     /// The expression as an integer over dims and loop variables (under their names), where it is one. Variables are
     /// taken for positions: what is read from memory is for the caller to tell apart.
     pub fn as_dim(&self, s: &Scalar) -> Option<Dim> {
-        self.exact(s, &|_| Size::POSITION, &self.facts).map(|e| e.dim)
+        self.as_dim_where(s, &self.facts)
+    }
+
+    /// The same where more is known.
+    pub fn as_dim_where(&self, s: &Scalar, facts: &Facts) -> Option<Dim> {
+        self.exact(s, &|_| Size::POSITION, facts).map(|e| e.dim)
     }
 
     /// The same with the size; `of` tells that of a variable, `facts` what holds where the expression stands.

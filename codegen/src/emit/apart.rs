@@ -22,8 +22,14 @@ impl<'c> Emit<'_, 'c> {
         self.distance(buf, index).filter(|d| is_near(Some(*d)) && (*d == -1 || whole))
     }
 
-    /// The lanes from `p` on, so far apart.
-    pub(super) fn load_apart(&self, dtype: DType, p: PointerValue<'c>, apart: i64, vector: u32) -> V<'c> {
+    /// The lanes from `p` on, so far apart; an element of a row each, if it is said which.
+    pub(super) fn load_apart(
+        &self,
+        dtype: DType,
+        p: PointerValue<'c>,
+        (apart, row): (i64, Option<i64>),
+        vector: u32,
+    ) -> V<'c> {
         let ll = self.ll;
         let (tile, width) = (self.tile, i64::from(self.tile.width()));
         if apart == -1 {
@@ -31,25 +37,44 @@ impl<'c> Emit<'_, 'c> {
             let mask = self.lanes_taken(vector).map(|m| ll.reversed(m));
             return ll.reversed(self.load_vector(dtype, first, tile, mask));
         }
-        // The last vector ends with the last lane.
-        let from = |part: i64| (part * width).min((apart - 1) * (width - 1));
-        let part_of = |lane: i64| (lane * apart / width).min(apart - 1);
+        // Where whole rows are read, so that rows' other elements are read alike; else the last vector ends with the last lane.
+        let last = if row.is_some() { i64::MAX } else { (apart - 1) * (width - 1) };
+        let p = ll.beside(memory(dtype), p, -row.unwrap_or(0));
+        let from = |part: i64| (part * width).min(last);
         let load = |part: i64| self.load_vector(dtype, ll.beside(memory(dtype), p, from(part)), tile, None);
-        let mut all = load(0);
+        let mut list: Vec<V<'c>> = (0..apart).map(load).collect();
+        let (mut first, mut apart) = (row.unwrap_or(0), apart);
+        // Every second element of two vectors each, which the row's other elements share.
+        while row.is_some() && apart % 2 == 0 {
+            let lanes: Vec<u32> = (0..width).map(|l| (2 * l + first % 2) as u32).collect();
+            let second = |two: &[V<'c>]| ll.kept(ll.shuffle(two[0], two[1], &lanes), dtype.size());
+            list = list.chunks_exact(2).map(second).collect();
+            (first, apart) = (first / 2, apart / 2);
+        }
+        let place = |lane: i64| {
+            let at = lane * apart + first;
+            let part = (at / width).min(apart - 1);
+            (part, at - from(part))
+        };
+        let mut all = list[0];
         for part in 1..apart {
-            let pick = |lane: i64| {
-                let at = lane * apart - from(part_of(lane));
-                match part_of(lane) {
-                    // What is there already is in its lane, but of the first vector.
-                    of if of == part => width + at,
-                    0 if part == 1 => at,
-                    _ => lane,
-                }
+            let pick = |lane: i64| match place(lane) {
+                // What is there already is in its lane, but of the first vector.
+                (of, at) if of == part => width + at,
+                (0, at) if part == 1 => at,
+                _ => lane,
             };
             let lanes: Vec<u32> = (0..width).map(|l| pick(l) as u32).collect();
-            all = ll.shuffle(all, load(part), &lanes);
+            all = ll.shuffle(all, list[part as usize], &lanes);
         }
         all
+    }
+
+    /// Which element of a row an access reads, whose rows are of as many elements as its lanes are apart.
+    pub(super) fn place_in_row(&self, buf: BufId, index: &[Scalar], apart: i64) -> Option<i64> {
+        let row = self.prim.buf(buf).shape.last()?.as_int()?;
+        let at = self.prim.as_dim(index.last()?)?.as_int()?;
+        (row == apart && (0..row).contains(&at)).then_some(at)
     }
 
     /// Writes the lanes so far apart.
@@ -143,31 +168,47 @@ impl<'c> Emit<'_, 'c> {
         parts.sort_by_key(|p| p.0);
         let Some((_, buf, index, _)) = parts.first() else { return Ok(()) };
         let dtype = self.prim.buf(*buf).dtype;
-        let count = parts.len() as u32;
         let varies = index.iter().fold(Varies::default(), |all, i| all | self.varies(i));
         for r in 0..if varies.rows { tile.rows } else { 1 } {
             for u in 0..tile.vectors {
                 let p = self.at_point(r, u, |e| e.address(*buf, index))?;
                 let list: Vec<V<'c>> =
                     parts.iter().map(|p| ll.encode(dtype, ll.splat(p.3.at(r, u), width))).collect();
-                for part in 0..count {
-                    let of = |lane: u32| ((lane + part * width) % count, (lane + part * width) / count);
-                    let mut all = list[0];
-                    for n in 1..count {
-                        let pick = |lane: u32| match of(lane) {
-                            (from, at) if from == n => width + at,
-                            (0, at) if n == 1 => at,
-                            _ => lane,
-                        };
-                        let lanes: Vec<u32> = (0..width).map(pick).collect();
-                        all = ll.shuffle(all, list[n as usize], &lanes);
-                    }
-                    let to = ll.beside(memory(dtype), p, i64::from(part * width));
+                for (part, all) in self.weave(&list).into_iter().enumerate() {
+                    let to = ll.beside(memory(dtype), p, part as i64 * i64::from(width));
                     ll.store(to, all, dtype.size() as u32);
                 }
             }
         }
         Ok(())
+    }
+
+    /// The first lanes of all vectors, the second lanes, and so on, as so many vectors.
+    fn weave(&self, list: &[V<'c>]) -> Vec<V<'c>> {
+        let (ll, width, count) = (self.ll, self.tile.width(), list.len() as u32);
+        let every_second =
+            |from: usize| -> Vec<V<'c>> { list.iter().skip(from).step_by(2).copied().collect() };
+        if count > 1 && count % 2 == 0 {
+            let both = self.weave(&every_second(0)).into_iter().zip(self.weave(&every_second(1)));
+            let half = |from: u32| (0..width).map(|l| from + l / 2 + l % 2 * width).collect::<Vec<u32>>();
+            let halves = [half(0), half(width / 2)];
+            return both.flat_map(|(a, b)| halves.each_ref().map(|lanes| ll.shuffle(a, b, lanes))).collect();
+        }
+        let part = |part: u32| {
+            let of = |lane: u32| ((lane + part * width) % count, (lane + part * width) / count);
+            let mut all = list[0];
+            for n in 1..count {
+                let pick = |lane: u32| match of(lane) {
+                    (from, at) if from == n => width + at,
+                    (0, at) if n == 1 => at,
+                    _ => lane,
+                };
+                let lanes: Vec<u32> = (0..width).map(pick).collect();
+                all = ll.shuffle(all, list[n as usize], &lanes);
+            }
+            all
+        };
+        (0..count).map(part).collect()
     }
 
     /// A store whose lanes lie too far apart was not to have lanes.

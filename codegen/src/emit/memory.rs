@@ -191,9 +191,10 @@ impl<'c> Emit<'_, 'c> {
             }),
             Stride::Other if self.is_turned(buf, index, 1) => self.load_turned(buf, index, 1),
             Stride::Other if let Some(apart) = self.in_vectors(buf, index) => {
+                let row = self.place_in_row(buf, index, apart);
                 Values::collect(tile, varies, |r, u| {
                     let p = self.at_point(r, u, |e| e.address(buf, index))?;
-                    Ok(ll.decode(dtype, self.load_apart(dtype, p, apart, u)))
+                    Ok(ll.decode(dtype, self.load_apart(dtype, p, (apart, row), u)))
                 })
             }
             Stride::Other if let Some((times, Some(1))) = self.runs(buf, index, 0) => {

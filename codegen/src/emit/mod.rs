@@ -20,6 +20,7 @@ mod choose;
 mod compare;
 mod dot;
 mod expr;
+mod flat;
 mod inside;
 mod matrix;
 mod memory;
@@ -29,6 +30,7 @@ mod products;
 mod reduce;
 mod stmt;
 mod stream;
+mod strips;
 mod tile;
 mod wait;
 
@@ -89,6 +91,8 @@ pub(crate) struct Emit<'a, 'c> {
     in_turn: bool,
     /// The stores of the loop around that may go past the caches.
     past: Option<Past<'c>>,
+    /// The strips that are gone over at once.
+    strips: Option<strips::Strips<'c>>,
     /// Which of the two nests is emitted, in one that stands twice.
     way: Option<Way>,
     /// Whether the outputs are large that stores past the caches are to.
@@ -203,6 +207,7 @@ impl<'a, 'c> Emit<'a, 'c> {
             folds: false,
             in_turn: false,
             past: None,
+            strips: None,
             way: None,
             large: Vec::new(),
             passed: Vec::new(),

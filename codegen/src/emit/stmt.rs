@@ -9,6 +9,7 @@ use super::dot::side_by_side;
 use super::expr::is_held;
 use super::nest::Wide;
 use super::poll::levels;
+use super::strips::strips;
 use super::tile::{Slot, Tile};
 use crate::Error;
 use crate::format::{memory, register};
@@ -92,12 +93,18 @@ impl<'c> Emit<'_, 'c> {
                 if let Some(large) = self.parts_ways(s)? {
                     return self.both_ways(s, large);
                 }
+                if let Some(flat) = self.flat(s) {
+                    return self.rows_as_one(&flat);
+                }
                 let (lo, mut hi) = self.bounds(*var, lo, hi)?;
                 if let Some(wide) = self.in_turn(s) {
                     return self.lanes_in_turn(*var, (lo, hi), wide, body);
                 }
                 if self.is_tiled(s) {
                     return self.tile_loop(*var, (lo, hi), run, body);
+                }
+                if let Some(of) = strips(self.prim, s) {
+                    return self.strips_as_one((*var, of), (lo, hi), body);
                 }
                 let looks = self.looks(*var, levels(body));
                 if looks {
@@ -237,7 +244,7 @@ impl<'c> Emit<'_, 'c> {
         if let Some((_, None)) = of_grid {
             return Ok((self.ll.add(lo, self.slice.0), self.ll.add(lo, self.slice.1)));
         }
-        let hi = self.at_point(0, 0, |e| e.scalar(hi))?.one();
+        let hi = self.end(var, hi)?;
         let Some((_, Some(first))) = of_grid else { return Ok((lo, hi)) };
         // What of the slice lies among the blocks of this loop.
         let first = self.dim(first)?;

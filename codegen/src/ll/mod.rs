@@ -441,6 +441,17 @@ impl<'c> Ll<'c> {
         list
     }
 
+    /// A vector of numbers of so many bytes that LLVM makes as it stands, as several read it: else it may move lanes anew for each.
+    pub(crate) fn kept(&self, v: V<'c>, bytes: usize) -> V<'c> {
+        let float = match bytes {
+            4 => Ty::F32,
+            8 => Ty::F64,
+            _ => return v,
+        };
+        let kept = self.same("llvm.arithmetic.fence", &[self.bits(v, float)]);
+        self.b.build_bit_cast(kept, v.get_type(), "").expect(OK)
+    }
+
     /// Lanes of two vectors, counted through.
     pub(crate) fn shuffle(&self, a: V<'c>, b: V<'c>, lanes: &[u32]) -> V<'c> {
         let i32 = self.ctx.i32_type();

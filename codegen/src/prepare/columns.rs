@@ -13,8 +13,8 @@ use super::assigned;
 use super::bands::{is_loop, part};
 use crate::schedule::{extent, variable};
 
-/// Columns of a strip: a page of numbers,
-const ELEMENTS: i64 = 1024;
+/// Columns of a strip: a few lines of numbers, as several strips of one thread are gone over as one,
+const ELEMENTS: i64 = 256;
 /// and where each has loops inside.
 const ROWS: i64 = 16;
 

@@ -5,10 +5,11 @@
 
 use ir::Intrinsic;
 use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
-use shape::{Expr as Dim, Sym};
-use std::collections::BTreeSet;
+use shape::{Expr as Dim, Facts, Sym};
+use std::collections::{BTreeMap, BTreeSet};
 use tensor::DType;
 
+use super::cost::children;
 use crate::prepare::assigned;
 
 /// The distance of two neighbouring iterations in memory.
@@ -214,5 +215,69 @@ impl<'a> Along<'a> {
             Some(1) => Stride::Unit,
             Some(_) | None => Stride::Other,
         }
+    }
+}
+
+/// Whether the rounds of a loop go on in memory where those of the loop inside end, which has so many from 0 on, and nothing but the
+/// place in memory tells rounds of either apart. `facts` is what holds in the outer loop, `sets` what is set before the other.
+pub(crate) fn goes_on(
+    prim: &Prim,
+    (outer, facts, sets): (VarId, &Facts, &[Stmt]),
+    (inner, rounds): (VarId, &Dim),
+    body: &[Stmt],
+) -> bool {
+    let (out, within) = (Along::new(prim, outer, &[]), Along::new(prim, inner, &[]));
+    // What is set is said by what it is made of.
+    let (mut vars, mut values) = (vec![outer, inner], BTreeMap::new());
+    for s in sets {
+        let Stmt::Set(v, value) = s else { return false };
+        if prim.mentions(value, &vars) {
+            let Some(value) = prim.as_dim_where(value, facts) else { return false };
+            let value = value.subst(&|s| values.get(&s).cloned());
+            vars.push(*v);
+            values.insert(prim.var(*v).name, value);
+        }
+    }
+    let names = [outer, inner].map(|v| prim.var(v).name);
+    let free = |d: &Dim| !d.syms().iter().any(|s| names.contains(s));
+    let goes_on = |buf: BufId, index: &[Scalar]| {
+        let place = out.place(&prim.buf(buf).shape, index)?.subst(&|s| values.get(&s).cloned());
+        let step = |along: &Along<'_>| &along.at(&place, &(along.number() + 1)) - &place;
+        let (out, within) = (step(&out), step(&within));
+        Some(free(&out) && free(&within) && (&out - &(&within * rounds)).as_int() == Some(0))
+    };
+    let apart = |e: &Scalar| only_read(prim, e, &vars, &|buf, index| goes_on(buf, index) == Some(true));
+    let mut fits = free(rounds);
+    for s in body {
+        s.walk(&mut |s| {
+            fits &= match s {
+                Stmt::Store { buf, index, checked, value, .. } => {
+                    let fixed = index.iter().all(|i| !prim.mentions(i, &vars));
+                    (fixed || !checked && goes_on(*buf, index) == Some(true)) && apart(value)
+                }
+                Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Set(..) => {
+                    s.scalars().into_iter().all(apart)
+                }
+                Stmt::Alloc(_) => false,
+            };
+        });
+    }
+    fits
+}
+
+/// Whether variables only say which elements are read, without a check, each of which passes.
+fn only_read(prim: &Prim, e: &Scalar, vars: &[VarId], passes: &dyn Fn(BufId, &[Scalar]) -> bool) -> bool {
+    if !prim.mentions(e, vars) {
+        return true;
+    }
+    match &e.kind {
+        ScalarKind::Load { buf, index, checked, .. } => !checked && passes(*buf, index),
+        ScalarKind::Var(_) | ScalarKind::Dim(_) => false,
+        ScalarKind::Reduce { lo, hi, .. } if [lo, hi].iter().any(|b| prim.mentions(b, vars)) => false,
+        ScalarKind::Const(_)
+        | ScalarKind::Op(..)
+        | ScalarKind::Cast(_)
+        | ScalarKind::Choose(_)
+        | ScalarKind::Reduce { .. } => children(e).into_iter().all(|c| only_read(prim, c, vars, passes)),
     }
 }

@@ -1,7 +1,8 @@
 //! The model by which schedules are compared: the work of one vector, in units of a simple instruction.
 
 use ir::Intrinsic;
-use ir::loops::{Scalar, ScalarKind, Stmt};
+use ir::loops::{Scalar, ScalarKind, Stmt, VarId};
+use std::collections::BTreeMap;
 
 use super::{Along, Planner, Stride, is_near};
 
@@ -35,6 +36,31 @@ pub(super) fn holds_heavy(s: &Scalar) -> bool {
     let mut heavy = false;
     s.walk(&mut |s| heavy |= matches!(s.kind, ScalarKind::Op(op, _) if is_heavy(op)));
     heavy
+}
+
+/// The most variables of statements that hold at once what is read later.
+pub(super) fn kept(stmts: &[Stmt]) -> u32 {
+    let mut spans: BTreeMap<VarId, (u32, u32)> = BTreeMap::new();
+    let mut now = 0;
+    stmts.iter().for_each(|s| {
+        s.walk(&mut |s| {
+            now += 1;
+            for e in s.scalars() {
+                e.walk(&mut |e| {
+                    if let ScalarKind::Var(v) = &e.kind
+                        && let Some(span) = spans.get_mut(v)
+                    {
+                        span.1 = now;
+                    }
+                });
+            }
+            if let Stmt::Set(v, _) = s {
+                spans.entry(*v).or_insert((now, now)).1 = now;
+            }
+        });
+    });
+    let at_once = |now: u32| spans.values().filter(|s| s.0 <= now && now < s.1).count() as u32;
+    (0..=now).map(at_once).max().unwrap_or(0)
 }
 
 fn weight(op: Intrinsic) -> f64 {

@@ -38,7 +38,7 @@ mod words;
 use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) use access::{Along, Stride, is_near};
+pub(crate) use access::{Along, Stride, goes_on, is_near};
 pub(crate) use arrange::{extent, local, substituted, variable};
 pub(crate) use cost::is_heavy;
 pub(crate) use narrow::{knowing, told};
@@ -76,6 +76,8 @@ struct Nest {
     walked: bool,
     /// Whether sums are kept in memory while a few rounds of the reduction at once go by.
     streamed: bool,
+    /// Whether rounds of the loop around the lanes go on in memory where the lanes of the one before end, so that they run as one.
+    flat: bool,
     /// How lanes that are panels in the order of memory are read; none: they are not.
     ordered: Option<InOrder>,
 }
@@ -447,14 +449,15 @@ impl Planner<'_> {
             few: Vec::new(),
             walked: false,
             streamed: false,
+            flat: false,
             ordered: None,
         };
         let mut chosen = None;
-        for &(var, lo, hi) in &chain {
+        for (at, &(var, ..)) in chain.iter().enumerate() {
             let along = Along::new(self.prim, var, body);
             let Some(lanes) = self.lanes(body, &along) else { continue };
             // Lanes that do not exist do no work.
-            let used = f64::from(lanes).min(self.trips(lo, hi)).max(1.0);
+            let used = f64::from(lanes).min(self.run_of(&chain[..=at], body)).max(1.0);
             let work = self.wide_block(body, &along, lanes) / used;
             if work < best * if chosen.is_none() { WORTH } else { 1.0 } {
                 best = work;
@@ -465,13 +468,18 @@ impl Planner<'_> {
             let along = Along::new(self.prim, var, body);
             let rows = vars.iter().rev().find(|&&r| r != var && self.shares(body, r, Some(&along)));
             let (mut sizes, vectors) = self.tile(body, rows.is_some());
-            let trips = chain.iter().find(|l| l.0 == var).map_or(cost::UNKNOWN, |l| self.trips(l.1, l.2));
-            let vectors = fitting(vectors, lanes, trips);
+            let at = chain.iter().position(|l| l.0 == var).unwrap_or(0);
+            let run = self.run_of(&chain[..=at], body);
+            nest.flat = run > self.trips(chain[at].1, chain[at].2);
+            let vectors = fitting(vectors, lanes, run);
             if self.large() && sizes.first() == Some(&6) {
                 // Without panels there may be few rows: heads that share a key, a tile of a loop around.
                 sizes[0] = 4;
             }
             nest.rows = rows.map(|&r| (r, sizes));
+            let half =
+                self.target.halves_vectors() && nest.rows.is_none() && lanes > 2 && self.moves(body, &along);
+            let lanes = if half { lanes / 2 } else { lanes };
             nest.lanes = Some((var, Wide { lanes, vectors }));
             if nest.rows.is_none()
                 && let Some(&r) = vars.iter().find(|&&r| r != var && self.turns(body, r, &along))
@@ -547,6 +555,49 @@ impl Planner<'_> {
         }
         plan.nests.insert(vars[0], nest);
         (best * trips, plan)
+    }
+
+    /// Whether vectors are little more than read and written.
+    fn moves(&self, body: &[Stmt], along: &Along<'_>) -> bool {
+        let mut moves = true;
+        body.iter().for_each(|s| {
+            s.walk(&mut |s| {
+                moves &= match s {
+                    Stmt::Store { buf, index, .. } => along.distance(*buf, index) == Some(1),
+                    Stmt::Set(..) | Stmt::If(..) => true,
+                    Stmt::For { .. } | Stmt::While(..) | Stmt::Alloc(_) => false,
+                };
+                for e in s.scalars() {
+                    e.walk(&mut |e| {
+                        moves &= match &e.kind {
+                            ScalarKind::Load { buf, index, .. } => {
+                                matches!(along.distance(*buf, index), Some(0 | 1))
+                            }
+                            ScalarKind::Op(op, _) => !cost::is_heavy(*op),
+                            ScalarKind::Reduce { .. } => false,
+                            ScalarKind::Const(_)
+                            | ScalarKind::Var(_)
+                            | ScalarKind::Dim(_)
+                            | ScalarKind::Cast(_)
+                            | ScalarKind::Choose(_) => true,
+                        }
+                    });
+                }
+            });
+        });
+        moves
+    }
+
+    /// How many rounds of the last of some loops lie one behind the other: rows of it may.
+    fn run_of(&self, chain: &[Link<'_>], body: &[Stmt]) -> f64 {
+        let Some((last, before)) = chain.split_last() else { return 1.0 };
+        let rounds = self.trips(last.1, last.2);
+        let whole = |to: &Link<'_>| {
+            let from_zero = self.prim.as_dim(last.1)?.as_int() == Some(0);
+            let extent = self.extent(last.1, last.2).filter(|_| from_zero)?;
+            Some(goes_on(self.prim, (to.0, &self.prim.facts, &[]), (last.0, &extent), body))
+        };
+        if before.last().and_then(whole) == Some(true) { rounds * self.run_of(before, body) } else { rounds }
     }
 
     /// Whether lanes read elements that are found one by one.
@@ -711,6 +762,8 @@ impl Planner<'_> {
             s.walk(&mut |s| heavy |= s.scalars().into_iter().any(cost::holds_heavy));
             heavy
         });
-        (Vec::new(), if heavy { 2 } else { 4 })
+        // Of what is kept for later each vector has its own, and as many registers are left for what is computed.
+        let kept = self.target.registers() / 2 / cost::kept(body).max(1);
+        (Vec::new(), if heavy { 2 } else { 4 }.min(kept.max(1)))
     }
 }

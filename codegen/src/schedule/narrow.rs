@@ -133,8 +133,9 @@ fn along(prim: &Prim, decisions: &Decisions) -> Option<Sym> {
     let mut inside = BTreeSet::new();
     for (outermost, nest) in &decisions.nests {
         let (mut next, mut always) = (vec![nest], true);
-        while let Some(Nest { lanes, few, .. }) = next.pop() {
-            vars.extend(lanes.map(|l| l.0));
+        while let Some(Nest { lanes, few, flat, .. }) = next.pop() {
+            // Rows that run as one are as long as they are many.
+            vars.extend(lanes.filter(|_| !flat).map(|l| l.0));
             always &= lanes.is_some();
             next.extend(few.iter().map(|f| &*f.nest));
         }

@@ -86,6 +86,7 @@ impl Planner<'_> {
             few: Vec::new(),
             walked: false,
             streamed: false,
+            flat: false,
             ordered: Some(InOrder::Few),
         };
         // Panels go by in pairs where nothing but them is around.

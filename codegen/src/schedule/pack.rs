@@ -45,6 +45,7 @@ impl Planner<'_> {
                         few: Vec::new(),
                         walked: false,
                         streamed: false,
+                        flat: false,
                         ordered: None,
                     };
                     found = Some((work, nest));
