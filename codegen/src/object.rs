@@ -20,9 +20,15 @@ pub(crate) fn plain(ll: &Ll<'_>, f: FunctionValue<'_>, names: &[&str]) {
         f.add_attribute(AttributeLoc::Function, ll.ctx.create_enum_attribute(kind, 0));
     }
     let bits = ll.target.vector_bits().to_string();
+    // Where lanes are not the schedule's LLVM may make some: one by one is faster than what puts each lane at a place of its own.
+    let mut features = ll.target.features.clone();
+    if ll.target.has_masks() {
+        let comma = if features.is_empty() { "" } else { "," };
+        features.push_str(&format!("{comma}+prefer-no-scatter"));
+    }
     let strings = [
         ("target-cpu", ll.target.cpu.as_str()),
-        ("target-features", ll.target.features.as_str()),
+        ("target-features", features.as_str()),
         ("prefer-vector-width", &bits),
         // With less than this LLVM splits wide vectors where the processor prefers narrow ones.
         ("min-legal-vector-width", &bits),
@@ -40,11 +46,11 @@ pub(crate) fn mark_param(ll: &Ll<'_>, f: FunctionValue<'_>, param: u32, name: &s
 
 /// What is done to a module. Schedules have decided what is a vector and what is written out, and one function holds all, so this
 /// is what is left of LLVM's own `default<O2>`: it takes half the time, and the code is as fast. Loops that are no lanes here,
-/// as those that add to rows found by an index, may yet be vectors there.
+/// as those that add to rows found by an index, may yet be vectors there; what a round stores and the next reads stays in a register.
 const PASSES: &str = "always-inline,function(\
     sroa<modify-cfg>,early-cse<memssa>,simplifycfg,jump-threading,instcombine<no-verify-fixpoint>,\
     loop-mssa(loop-rotate,licm,simple-loop-unswitch),gvn,loop(loop-idiom,indvars,loop-deletion),simplifycfg,\
-    loop-vectorize<interleave-forced-only;no-vectorize-forced-only>,\
+    loop-vectorize<interleave-forced-only;no-vectorize-forced-only>,loop-load-elim,\
     instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),dse,adce)";
 
 /// The same where nothing is to be improved.

@@ -84,22 +84,24 @@ impl<'c> Emit<'_, 'c> {
         let (first, last) = (cut.has_run(true), cut.has_run(false));
         let least = if first || last { cut.long } else { l.wide.lanes.into() };
         let long = self.ll.icmp(I::UGT, self.rounds(lo, hi), self.ll.i64(least));
-        let short = ByLanes { from: None, ..l };
+        // What only a few rounds do goes by one vector, which is less code.
+        let one = Wide { vectors: 1, single: true, ..l.wide };
+        let rest = ByLanes { wide: if cut.anywhere { one } else { l.wide }, ..l };
+        let short = ByLanes { from: None, ..rest };
         let apart = |e: &mut Self| {
             let (holds, mut begin, mut end) = e.run_of(l.var, (lo, hi), &cut.parts)?;
             if cut.anywhere {
                 (begin, end) = e.by_whole_vectors((lo, hi), (begin, end), l.wide.lanes);
             }
             if !(first || last) {
-                let each = |body| move |e: &mut Self| e.checked_once(l, (lo, hi), body);
-                return e.one_of(holds, each(inside), each(outside));
+                let each = |l, body| move |e: &mut Self| e.checked_once(l, (lo, hi), body);
+                return e.one_of(holds, each(l, inside), each(rest, outside));
             }
             if last {
-                let wide = Wide { vectors: 1, single: true, ..l.wide };
-                e.checked_once(ByLanes { wide, ..short }, (lo, begin), outside)?;
+                e.checked_once(ByLanes { wide: one, ..short }, (lo, begin), outside)?;
             }
             e.checked_once(l, (begin, end), inside)?;
-            e.checked_once(l, (end, hi), outside)
+            e.checked_once(rest, (end, hi), outside)
         };
         self.one_of(long, apart, |e| e.checked_once(short, (lo, hi), body))
     }

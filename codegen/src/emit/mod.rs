@@ -92,7 +92,7 @@ pub(crate) struct Emit<'a, 'c> {
     /// The stores of the loop around that may go past the caches.
     past: Option<Past<'c>>,
     /// The strips that are gone over at once.
-    strips: Option<strips::Strips<'c>>,
+    strips: Vec<strips::Strips<'c>>,
     /// Which of the two nests is emitted, in one that stands twice.
     way: Option<Way>,
     /// Whether the outputs are large that stores past the caches are to.
@@ -207,7 +207,7 @@ impl<'a, 'c> Emit<'a, 'c> {
             folds: false,
             in_turn: false,
             past: None,
-            strips: None,
+            strips: Vec::new(),
             way: None,
             large: Vec::new(),
             passed: Vec::new(),

@@ -19,7 +19,7 @@ const AT_ONCE: i64 = 8;
 /// Strips gone over at once: whose bounds speak of their number, and the last of them.
 #[derive(Clone, Copy)]
 pub(super) struct Strips<'c> {
-    pub(super) of: VarId,
+    of: VarId,
     number: VarId,
     last: V<'c>,
 }
@@ -60,9 +60,9 @@ impl<'c> Emit<'_, 'c> {
             let first = ll.add(lo, ll.mul(i, ll.i64(AT_ONCE)));
             let end = ll.operation(Intrinsic::Min, DType::I64, &[ll.add(first, ll.i64(AT_ONCE)), hi]);
             e.slots[number.0 as usize] = Slot::Fixed(first);
-            let around = e.strips.replace(Strips { of, number, last: ll.sub(end, ll.i64(1)) });
+            e.strips.push(Strips { of, number, last: ll.sub(end, ll.i64(1)) });
             e.block(body)?;
-            e.strips = around;
+            e.strips.pop();
             e.slots[number.0 as usize] = Slot::Unset;
             Ok(())
         })
@@ -70,13 +70,12 @@ impl<'c> Emit<'_, 'c> {
 
     /// Where a loop ends: of strips, where the last does.
     pub(super) fn end(&mut self, var: VarId, hi: &Scalar) -> Result<V<'c>, Error> {
-        let strips = self.strips.filter(|s| s.of == var);
-        let first =
-            strips.map(|s| std::mem::replace(&mut self.slots[s.number.0 as usize], Slot::Fixed(s.last)));
-        let hi = self.at_point(0, 0, |e| e.scalar(hi))?.one();
-        if let Some((s, first)) = strips.zip(first) {
-            self.slots[s.number.0 as usize] = first;
+        let around = self.slots.clone();
+        for s in self.strips.iter().filter(|s| s.of == var) {
+            self.slots[s.number.0 as usize] = Slot::Fixed(s.last);
         }
+        let hi = self.at_point(0, 0, |e| e.scalar(hi))?.one();
+        self.slots = around;
         Ok(hi)
     }
 }

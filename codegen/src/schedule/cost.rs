@@ -143,8 +143,11 @@ impl Planner<'_> {
         match distance {
             Some(0 | 1) => 1.0,
             Some(-1) => 2.0,
-            // As many vectors, of each of which some lanes count.
-            Some(d) if is_near(distance) && self.target.has_v3() => 2.0 * d as f64,
+            // As many vectors, of each of which some lanes count; halves of them are shared by what lies between.
+            Some(d) if is_near(distance) && self.target.has_v3() => {
+                let shared = d.trailing_zeros();
+                f64::from(shared) + 2.0 * (d >> shared) as f64
+            }
             Some(_) | None => GATHERED * f64::from(lanes),
         }
     }

@@ -524,7 +524,7 @@ impl Planner<'_> {
             && waits(body)
             && self.together(body, &Along::new(self.prim, r, body))
         {
-            nest.rows = Some((r, vec![8, 1]));
+            nest.rows = Some((r, vec![4, 1]));
         }
         // Panels go with lanes that add up in order; with few rows there are none, so lanes must be the same there.
         let same = |packed: &Nest| packed.lanes.map(|l| l.0) == nest.lanes.map(|l| l.0);
