@@ -19,7 +19,7 @@ use super::{Emit, Place};
 use crate::Error;
 use crate::ll::{Ty, V};
 use crate::prepare::assigned;
-use crate::schedule::{Along, Stride, is_heavy};
+use crate::schedule::{Along, Stride, is_light};
 
 /// The stores of a loop that may go past the caches.
 #[derive(Clone)]
@@ -80,7 +80,7 @@ impl<'c> Emit<'_, 'c> {
         }
         // Short rows pay for each step on the way: those that store near have a loop of their own.
         let rows = self.slots.iter().any(|s| matches!(s, Slot::Fixed(_)));
-        let done = (rows && body.iter().all(is_light)).then(|| {
+        let done = (rows && body.iter().all(is_light_statement)).then(|| {
             let size = stores.iter().map(|s| self.prim.buf(s.0).dtype.size() as i64).max().unwrap_or(1);
             let long = ll.icmp(I::UGE, self.rounds(lo, hi), ll.i64(LONG / size));
             let any = large.iter().fold(ll.bool(false), |any, l| ll.or(any, *l));
@@ -339,30 +339,15 @@ fn light_outputs(prim: &Prim, s: &Stmt) -> Option<Vec<(BufId, u32)>> {
             }
             Stmt::For { run: Run::Plain | Run::Ahead(_), .. } => {}
             Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Alloc(_) => light = false,
-            Stmt::Set(..) | Stmt::Store { .. } => light &= is_light(s),
+            Stmt::Set(..) | Stmt::Store { .. } => light &= is_light_statement(s),
         });
     });
     light.then_some(found)
 }
 
-/// Whether a statement is a few instructions.
-fn is_light(s: &Stmt) -> bool {
-    let mut light = matches!(s, Stmt::Set(..) | Stmt::Store { .. });
-    for e in s.scalars() {
-        e.walk(&mut |e| {
-            light &= match &e.kind {
-                ScalarKind::Op(op, _) => !is_heavy(*op),
-                ScalarKind::Reduce { .. } => false,
-                ScalarKind::Const(_)
-                | ScalarKind::Var(_)
-                | ScalarKind::Dim(_)
-                | ScalarKind::Load { .. }
-                | ScalarKind::Choose(_)
-                | ScalarKind::Cast(_) => true,
-            }
-        });
-    }
-    light
+/// Whether a statement sets or stores what is a few instructions.
+fn is_light_statement(s: &Stmt) -> bool {
+    matches!(s, Stmt::Set(..) | Stmt::Store { .. }) && s.scalars().into_iter().all(is_light)
 }
 
 fn is_store_to(s: &Stmt, to: BufId) -> bool {

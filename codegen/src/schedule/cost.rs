@@ -38,6 +38,16 @@ pub(super) fn holds_heavy(s: &Scalar) -> bool {
     heavy
 }
 
+/// Whether an expression is a few instructions.
+pub(crate) fn is_light(s: &Scalar) -> bool {
+    let mut light = true;
+    s.walk(&mut |s| {
+        light &= !matches!(s.kind, ScalarKind::Reduce { .. });
+        light &= !matches!(s.kind, ScalarKind::Op(op, _) if is_heavy(op));
+    });
+    light
+}
+
 /// The most variables of statements that hold at once what is read later.
 pub(super) fn kept(stmts: &[Stmt]) -> u32 {
     let mut spans: BTreeMap<VarId, (u32, u32)> = BTreeMap::new();

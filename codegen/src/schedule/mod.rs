@@ -40,7 +40,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use access::{Along, Stride, goes_on, is_near};
 pub(crate) use arrange::{extent, local, substituted, variable};
-pub(crate) use cost::is_heavy;
+pub(crate) use cost::{is_heavy, is_light};
 pub(crate) use narrow::{knowing, told};
 pub(crate) use stream::{Pass, passes};
 
@@ -568,18 +568,10 @@ impl Planner<'_> {
                     Stmt::For { .. } | Stmt::While(..) | Stmt::Alloc(_) => false,
                 };
                 for e in s.scalars() {
+                    moves &= cost::is_light(e);
                     e.walk(&mut |e| {
-                        moves &= match &e.kind {
-                            ScalarKind::Load { buf, index, .. } => {
-                                matches!(along.distance(*buf, index), Some(0 | 1))
-                            }
-                            ScalarKind::Op(op, _) => !cost::is_heavy(*op),
-                            ScalarKind::Reduce { .. } => false,
-                            ScalarKind::Const(_)
-                            | ScalarKind::Var(_)
-                            | ScalarKind::Dim(_)
-                            | ScalarKind::Cast(_)
-                            | ScalarKind::Choose(_) => true,
+                        if let ScalarKind::Load { buf, index, .. } = &e.kind {
+                            moves &= matches!(along.distance(*buf, index), Some(0 | 1));
                         }
                     });
                 }
