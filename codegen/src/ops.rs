@@ -157,19 +157,16 @@ impl<'c> Ll<'c> {
         let scalars = [a, b].iter().all(|v| !matches!(v, V::VectorValue(_)));
         let lanes = if scalars { 16 / float.size() } else { n };
         let [a, b] = [a, b].map(|v| if scalars { self.in_first_of(v, lanes) } else { self.splat(v, n) });
-        let found = match (!scalars).then(|| self.of_range(op, float, a, b)).flatten() {
-            Some(found) => found,
-            None => {
-                let [one, other] =
-                    [(a, b), (b, a)].map(|(a, b)| self.bits(self.select(comes(a, b), a, b), bits));
-                let found = if op == Intrinsic::Min {
-                    self.or(one, other)
-                } else {
-                    self.most(one, other, self.splat(self.int(bits, !sign), lanes))
-                };
-                self.bits(found, float)
-            }
+        if !scalars && let Some(found) = self.of_range(op, float, a, b) {
+            return found;
+        }
+        let [one, other] = [(a, b), (b, a)].map(|(a, b)| self.bits(self.select(comes(a, b), a, b), bits));
+        let found = if op == Intrinsic::Min {
+            self.or(one, other)
+        } else {
+            self.most(one, other, self.splat(self.int(bits, !sign), lanes))
         };
+        let found = self.bits(found, float);
         if scalars { self.extract(found, 0) } else { found }
     }
 

@@ -51,23 +51,27 @@ impl<'c> Emit<'_, 'c> {
             list = list.chunks_exact(2).map(second).collect();
             (first, apart) = (first / 2, apart / 2);
         }
-        let place = |lane: i64| {
+        self.picked(&list, |lane| {
             let at = lane * apart + first;
             let part = (at / width).min(apart - 1);
             (part, at - from(part))
-        };
-        let mut all = list[0];
-        for part in 1..apart {
+        })
+    }
+
+    /// A vector of lanes of several, of which each gives some: which one, and its lane.
+    fn picked(&self, list: &[V<'c>], place: impl Fn(i64) -> (i64, i64)) -> V<'c> {
+        let width = i64::from(self.tile.width());
+        let (first, others) = list.split_first().expect("there is a vector");
+        others.iter().zip(1..).fold(*first, |all, (vector, number)| {
             let pick = |lane: i64| match place(lane) {
                 // What is there already is in its lane, but of the first vector.
-                (of, at) if of == part => width + at,
-                (0, at) if part == 1 => at,
+                (of, at) if of == number => width + at,
+                (0, at) if number == 1 => at,
                 _ => lane,
             };
             let lanes: Vec<u32> = (0..width).map(|l| pick(l) as u32).collect();
-            all = ll.shuffle(all, list[part as usize], &lanes);
-        }
-        all
+            self.ll.shuffle(all, *vector, &lanes)
+        })
     }
 
     /// Which element of a row an access reads, whose rows are of as many elements as its lanes are apart.
@@ -194,21 +198,9 @@ impl<'c> Emit<'_, 'c> {
             let halves = [half(0), half(width / 2)];
             return both.flat_map(|(a, b)| halves.each_ref().map(|lanes| ll.shuffle(a, b, lanes))).collect();
         }
-        let part = |part: u32| {
-            let of = |lane: u32| ((lane + part * width) % count, (lane + part * width) / count);
-            let mut all = list[0];
-            for n in 1..count {
-                let pick = |lane: u32| match of(lane) {
-                    (from, at) if from == n => width + at,
-                    (0, at) if n == 1 => at,
-                    _ => lane,
-                };
-                let lanes: Vec<u32> = (0..width).map(pick).collect();
-                all = ll.shuffle(all, list[n as usize], &lanes);
-            }
-            all
-        };
-        (0..count).map(part).collect()
+        let count = i64::from(count);
+        let at = |part: i64, lane: i64| lane + part * i64::from(width);
+        (0..count).map(|part| self.picked(list, |l| (at(part, l) % count, at(part, l) / count))).collect()
     }
 
     /// A store whose lanes lie too far apart was not to have lanes.

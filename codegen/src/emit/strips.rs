@@ -39,7 +39,9 @@ pub(super) fn strips(prim: &Prim, s: &Stmt) -> Option<VarId> {
         let [end, whole] = args.as_slice() else { return None };
         let number = prim.var(*var).name;
         let next = lo.subst(&|n| (n == number).then(|| shape::Expr::sym(number) + 1));
-        let mut silent = *mark == Mark::Independent && prim.as_dim(end)? == next && !speaks(whole);
+        // Each as wide as the others: the first begins where all do.
+        let even = (&next - &lo).as_int().is_some_and(|width| width > 0);
+        let mut silent = even && *mark == Mark::Independent && prim.as_dim(end)? == next && !speaks(whole);
         body.iter().for_each(|s| s.walk(&mut |s| silent &= !s.scalars().into_iter().any(speaks)));
         return silent.then_some(*of);
     }
@@ -70,12 +72,12 @@ impl<'c> Emit<'_, 'c> {
 
     /// Where a loop ends: of strips, where the last does.
     pub(super) fn end(&mut self, var: VarId, hi: &Scalar) -> Result<V<'c>, Error> {
-        let around = self.slots.clone();
-        for s in self.strips.iter().filter(|s| s.of == var) {
-            self.slots[s.number.0 as usize] = Slot::Fixed(s.last);
-        }
+        let Some(Strips { number, last, .. }) = self.strips.iter().find(|s| s.of == var).copied() else {
+            return Ok(self.at_point(0, 0, |e| e.scalar(hi))?.one());
+        };
+        let first = std::mem::replace(&mut self.slots[number.0 as usize], Slot::Fixed(last));
         let hi = self.at_point(0, 0, |e| e.scalar(hi))?.one();
-        self.slots = around;
+        self.slots[number.0 as usize] = first;
         Ok(hi)
     }
 }

@@ -40,12 +40,9 @@ pub(super) fn holds_heavy(s: &Scalar) -> bool {
 
 /// Whether an expression is a few instructions.
 pub(crate) fn is_light(s: &Scalar) -> bool {
-    let mut light = true;
-    s.walk(&mut |s| {
-        light &= !matches!(s.kind, ScalarKind::Reduce { .. });
-        light &= !matches!(s.kind, ScalarKind::Op(op, _) if is_heavy(op));
-    });
-    light
+    let mut sums = false;
+    s.walk(&mut |s| sums |= matches!(s.kind, ScalarKind::Reduce { .. }));
+    !sums && !holds_heavy(s)
 }
 
 /// The most variables of statements that hold at once what is read later.

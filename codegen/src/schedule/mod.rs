@@ -457,20 +457,20 @@ impl Planner<'_> {
             let along = Along::new(self.prim, var, body);
             let Some(lanes) = self.lanes(body, &along) else { continue };
             // Lanes that do not exist do no work.
-            let used = f64::from(lanes).min(self.run_of(&chain[..=at], body)).max(1.0);
+            let run = self.run_of(&chain[..=at], body);
+            let used = f64::from(lanes).min(run).max(1.0);
             let work = self.wide_block(body, &along, lanes) / used;
             if work < best * if chosen.is_none() { WORTH } else { 1.0 } {
                 best = work;
-                chosen = Some((var, lanes));
+                chosen = Some((at, lanes, run));
             }
         }
-        if let Some((var, lanes)) = chosen {
+        if let Some((at, lanes, run)) = chosen {
+            let (var, lo, hi) = chain[at];
             let along = Along::new(self.prim, var, body);
             let rows = vars.iter().rev().find(|&&r| r != var && self.shares(body, r, Some(&along)));
             let (mut sizes, vectors) = self.tile(body, rows.is_some());
-            let at = chain.iter().position(|l| l.0 == var).unwrap_or(0);
-            let run = self.run_of(&chain[..=at], body);
-            nest.flat = run > self.trips(chain[at].1, chain[at].2);
+            nest.flat = run > self.trips(lo, hi);
             let vectors = fitting(vectors, lanes, run);
             if self.large() && sizes.first() == Some(&6) {
                 // Without panels there may be few rows: heads that share a key, a tile of a loop around.
