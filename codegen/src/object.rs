@@ -27,7 +27,8 @@ pub(crate) fn plain(ll: &Ll<'_>, f: FunctionValue<'_>, names: &[&str]) {
         features.push_str(&format!("{comma}+prefer-no-scatter"));
     }
     let strings = [
-        ("target-cpu", ll.target.cpu.as_str()),
+        ("target-cpu", ll.target.base.as_str()),
+        ("tune-cpu", ll.target.cpu.as_str()),
         ("target-features", features.as_str()),
         ("prefer-vector-width", &bits),
         // With less than this LLVM splits wide vectors where the processor prefers narrow ones.

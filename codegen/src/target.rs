@@ -18,9 +18,11 @@ use crate::Error;
 /// A processor to make code for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
-    /// LLVM's name of the processor.
+    /// LLVM's name of the processor, by which instructions are chosen and ordered.
     pub cpu: String,
-    /// LLVM's feature string, in addition to what the processor implies: `+avx2,-avx512f`.
+    /// LLVM's name of the processor whose instructions code may use, before [`Target::features`]: that of a level, or the host's.
+    pub(crate) base: String,
+    /// LLVM's feature string, in addition to what the base implies: `+avx2,-avx512f`.
     pub features: String,
     level: Level,
     /// Rows of [`EXTRAS`] that it has.
@@ -42,7 +44,20 @@ enum Level {
     V4,
 }
 
-/// The named targets: LLVM's name, the level whose features it has, and what it has beyond.
+impl Level {
+    /// LLVM's name of it.
+    fn name(self) -> &'static str {
+        match self {
+            Level::V1 => "x86-64",
+            Level::V2 => "x86-64-v2",
+            Level::V3 => "x86-64-v3",
+            Level::V4 => "x86-64-v4",
+        }
+    }
+}
+
+/// The named targets: LLVM's name, the level whose features it has, and what code for it may use beyond. Nothing else of what
+/// LLVM knows of that processor is used, so whatever machine has these features can run the code.
 const TABLE: [(&str, Level, &[&str]); 17] = [
     ("x86-64", Level::V1, &[]),
     ("x86-64-v2", Level::V2, &[]),
@@ -50,27 +65,55 @@ const TABLE: [(&str, Level, &[&str]); 17] = [
     ("x86-64-v4", Level::V4, &[]),
     ("haswell", Level::V3, &[]),
     ("skylake", Level::V3, &[]),
-    ("alderlake", Level::V3, &[AVXVNNI]),
+    ("alderlake", Level::V3, &[GFNI, AVXVNNI]),
     ("skylake-avx512", Level::V4, &[]),
     ("cascadelake", Level::V4, &[AVX512VNNI]),
-    ("icelake-server", Level::V4, &[AVX512VNNI]),
-    ("sapphirerapids", Level::V4, &[AVX512VNNI, AVX512BF16, AVXVNNI, AMXBF16, AMXINT8]),
-    ("graniterapids", Level::V4, &[AVX512VNNI, AVX512BF16, AVXVNNI, AMXBF16, AMXINT8]),
+    ("icelake-server", Level::V4, beyond(6)),
+    ("sapphirerapids", Level::V4, beyond(10)),
+    ("graniterapids", Level::V4, beyond(11)),
     ("znver1", Level::V3, &[]),
     ("znver2", Level::V3, &[]),
     ("znver3", Level::V3, &[]),
-    ("znver4", Level::V4, &[AVX512VNNI, AVX512BF16]),
-    ("znver5", Level::V4, &[AVX512VNNI, AVX512BF16, AVXVNNI]),
+    ("znver4", Level::V4, beyond(7)),
+    ("znver5", Level::V4, beyond(8)),
 ];
+
+/// What processors have beyond level 4, in an order in which each has all that one named before it has.
+const BEYOND: [&str; 11] = [
+    GFNI,
+    AVX512VBMI,
+    AVX512VBMI2,
+    AVX512BITALG,
+    AVX512VPOPCNT,
+    AVX512VNNI, // icelake-server
+    AVX512BF16, // znver4
+    AVXVNNI,    // znver5
+    AMXBF16,
+    AMXINT8, // sapphirerapids
+    AMXFP16, // graniterapids
+];
+
+/// The first so many of them.
+const fn beyond(n: usize) -> &'static [&'static str] {
+    BEYOND.split_at(n).0
+}
+
+const GFNI: &str = "gfni";
+const AVX512VBMI: &str = "avx512vbmi";
+const AVX512VBMI2: &str = "avx512vbmi2";
+const AVX512BITALG: &str = "avx512bitalg";
+const AVX512VPOPCNT: &str = "avx512vpopcntdq";
 
 const AVX512VNNI: &str = "avx512vnni";
 const AVX512BF16: &str = "avx512bf16";
 const AVXVNNI: &str = "avxvnni";
 const AMXBF16: &str = "amx-bf16";
 const AMXINT8: &str = "amx-int8";
+const AMXFP16: &str = "amx-fp16";
 
 /// One row a feature of a level that code may use: LLVM's name, the level it belongs to.
-const FEATURES: [(&str, Level); 15] = [
+const FEATURES: [(&str, Level); 16] = [
+    ("sse2", Level::V1),
     ("sse4.2", Level::V2),
     ("popcnt", Level::V2),
     ("avx", Level::V3),
@@ -89,18 +132,25 @@ const FEATURES: [(&str, Level); 15] = [
 ];
 
 /// Features that belong to no level: LLVM's name, and the level without whose registers it is of no use.
-const EXTRAS: [(&str, Level); 5] = [
+const EXTRAS: [(&str, Level); 11] = [
+    (GFNI, Level::V3),
+    (AVX512VBMI, Level::V4),
+    (AVX512VBMI2, Level::V4),
+    (AVX512BITALG, Level::V4),
+    (AVX512VPOPCNT, Level::V4),
     (AVX512VNNI, Level::V4),
     (AVX512BF16, Level::V4),
     (AVXVNNI, Level::V3),
     (AMXBF16, Level::V4),
     (AMXINT8, Level::V4),
+    (AMXFP16, Level::V4),
 ];
 
 /// Whether CPUID and XCR0 say that the host has a row of [`FEATURES`] or [`EXTRAS`].
 #[cfg(target_arch = "x86_64")]
 fn confirmed(feature: &str) -> bool {
     match feature {
+        "sse2" => is_x86_feature_detected!("sse2"),
         "sse4.2" => is_x86_feature_detected!("sse4.2"),
         "popcnt" => is_x86_feature_detected!("popcnt"),
         "avx" => is_x86_feature_detected!("avx"),
@@ -116,11 +166,17 @@ fn confirmed(feature: &str) -> bool {
         "avx512bw" => is_x86_feature_detected!("avx512bw"),
         "avx512dq" => is_x86_feature_detected!("avx512dq"),
         "avx512vl" => is_x86_feature_detected!("avx512vl"),
+        GFNI => is_x86_feature_detected!("gfni"),
+        AVX512VBMI => is_x86_feature_detected!("avx512vbmi"),
+        AVX512VBMI2 => is_x86_feature_detected!("avx512vbmi2"),
+        AVX512BITALG => is_x86_feature_detected!("avx512bitalg"),
+        AVX512VPOPCNT => is_x86_feature_detected!("avx512vpopcntdq"),
         AVX512VNNI => is_x86_feature_detected!("avx512vnni"),
         AVX512BF16 => is_x86_feature_detected!("avx512bf16"),
         AVXVNNI => is_x86_feature_detected!("avxvnni"),
         AMXBF16 => has_tiles() && edx_of_7() >> 22 & 1 == 1,
         AMXINT8 => has_tiles() && edx_of_7() >> 25 & 1 == 1,
+        AMXFP16 => has_tiles() && std::arch::x86_64::__cpuid_count(7, 1).eax >> 21 & 1 == 1,
         _ => false,
     }
 }
@@ -179,9 +235,32 @@ fn host_level(llvm: &[String]) -> Level {
     [Level::V4, Level::V3, Level::V2].into_iter().find(|&l| complete(l)).unwrap_or(Level::V1)
 }
 
+/// Whether a name is that of the machine itself; `native` is what C compilers say.
+fn is_host(name: &str) -> bool {
+    ["host", "native"].contains(&name)
+}
+
 impl Target {
-    /// The machine this runs on.
+    /// The machine this runs on, or the processor that [`Target::from_env`] names: so that code for narrower machines is made
+    /// and tested wherever a wider one is at hand.
     pub fn host() -> Target {
+        static ONCE: OnceLock<Target> = OnceLock::new();
+        let host = || Target::from_env().ok().flatten().unwrap_or_else(Target::detected);
+        ONCE.get_or_init(host).clone()
+    }
+
+    /// The target that `TENON_TARGET_CPU` names, if it names one.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the environment stands for the machine, in this one place"
+    )]
+    pub fn from_env() -> Result<Option<Target>, Error> {
+        let named = std::env::var("TENON_TARGET_CPU").ok().filter(|name| !is_host(name));
+        named.map(|name| Target::named(&name)).transpose()
+    }
+
+    /// The machine this runs on.
+    fn detected() -> Target {
         initialize();
         let llvm = detected();
         let level = host_level(&llvm);
@@ -203,13 +282,13 @@ impl Target {
             .map(|f| if f.starts_with('+') && kept(&f[1..]) { f.clone() } else { format!("-{}", &f[1..]) })
             .collect();
         let extras = EXTRAS.iter().map(|e| e.0).filter(|e| granted(&features, e)).collect();
-        Target { cpu, features: features.join(","), level, extras, plain: false }
+        Target { base: cpu.clone(), cpu, features: features.join(","), level, extras, plain: false }
     }
 
-    /// The target of a name: `host` (or `native`, as C compilers say), `x86-64-v3`, `znver4`.
+    /// The target of a name: `host` (or `native`), `x86-64-v3`, `znver4`.
     pub fn named(name: &str) -> Result<Target, Error> {
         initialize();
-        if ["host", "native"].contains(&name) {
+        if is_host(name) {
             return Ok(Target::host());
         }
         let row = TABLE.iter().find(|row| row.0 == name);
@@ -217,8 +296,15 @@ impl Target {
             let known: Vec<&str> = std::iter::once("native").chain(Target::names()).collect();
             Error::UnknownTarget { name: name.to_string(), known: known.join(", ") }
         })?;
-        let features = String::new();
-        Ok(Target { cpu: cpu.to_string(), features, level, extras: extras.to_vec(), plain: false })
+        let features: Vec<String> = extras.iter().map(|e| format!("+{e}")).collect();
+        Ok(Target {
+            cpu: cpu.to_string(),
+            base: level.name().to_string(),
+            features: features.join(","),
+            level,
+            extras: extras.to_vec(),
+            plain: false,
+        })
     }
 
     /// The same processor, for code that LLVM did not improve: what differs from it tells a mistake of LLVM's from one of ours.
@@ -239,31 +325,25 @@ impl Target {
         std::iter::once("host").chain(TABLE.iter().map(|row| row.0))
     }
 
-    /// Every feature that a machine must have to run code for this target, by LLVM's names; of a processor that is
-    /// named, and may have more, those that the lowering decides by.
+    /// Every feature that a machine must have to run code for this target, by LLVM's names.
     pub fn needs(&self) -> Vec<String> {
-        if !self.features.is_empty() {
-            return self.features.split(',').filter_map(|f| f.strip_prefix('+')).map(str::to_owned).collect();
-        }
         let level = FEATURES.iter().filter(|f| f.1 <= self.level).map(|f| f.0);
-        level.chain(self.extras.iter().copied()).map(str::to_owned).collect()
-    }
-
-    /// Whether its name is that of a level, not of a processor, so that what it needs is all that it may use.
-    pub fn is_level(name: &str) -> bool {
-        name.starts_with("x86-64")
+        let mut needs: Vec<String> = level.map(str::to_owned).collect();
+        for feature in self.features.split(',').filter_map(|f| f.strip_prefix('+')) {
+            if !needs.iter().any(|n| n == feature) {
+                needs.push(feature.to_owned());
+            }
+        }
+        needs
     }
 
     /// Whether code for this target may be run on this machine.
     pub fn check_host(&self) -> Result<(), Error> {
-        let host = Target::host();
-        let has = host.needs();
+        // A name that means nothing is told before anything runs.
+        Target::from_env()?;
+        let has = Target::detected().needs();
         let mut missing = self.needs();
         missing.retain(|f| !has.contains(f));
-        // A processor of a name has more than its level says: run it only on one that LLVM calls the same, or by level.
-        if missing.is_empty() && !Target::is_level(&self.cpu) && self.cpu != host.cpu {
-            missing.push(format!("a {}", self.cpu));
-        }
         if missing.is_empty() {
             return Ok(());
         }
@@ -273,7 +353,14 @@ impl Target {
     /// All that code depends on, as text.
     pub(crate) fn key(&self) -> String {
         let plain = if self.plain { " plain" } else { "" };
-        format!("{} {} {:?} {}{plain}", self.cpu, self.features, self.level, self.extras.join(","))
+        format!(
+            "{} {} {} {:?} {}{plain}",
+            self.cpu,
+            self.base,
+            self.features,
+            self.level,
+            self.extras.join(",")
+        )
     }
 
     /// Bits of a vector register.
@@ -358,7 +445,7 @@ impl Target {
         target
             .create_target_machine(
                 &triple,
-                &self.cpu,
+                &self.base,
                 &self.features,
                 if self.plain { OptimizationLevel::None } else { OptimizationLevel::Aggressive },
                 RelocMode::PIC,

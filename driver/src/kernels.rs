@@ -229,11 +229,7 @@ pub fn load(
     let Package { program, loops, natives } = package;
     // Before any work is done for it.
     let program = Verified::new(program).map_err(|e| rejected(&e))?;
-    // A processor that is named may have more than the file says that the code needs.
-    let fits = |n: &&Native| {
-        let named = n.target.cpu == host.cpu || Target::is_level(&n.target.cpu);
-        named && n.target.runs_on(&host.arch, &host.features)
-    };
+    let fits = |n: &&Native| n.target.runs_on(&host.arch, &host.features);
     let native = natives.iter().find(fits).filter(|_| trust);
     let code = match native {
         Some(n) => {

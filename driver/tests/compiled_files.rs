@@ -88,11 +88,10 @@ fn native_code_that_needs_more_than_the_machine_has_is_not_run() {
     let host = package.natives[0].target.clone();
     assert!(host.features.contains(&"sse2".to_owned()), "{:?}", host.features);
     with(&host.cpu, &["sse2"]).expect_err("it fits, so it is used");
-    with("x86-64", &["sse2"]).expect_err("a level fits every processor that has it");
+    with("znver0", &["sse2"]).expect_err("what it needs counts, not its name");
     let compiled_again = Ok(&WANT[..]);
     assert_eq!(with(&host.cpu, &["sse2", "amx-imaginary"]).as_deref(), compiled_again);
     assert_eq!(with("x86-64-v3", &["sse2", "amx-imaginary"]).as_deref(), compiled_again);
-    assert_eq!(with("znver0", &["sse2"]).as_deref(), compiled_again);
 }
 
 #[test]
@@ -101,9 +100,12 @@ fn a_program_compiled_for_another_machine_is_not_run_here() {
     let id = sources.add("f.tn", TEXT);
     let mut front = pipeline::front(sources, &[id]).expect("it checks");
     let entries = stage::everything(&mut front).expect("no config rules anything out");
-    let other = if codegen::Target::host().cpu == "znver1" { "haswell" } else { "znver1" };
-    let options =
-        Options { target: codegen::Target::named(other).expect("it is known"), ..Options::default() };
+    let mut targets = codegen::Target::names().map(|n| codegen::Target::named(n).expect("it is known"));
+    let Some(target) = targets.find(|t| t.check_host().is_err()) else {
+        return println!("skipped: this machine runs code for every target");
+    };
+    let other = target.cpu.clone();
+    let options = Options { target, ..Options::default() };
     let compilation = pipeline::compile(&front, &entries, &options).expect("it compiles anywhere");
     let said = engine::load(&compilation, Pool::new(1)).expect_err("it is for another processor");
     let said = said.render(&SourceMap::default(), false);
