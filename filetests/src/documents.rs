@@ -14,7 +14,7 @@ use crate::{Case, parse, run, stages};
 pub fn run_document(path: &Path) -> Result<usize, String> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let mut lines: Vec<&str> = text.lines().collect();
-    let blocks = blocks(&lines).map_err(|line| format!("{}:{line}: a block is not closed", path.display()))?;
+    let blocks = blocks(&lines).map_err(|(at, what)| format!("{}:{}: {what}\n", path.display(), at + 1))?;
     let bless = std::env::var_os("BLESS").is_some();
     let found = on_all_cores(&blocks, |b| run_block(path, &lines, b, bless));
     let mut wrong = String::new();
@@ -44,17 +44,21 @@ struct Block {
     engines: bool,
 }
 
-/// The programs of a document, or the line of a fence that nothing closes.
-fn blocks(lines: &[&str]) -> Result<Vec<Block>, usize> {
+/// The programs of a document, or the line of a fence and what is wrong with it.
+fn blocks(lines: &[&str]) -> Result<Vec<Block>, (usize, &'static str)> {
     let mut out = Vec::new();
     let mut at = 0;
     while let Some(fence) = (at..lines.len()).find(|&l| lines[l].starts_with("```")) {
-        let closing = (fence + 1..lines.len()).find(|&l| lines[l] == "```").ok_or(fence + 1)?;
-        if let "```tenon" | "```tenon,engines" = lines[fence] {
-            let engines = lines[fence] != "```tenon";
-            out.push(Block { first: fence + 1, end: closing, engines });
+        let first = fence + 1;
+        let end =
+            (first..lines.len()).find(|&l| lines[l] == "```").ok_or((fence, "a block is not closed"))?;
+        match lines[fence].strip_prefix("```tenon") {
+            Some("") => out.push(Block { first, end, engines: false }),
+            Some(",engines") => out.push(Block { first, end, engines: true }),
+            Some(_) => return Err((fence, "a program is `tenon` or `tenon,engines`")),
+            None => {}
         }
-        at = closing + 1;
+        at = end + 1;
     }
     Ok(out)
 }

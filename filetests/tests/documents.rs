@@ -1,7 +1,5 @@
 //! The programs that documents show.
 
-#![expect(clippy::disallowed_methods, reason = "the documents are found in their folder")]
-
 use std::path::{Path, PathBuf};
 
 /// The Markdown files of a folder, and of those in it.
