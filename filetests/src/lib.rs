@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `@parse` | faults of the text, or the text as the formatter prints it |
 //! | `@check` | the diagnostics, or what will be checked when running; with `-v` what `tenon check -v` says |
+//! | `@errors` | of each diagnostic its message and its help |
 //! | `@ir`, `@plan`, `@loops`, `@bytecode` `ENTRY` | a stage of the compiler |
 //! | `@llvm ENTRY text` | passes if the LLVM text holds the words after the entry |
 //! | `@opt ENTRY n=64 force=NAME pipeline=NAME` | the steps chosen at these dims, or forced, or by a pipeline, the rules that fired and those that were refused |
@@ -20,9 +21,12 @@
 //! | `@file a/b.tn` | another file of the program begins, and reaches to the next directive |
 //!
 //! Data of integers (`randint`, `arange`) must agree bit for bit, random reals within a bound.
+//!
+//! The programs in documents are filetests too: [`run_document`].
 
 #![expect(clippy::disallowed_methods, reason = "the runner reads and blesses files")]
 
+mod documents;
 pub mod fuzz;
 mod plans;
 pub mod random;
@@ -30,6 +34,7 @@ mod reference;
 mod stages;
 pub mod terms;
 
+pub use documents::run_document;
 pub use plans::tests_agree;
 
 use std::cell::RefCell;
@@ -56,6 +61,10 @@ struct Directive {
 struct Case {
     path: PathBuf,
     text: String,
+    /// The line of the file before the text begins: 0, but in a document.
+    before: usize,
+    /// It is run by the interpreter alone, which is quick: nothing is planned or compiled.
+    interpreted: bool,
     /// Other files of the program, which `use` finds: path and text.
     files: Vec<(String, String)>,
     directives: Vec<Directive>,
@@ -92,6 +101,8 @@ fn parse(path: &Path, text: String) -> Case {
     Case {
         path: path.to_owned(),
         text,
+        before: 0,
+        interpreted: false,
         files,
         directives,
         front: OnceLock::new(),
@@ -115,7 +126,11 @@ fn run_file(path: &Path, bless: bool) -> Result<(), String> {
     if case.directives.is_empty() {
         return Err(format!("{}: no directive; the file tests nothing\n", path.display()));
     }
-    run(&case, bless)
+    let (wrong, found) = run(&case, bless)?;
+    if found != case.text {
+        std::fs::write(&case.path, found).map_err(|e| format!("{}: {e}", case.path.display()))?;
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
 fn collect(folder: &Path, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
@@ -134,7 +149,8 @@ fn collect(folder: &Path, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
 fn missing(case: &Case) -> Result<Option<String>, String> {
     for d in case.directives.iter().filter(|d| d.stage == "needs") {
         let [library, symbol] = d.args.as_slice() else {
-            return Err(format!("{}:{}: @needs LIBRARY SYMBOL\n", case.path.display(), d.line + 1));
+            let line = case.before + d.line + 1;
+            return Err(format!("{}:{line}: @needs LIBRARY SYMBOL\n", case.path.display()));
         };
         if !vm::loader::symbol_available(library, symbol) {
             return Ok(Some(format!("{symbol} of {library}")));
@@ -143,18 +159,20 @@ fn missing(case: &Case) -> Result<Option<String>, String> {
     Ok(None)
 }
 
-fn run(case: &Case, bless: bool) -> Result<(), String> {
+/// What is wrong, and the text; where it is blessed, with what was found.
+fn run(case: &Case, bless: bool) -> Result<(String, String), String> {
     if let Some(missing) = missing(case)? {
         // To the stream itself, as the test harness keeps what is printed of tests that pass.
         let _ =
             writeln!(std::io::stderr(), "skipped: {}: {missing} is not on this machine", case.path.display());
-        return Ok(());
+        return Ok((String::new(), case.text.clone()));
     }
     let mut wrong = String::new();
     let mut lines: Vec<String> = case.text.lines().map(str::to_owned).collect();
     // From the last to the first, so that the lines before stay where they are.
     for d in case.directives.iter().rev() {
-        let at = format!("{}:{}: @{} {}", case.path.display(), d.line + 1, d.stage, d.args.join(" "));
+        let line = case.before + d.line + 1;
+        let at = format!("{}:{line}: @{} {}", case.path.display(), d.stage, d.args.join(" "));
         let found = match stages::run(case, d) {
             Ok(found) => found,
             Err(text) => {
@@ -178,11 +196,6 @@ fn run(case: &Case, bless: bool) -> Result<(), String> {
             let _ = writeln!(wrong, "{}", diff.unified_diff().context_radius(2).header("expected", "found"));
         }
     }
-    if bless {
-        let text = lines.join("\n") + "\n";
-        if text != case.text {
-            std::fs::write(&case.path, text).map_err(|e| format!("{}: {e}", case.path.display()))?;
-        }
-    }
-    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+    let text = if bless { lines.join("\n") + "\n" } else { case.text.clone() };
+    Ok((wrong, text))
 }

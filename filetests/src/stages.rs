@@ -9,6 +9,7 @@ use driver::modules::Found;
 use driver::stage::Stage;
 use driver::{Compilation, Failure, Front, Options, data, pipeline, stage};
 use ir::FuncId;
+use ir::diag::Diagnostic;
 use ir::source::SourceMap;
 use tensor::Tensor;
 use vm::Limits;
@@ -49,6 +50,7 @@ pub(crate) fn run(case: &Case, d: &Directive) -> Result<String, String> {
         "needs" => return Ok(String::new()),
         "parse" => return Ok(parse(case)),
         "check" => return Ok(check(case, d)),
+        "errors" => return errors(case),
         "ir" => Stage::Ir,
         "plan" => Stage::Plan,
         "loops" => Stage::Loops,
@@ -59,6 +61,7 @@ pub(crate) fn run(case: &Case, d: &Directive) -> Result<String, String> {
             return match d.stage.as_str() {
                 "opt" => opt(front, d),
                 "rules" => rules(front, d),
+                "test" if case.interpreted => tests_of_oracle(&front),
                 "test" => {
                     crate::plans::tests_agree(&front)?;
                     tests(&front)
@@ -115,6 +118,19 @@ fn check(case: &Case, d: &Directive) -> String {
         }
         Err((sources, failure)) => without_library(failure, &sources).render(&sources, false),
     }
+}
+
+/// Whether the program is right.
+pub(crate) fn checks(case: &Case) -> Result<(), String> {
+    front(case).map(drop).map_err(|(sources, f)| f.render(&sources, false))
+}
+
+/// What a refused program is told, without the places.
+fn errors(case: &Case) -> Result<String, String> {
+    let Err((sources, failure)) = front(case) else { return Err("the program is right\n".to_owned()) };
+    let Failure::Diagnostics(list) = failure else { return Ok(failure.render(&sources, false)) };
+    let help = |d: &Diagnostic| d.help.iter().map(|h| format!("help: {h}\n")).collect::<String>();
+    Ok(list.iter().map(|d| format!("error[{}]: {}\n{}", d.code, d.message, help(d))).collect())
 }
 
 /// Places in the library are named by file alone: its lines move with each operator that is added.
@@ -245,6 +261,17 @@ fn tests(front: &Front) -> Result<String, String> {
     Ok(out)
 }
 
+/// The same in the oracle alone.
+fn tests_of_oracle(front: &Front) -> Result<String, String> {
+    let shown = |f: Failure| f.render(&front.sources, false);
+    let tested = engine::test(front, Engine::Interp).map_err(shown)?;
+    let line = |t: engine::Tested| match t.failure {
+        None => format!("ok {}\n", t.name),
+        Some(f) => format!("FAILED {}\n{}", t.name, shown(f)),
+    };
+    Ok(tested.into_iter().map(line).collect())
+}
+
 /// An entry's results, or its failure, in one engine.
 type Outcome = (&'static str, Result<Named, Failure>);
 
@@ -294,13 +321,6 @@ impl Engines {
         Ok(Engines { front, plan, texts, machines, tolerates })
     }
 
-    /// Makes an entry's arguments from their texts.
-    fn arguments(&self, entry: FuncId, given: &[String]) -> Result<Vec<Tensor>, String> {
-        let func = self.front.module.func(entry);
-        let args = data::arguments(&func.name, &data::wanted(func), &self.front.module.settings, given);
-        args.map_err(|f| f.render(&self.front.sources, false))
-    }
-
     /// Runs on some data everywhere; the oracle first. The plan is a program of its own, which the oracle can run too.
     fn run(&self, entry: FuncId, args: &[Tensor]) -> Vec<Outcome> {
         let name = &self.front.module.func(entry).name;
@@ -323,7 +343,7 @@ impl Engines {
     fn results(&self, entry: FuncId, given: &[String]) -> Result<Named, String> {
         let exact =
             !given.iter().any(|a| a.contains("randn") || a.contains("=rand[") || a.contains("random"));
-        let args = self.arguments(entry, given)?;
+        let args = arguments(&self.front, entry, given)?;
         let (mut first, mut planned): (Option<Named>, Option<Named>) = (None, None);
         for (engine, result) in self.run(entry, &args) {
             // What a schedule computes on positions is the text's own then, and it asks for dims of tensors in memory.
@@ -353,6 +373,13 @@ impl Engines {
         }
         Ok(first.unwrap_or_default())
     }
+}
+
+/// Makes an entry's arguments from their texts.
+fn arguments(front: &Front, entry: FuncId, given: &[String]) -> Result<Vec<Tensor>, String> {
+    let func = front.module.func(entry);
+    let args = data::arguments(&func.name, &data::wanted(func), &front.module.settings, given);
+    args.map_err(|f| f.render(&front.sources, false))
 }
 
 fn is_of_dims_too_large(failure: &Failure) -> bool {
@@ -405,17 +432,29 @@ fn results(case: &Case, mut front: Front, d: &Directive) -> Result<String, Strin
     let (name, given) = d.args.split_first().ok_or("@run ENTRY x=..")?;
     let entry = driver::chosen::choose(&mut front, Some(name), given);
     let entry = entry.map_err(|f| f.render(&front.sources, false))?.id;
-    let results = engines(case, front, entry)?.results(entry, given)?;
+    let results = if case.interpreted {
+        let results = engine::interpret(&front, &front.module, entry, arguments(&front, entry, given)?);
+        results.map_err(|f| f.render(&front.sources, false))?
+    } else {
+        engines(case, front, entry)?.results(entry, given)?
+    };
     Ok(results.iter().map(|(n, t)| format!("{n}: {t}\n")).collect())
 }
 
 fn failures(case: &Case, mut front: Front, d: &Directive) -> Result<String, String> {
     let (name, given) = d.args.split_first().ok_or("@fails ENTRY x=..")?;
     let entry = find(&mut front, name)?;
+    if case.interpreted {
+        let result = engine::interpret(&front, &front.module, entry, arguments(&front, entry, given)?);
+        return match result {
+            Ok(_) => Err("the interpreter gives a result\n".to_owned()),
+            Err(f) => Ok(f.render(&front.sources, false)),
+        };
+    }
     let engines = engines(case, front, entry)?;
     let mut shown = String::new();
     let mut first: Option<Failure> = None;
-    for (engine, result) in engines.run(entry, &engines.arguments(entry, given)?) {
+    for (engine, result) in engines.run(entry, &arguments(&engines.front, entry, given)?) {
         match (result, &first) {
             (Ok(_), _) => return Err(format!("{engine} gives a result")),
             (Err(f), None) => {
