@@ -20,6 +20,7 @@ fn document() -> String {
 fn crate_map() -> Vec<(String, BTreeSet<String>)> {
     let text = document();
     let section = text.split("## Crate map").nth(1).expect("there is a crate map");
+    let section = section.split("\n## ").next().unwrap_or_default();
     let mut map: Vec<(String, BTreeSet<String>)> = Vec::new();
     for line in section.lines().filter(|l| l.starts_with("| `")).take_while(|l| l.starts_with('|')) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
