@@ -85,8 +85,8 @@ fn long_paragraphs(text: &str) -> Vec<String> {
     let (mut found, mut first, mut words) = (Vec::new(), 0, 0);
     for (number, line, code) in lines(text).into_iter().chain([(0, "", false)]) {
         let bare = line.trim_start_matches(['>', ' ']);
-        let item = bare.starts_with("- ")
-            || bare.split_once(". ").is_some_and(|(n, _)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+        let number_of = |(n, _): (&str, &str)| n.parse::<u32>().is_ok();
+        let item = bare.starts_with("- ") || bare.split_once(". ").is_some_and(number_of);
         let none = code || bare.is_empty() || bare.starts_with(['|', '#']);
         if none || item {
             if words > PARAGRAPH {
@@ -116,7 +116,8 @@ fn paths(text: &str, is_folder: impl Fn(&str) -> bool) -> BTreeSet<String> {
 /// Where the links of a document lead, those to other sites left out.
 fn links(text: &str) -> Vec<String> {
     let prose = spans(text, false);
-    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target.trim());
+    let targets =
+        prose.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target.trim());
     targets.filter(|t| !t.contains("://")).map(str::to_owned).collect()
 }
 
@@ -164,7 +165,11 @@ fn long_comments(text: &str) -> Vec<usize> {
 fn every_path_in_backquotes_exists() {
     all_documents(|_, text| {
         let named = paths(text, |folder| root().join(folder).is_dir() && folder != "target");
-        named.into_iter().filter(|p| !root().join(p).exists()).map(|p| format!("`{p}` does not exist")).collect()
+        named
+            .into_iter()
+            .filter(|p| !root().join(p).exists())
+            .map(|p| format!("`{p}` does not exist"))
+            .collect()
     });
 }
 
@@ -258,7 +263,8 @@ mod each_check_can_fail {
 
     #[test]
     fn a_link_leads_to_a_file_and_a_heading_of_it() {
-        let read = |p: &Path| (p == Path::new("docs/a.md")).then(|| "# One `thing`: a test\n## B\n## B".to_owned());
+        let read =
+            |p: &Path| (p == Path::new("docs/a.md")).then(|| "# One `thing`: a test\n## B\n## B".to_owned());
         let text = "[1](a.md) [2](a.md#one-thing-a-test) [3](b.md) [4](a.md#c) [5](#here) [6](https://x.y) `[7](c.md)`\n## Here";
         let broken = broken_links("docs/z.md", text, read);
         assert_eq!(broken, ["the link to b.md leads nowhere", "the link to a.md#c leads to no heading"]);
