@@ -1,5 +1,5 @@
-//! ARCHITECTURE.md is held against the truth: its crate map against `cargo metadata`, its paths
-//! against the files, its pipeline against the stages.
+//! ARCHITECTURE.md is held against the truth: its crate map against `cargo metadata`. The form of documents, and the paths
+//! in them, are `documents.rs`'s to hold.
 
 #![expect(clippy::disallowed_methods, reason = "the test reads the document")]
 
@@ -20,6 +20,7 @@ fn document() -> String {
 fn crate_map() -> Vec<(String, BTreeSet<String>)> {
     let text = document();
     let section = text.split("## Crate map").nth(1).expect("there is a crate map");
+    let section = section.split("\n## ").next().unwrap_or_default();
     let mut map: Vec<(String, BTreeSet<String>)> = Vec::new();
     for line in section.lines().filter(|l| l.starts_with("| `")).take_while(|l| l.starts_with('|')) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
@@ -60,18 +61,6 @@ fn the_order_has_no_cycle() {
             assert!(before, "{name} may depend on {dep}, which does not stand above it");
         }
     }
-}
-
-#[test]
-fn every_path_in_the_document_exists() {
-    let text = document();
-    let quoted = text.split('`').skip(1).step_by(2);
-    let mut checked = 0;
-    for path in quoted.filter(|q| q.contains('/') && !q.contains([' ', '*', '<', '(', '{'])) {
-        assert!(root().join(path).exists(), "`{path}` is named in ARCHITECTURE.md and does not exist");
-        checked += 1;
-    }
-    assert!(checked >= 10, "the document names places in the code");
 }
 
 #[test]

@@ -24,7 +24,7 @@
 //! - at graph level each scalar operation gives a value, so it rounds to its type.
 //!
 //! `filetests/suite/run/semantics.tn` and `guards.tn` hold a test for each, which every engine passes. What engines may differ
-//! in is the order and precision of sums of floats (ARCHITECTURE.md, reduction-order classes).
+//! in is the order and precision of sums of floats (`docs/design/numerics.md`, reduction-order classes).
 //!
 //! Entry points: [`Interp::run`] for a function, [`run_prim`] for a primitive by itself. `graph` runs
 //! functions, whose values and scalar code are in `scope`; `compile` turns a primitive into a tree of slots, once, and `machine` runs that tree;
