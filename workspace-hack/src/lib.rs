@@ -1,0 +1,1 @@
+//! Nothing: what counts are the dependencies of this crate. See its `Cargo.toml`.
