@@ -319,7 +319,7 @@ fn grid_of(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) -
         let less = Dim::max(&Dim::min(&less, &Dim::int(1)), &Dim::int(0));
         let (a, b) = (grid_of(prim, a, init, is_checked)?, grid_of(prim, b, init, is_checked)?);
         let extent = &(&less * &a.extent) + &(&(Dim::int(1) - &less) * &b.extent);
-        let fits = !extent.is_poison() && extent.syms().iter().all(|s| prim.dims.contains(s));
+        let fits = !extent.is_poison() && prim.is_of_dims(&extent);
         let loops = [a.loops, b.loops].concat();
         return fits.then(|| Grid { loops, single: vec![], stops: vec![], extent });
     }
@@ -336,11 +336,8 @@ fn checks(s: &Scalar) -> bool {
 /// The rounds of a loop as blocks.
 fn blocks(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid> {
     let Stmt::For { var, lo, hi, mark: Mark::Independent, body, .. } = s else { return None };
+    let extent = prim.trip_count(lo, hi)?;
     let (lo, hi) = (prim.as_dim(lo)?, prim.as_dim(hi)?);
-    let extent = &hi - &lo;
-    if extent.is_poison() || !extent.syms().iter().all(|s| prim.dims.contains(s)) {
-        return None;
-    }
     // What must hold a value first is given it by the block that owns it, so blocks must own whole rows.
     let own = |out: BufId| {
         let mut rows = lo.as_int() == Some(0) && prim.buf(out).shape.first() == Some(&hi);
@@ -359,15 +356,13 @@ fn blocks(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) ->
     if !init.iter().all(|(out, _)| own(*out)) {
         return None;
     }
-    // An extent is not negative, a difference may be.
-    let extent = if extent.as_sym().is_some() { extent } else { Dim::max(&extent, &Dim::int(0)) };
     // Blocks whose loop has no round are not to be counted one by one, and may be more than anyone waits for. (The machine sees
     // that there is no element to be written, but whether that means no check must be said here.)
     let (last, before) = body.split_last()?;
     let silent = |s: &Stmt| matches!(s, Stmt::Set(_, value) if !checks(value));
     let inner = match last {
         Stmt::For { lo, hi, .. } if is_checked && init.is_empty() && before.iter().all(silent) => {
-            prim.as_dim(lo).zip(prim.as_dim(hi)).map(|(lo, hi)| &hi - &lo)
+            prim.trip_count(lo, hi).filter(|n| n.as_int().is_none())
         }
         Stmt::For { .. }
         | Stmt::While(..)
@@ -376,10 +371,6 @@ fn blocks(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) ->
         | Stmt::Alloc(_)
         | Stmt::Store { .. } => None,
     };
-    let of_dims = |e: &Dim| e.as_int().is_none() && e.syms().iter().all(|s| prim.dims.contains(s));
-    let extent = match inner.filter(|e| !e.is_poison() && of_dims(e)) {
-        Some(inner) => &extent * &Dim::max(&Dim::min(&inner, &Dim::int(1)), &Dim::int(0)),
-        None => extent,
-    };
+    let extent = inner.map_or(extent.clone(), |inner| &extent * &Dim::min(&inner, &Dim::int(1)));
     Some(Grid { loops: vec![(*var, None)], single: vec![], stops: vec![], extent })
 }

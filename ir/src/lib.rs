@@ -37,6 +37,7 @@ pub mod run;
 pub mod said;
 pub mod source;
 pub mod text;
+pub mod trip_count;
 pub mod verify;
 mod view;
 

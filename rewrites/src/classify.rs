@@ -313,12 +313,8 @@ fn parallel(prim: &Prim) -> Expr {
 fn rounds_of(prim: &Prim, mut body: &[Stmt]) -> Expr {
     let mut rounds = Expr::int(1);
     while let [Stmt::For { lo, hi, mark: Mark::Independent, body: inner, .. }] = body {
-        let (Some(lo), Some(hi)) = (prim.as_dim(lo), prim.as_dim(hi)) else { break };
-        let trip = hi - lo;
-        // A triangular nest: its inner bounds name an outer variable.
-        if !trip.syms().iter().all(|s| prim.dims.contains(s)) {
-            break;
-        }
+        // There is none in a triangular nest: its inner ends name an outer variable.
+        let Some(trip) = prim.trip_count(lo, hi) else { break };
         rounds = rounds * trip;
         body = inner;
     }

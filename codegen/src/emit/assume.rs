@@ -72,7 +72,7 @@ impl Emit<'_, '_> {
                 }
             }
             ScalarKind::Reduce { var, lo, hi, body, .. } => {
-                let ends = self.prim.as_dim(lo).and_then(|d| d.as_int()).zip(self.prim.rounds(lo, hi));
+                let ends = self.prim.as_dim(lo).and_then(|d| d.as_int()).zip(self.prim.constant_trip_count(lo, hi));
                 let range = ends.filter(|(_, n)| *n > 0).map(|(lo, n)| (*var, lo, lo + n - 1));
                 let around = of.ranges.len();
                 of.ranges.extend(range);

@@ -122,12 +122,9 @@ fn weight(op: Intrinsic) -> f64 {
 }
 
 impl Planner<'_> {
-    /// Rounds of a loop.
+    /// The trip count of a loop, guessed where it is no constant.
     pub(super) fn trips(&self, lo: &Scalar, hi: &Scalar) -> f64 {
-        match (self.prim.as_dim(lo), self.prim.as_dim(hi)) {
-            (Some(lo), Some(hi)) => (&hi - &lo).as_int().map_or(UNKNOWN, |n| n.max(0) as f64),
-            _ => UNKNOWN,
-        }
+        self.prim.constant_trip_count(lo, hi).map_or(UNKNOWN, |n| n as f64)
     }
 
     /// The work of an expression without that of the expressions inside it.

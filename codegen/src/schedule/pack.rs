@@ -144,7 +144,7 @@ impl Planner<'_> {
     /// more than what stays near. Rows that are known to be short are as well met in parts, which are more to share out.
     pub(super) fn streams(&self, chain: &[Link<'_>], nest: &Nest, body: &[Stmt]) -> bool {
         let (Some((var, _)), Some((row, _))) = (nest.lanes, &nest.rows) else { return false };
-        let long = chain.iter().find(|l| l.0 == var).and_then(|l| self.prim.rounds(l.1, l.2));
+        let long = chain.iter().find(|l| l.0 == var).and_then(|l| self.prim.constant_trip_count(l.1, l.2));
         if long.is_some_and(|n| n < 2 * STREAM) {
             return false;
         }
