@@ -13,7 +13,7 @@ use ir::lets::{positions, written_out};
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
 use ir::{Intrinsic, Literal};
-use shape::{Expr as Dim, Op, Step};
+use shape::Expr as Dim;
 use std::collections::{BTreeMap, BTreeSet};
 use tensor::abi;
 
@@ -175,29 +175,8 @@ fn steps(prim: &Prim, e: &Dim) -> Result<Vec<abi::Step>, Error> {
     if e.is_poison() {
         return Err(fault("the size of a buffer or loop overflows".to_string()));
     }
-    let step = |s: Step| {
-        Ok(match s {
-            Step::Const(c) => abi::Step::Const(c),
-            Step::Sym(sym) => {
-                let at = prim.dims.iter().position(|d| *d == sym);
-                abi::Step::Int(at.ok_or_else(|| fault(format!("{sym} is not one of its dims")))? as u32)
-            }
-            Step::Bin(op, a, b) => {
-                let op = match op {
-                    Op::Add => abi::StepOp::Add,
-                    Op::Sub => abi::StepOp::Sub,
-                    Op::Mul => abi::StepOp::Mul,
-                    Op::FloorDiv => abi::StepOp::FloorDiv,
-                    Op::CeilDiv => abi::StepOp::CeilDiv,
-                    Op::Mod => abi::StepOp::Mod,
-                    Op::Min => abi::StepOp::Min,
-                    Op::Max => abi::StepOp::Max,
-                };
-                abi::Step::Bin(op, a, b)
-            }
-        })
-    };
-    e.steps().into_iter().map(step).collect()
+    let number = |s| prim.dims.iter().position(|d| *d == s).map(|at| at as u32);
+    ir::steps::steps(e, &number).map_err(|s| fault(format!("{s} is not one of its dims")))
 }
 
 /// Outputs whose first value is not written by the body: those only accumulated into begin as the

@@ -36,6 +36,7 @@ pub mod raise;
 pub mod run;
 pub mod said;
 pub mod source;
+pub mod steps;
 pub mod text;
 pub mod trip_count;
 pub mod verify;

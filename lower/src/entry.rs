@@ -4,7 +4,7 @@ use ir::Module;
 use ir::graph::Func;
 use ir::loops::{Buf, BufId};
 use ir::source::Span;
-use shape::{Expr as Dim, Facts, Op, Pred, Step, Sym, System};
+use shape::{Expr as Dim, Facts, Pred, Sym, System};
 use std::collections::BTreeSet;
 use tensor::abi::{self, Access};
 use tensor::limits::LARGEST_DIM;
@@ -23,35 +23,13 @@ pub(crate) fn steps(
     if e.is_poison() {
         return Err(Error::no_extent(e, span));
     }
-    let step = |s: Step| {
-        Ok(match s {
-            Step::Const(c) => abi::Step::Const(c),
-            Step::Sym(s) => abi::Step::Int(
-                number(s)
-                    .ok_or_else(|| Error::internal(format!("dim {s} is not known where {e} is"), span))?,
-            ),
-            Step::Bin(op, a, b) => abi::Step::Bin(operation(op), a, b),
-        })
-    };
-    e.steps().into_iter().map(step).collect()
+    ir::steps::steps(e, number)
+        .map_err(|s| Error::internal(format!("dim {s} is not known where {e} is"), span))
 }
 
 /// A number that a kernel's dims tell, as steps over its ints; none where it has no value in 64 bits.
 pub fn count(e: &Dim, dims: &[Sym]) -> Option<Vec<abi::Step>> {
     steps(e, Span::default(), &place(dims)).ok()
-}
-
-fn operation(op: Op) -> abi::StepOp {
-    match op {
-        Op::Add => abi::StepOp::Add,
-        Op::Sub => abi::StepOp::Sub,
-        Op::Mul => abi::StepOp::Mul,
-        Op::FloorDiv => abi::StepOp::FloorDiv,
-        Op::CeilDiv => abi::StepOp::CeilDiv,
-        Op::Mod => abi::StepOp::Mod,
-        Op::Min => abi::StepOp::Min,
-        Op::Max => abi::StepOp::Max,
-    }
 }
 
 fn place(syms: &[Sym]) -> impl Fn(Sym) -> Option<u32> + '_ {
