@@ -216,7 +216,9 @@ impl Combine {
 }
 
 /// A scalar constant: an integer or `bool` (0, 1), or a float.
-#[derive(Clone, Copy, PartialEq, Debug)]
+///
+/// Floats are equal where their bits are: a NaN is itself, and -0 is not 0.
+#[derive(Clone, Copy, Debug)]
 pub enum Literal {
     /// Of an integer type or bool.
     Int(i64),

@@ -23,6 +23,7 @@
 pub mod ast;
 pub mod depend;
 pub mod diag;
+mod equality;
 pub mod exact;
 pub mod graph;
 mod intrinsic;

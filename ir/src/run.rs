@@ -123,7 +123,10 @@ impl Prim {
                         add(*var, run.in_range().and_then(|()| run.in_reduction()));
                         match run {
                             Run::Unrolled => add(*var, self.written_out(*var, lo, hi)),
-                            Run::Dot if *combine != Combine::Add || !is_dot(self.constant_trip_count(lo, hi), body) => {
+                            Run::Dot
+                                if *combine != Combine::Add
+                                    || !is_dot(self.constant_trip_count(lo, hi), body) =>
+                            {
                                 add(*var, Err(no_dot()));
                             }
                             _ => {}

@@ -31,8 +31,7 @@ pub fn value(steps: &[Step], ints: &[Option<&Dim>]) -> Option<Dim> {
     values.pop()
 }
 
-const OPERATIONS: [Op; 8] =
-    [Op::Add, Op::Sub, Op::Mul, Op::FloorDiv, Op::CeilDiv, Op::Mod, Op::Min, Op::Max];
+const OPERATIONS: [Op; 8] = [Op::Add, Op::Sub, Op::Mul, Op::FloorDiv, Op::CeilDiv, Op::Mod, Op::Min, Op::Max];
 
 fn stored(op: Op) -> StepOp {
     match op {

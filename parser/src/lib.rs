@@ -42,9 +42,8 @@ use ir::diag::Diagnostic;
 use ir::source::{SourceId, Span};
 
 use crate::builders::Context;
-use crate::lexer::{Lexed, Lexeme, Token};
+use crate::lexer::Lexed;
 use crate::recover::Session;
-use crate::structure::Chunk;
 
 /// What a line of the REPL is.
 #[derive(Debug)]

@@ -470,7 +470,7 @@ impl Arrange<'_> {
                 ScalarKind::Load { buf: to, index: place(self, row.var, over), checked: false, span: *span };
             let ScalarKind::Load { buf, index, .. } = &load.kind else { continue };
             value.walk_mut(&mut |e| {
-                if matches!(&e.kind, ScalarKind::Load { buf: b, index: at, .. } if b == buf && same(at, index)) {
+                if matches!(&e.kind, ScalarKind::Load { buf: b, index: at, .. } if b == buf && at == index) {
                     e.kind = near.clone();
                 }
             });
@@ -654,11 +654,6 @@ fn is_cheap(s: &Stmt) -> bool {
     let mut cheap = true;
     value.walk(&mut |s| cheap &= !matches!(s.kind, ScalarKind::Load { .. } | ScalarKind::Reduce { .. }));
     cheap
-}
-
-/// Whether two indices are written alike.
-fn same(a: &[Scalar], b: &[Scalar]) -> bool {
-    a.len() == b.len() && format!("{a:?}") == format!("{b:?}")
 }
 
 /// The bounds of the reduction over a variable.
