@@ -50,7 +50,7 @@ mod tests {
         let count = |lo: &Dim, hi: &Dim| trip_count(&facts, lo, hi).to_string();
         assert_eq!(count(&Dim::int(0), &n), "n");
         assert_eq!(count(&n, &(&n + 4)), "4");
-        assert_eq!(count(&Dim::int(1), &n), "max(0, n - 1)");
+        assert_eq!(count(&Dim::int(1), &n), "max(n, 1) - 1");
         assert_eq!(count(&Dim::int(3), &Dim::int(1)), "0");
     }
 }

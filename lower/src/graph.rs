@@ -158,20 +158,7 @@ fn function(shared: &mut Shared<'_>, id: FuncId) -> Result<rt::Func, Error> {
     let params = enter(&mut b, func)?;
     b.nodes(&func.body, func.body.params.iter().copied().collect())?;
     let results = func.body.results.iter().map(|r| b.val(*r)).collect::<Result<Vec<_>, _>>()?;
-    let types = results.iter().map(|r| b.code.ty(*r)).collect();
-    let body = b.code.close();
-    Ok(rt::Func {
-        name: func.name.clone(),
-        of: id,
-        params,
-        results,
-        result_types: types,
-        vars: b.code.vars,
-        body,
-        known: b.known,
-        regions: Vec::new(),
-        span: func.span,
-    })
+    Ok(b.finish(func.name.clone(), params, results, id))
 }
 
 /// What ends the name of the function through which a call from outside goes.
@@ -192,20 +179,7 @@ fn gate(shared: &mut Shared<'_>, id: FuncId, inner: u32) -> Result<rt::Func, Err
         results.push(b.code.shaped("r", ty, shape));
     }
     b.code.push(Kind::Call(inner, params.iter().map(|p| p.0).collect(), results.clone()));
-    let types = results.iter().map(|r| b.code.ty(*r)).collect();
-    let body = b.code.close();
-    Ok(rt::Func {
-        name: format!("{}{GATE}", func.name),
-        of: id,
-        params,
-        results,
-        result_types: types,
-        vars: b.code.vars,
-        body,
-        known: BTreeMap::new(),
-        regions: Vec::new(),
-        span: func.span,
-    })
+    Ok(b.finish(format!("{}{GATE}", func.name), params, results, id))
 }
 
 /// A function that is being lowered.
@@ -240,6 +214,14 @@ impl<'s, 'm> Builder<'s, 'm> {
             known: BTreeMap::new(),
             consumed,
         }
+    }
+
+    /// The function that was lowered.
+    fn finish(mut self, name: String, params: Vec<(Var, bool)>, results: Vec<Var>, of: FuncId) -> rt::Func {
+        let result_types = results.iter().map(|r| self.code.ty(*r)).collect();
+        let body = self.code.close();
+        let (vars, known, span) = (self.code.vars, self.known, self.func.span);
+        rt::Func { name, of, params, results, result_types, vars, body, known, regions: Vec::new(), span }
     }
 
     /// Remembers that a symbol is an integer parameter.

@@ -127,28 +127,9 @@ pub(crate) fn bytes_of(ty: &Type) -> Expr {
 #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is one ordinary instruction")]
 fn slow_units(op: Intrinsic) -> i64 {
     match op {
-        Intrinsic::Exp
-        | Intrinsic::Log
-        | Intrinsic::Sin
-        | Intrinsic::Cos
-        | Intrinsic::Tanh
-        | Intrinsic::Erf
-        | Intrinsic::Expm1
-        | Intrinsic::Exp2
-        | Intrinsic::Log1p
-        | Intrinsic::Log2
-        | Intrinsic::Tan
-        | Intrinsic::Asin
-        | Intrinsic::Acos
-        | Intrinsic::Atan
-        | Intrinsic::Sinh
-        | Intrinsic::Cosh
-        | Intrinsic::Asinh
-        | Intrinsic::Acosh
-        | Intrinsic::Atanh
-        | Intrinsic::Pow => 4,
         // An exponential, a division and what makes the last digits good.
         Intrinsic::Sigmoid => 6,
+        _ if op.is_transcendental() => 4,
         Intrinsic::Div | Intrinsic::Rem | Intrinsic::Sqrt | Intrinsic::Rsqrt => 1,
         _ => 0,
     }

@@ -94,11 +94,13 @@ impl System {
     ) -> System {
         let (equations, unknown) = (equations.into_iter().collect(), unknown.into_iter().collect());
         let mut system = System { equations, found: Vec::new(), unknown };
-        while let Some(found) = system.alone().or_else(|| system.linear()) {
+        let mut at = 0;
+        while let Some(found) = system.next(at, System::alone).or_else(|| system.next(at, System::linear)) {
             for (pattern, _) in &mut system.equations {
                 *pattern = pattern.subst(&|s| (s == found.sym).then(|| found.value.clone()));
             }
             system.unknown.retain(|s| *s != found.sym);
+            at = found.equation + 1;
             system.found.push(found);
         }
         system
@@ -109,21 +111,25 @@ impl System {
         self.found.iter().find(|f| f.sym == sym).map(|f| &f.value)
     }
 
+    /// What the first equation from one on tells; those before it come last, so that all have a turn.
+    fn next(&self, from: usize, tells: fn(&System, usize) -> Option<Found>) -> Option<Found> {
+        let all = self.equations.len();
+        (from..all).chain(0..from.min(all)).find_map(|equation| tells(self, equation))
+    }
+
     /// An unknown that stands alone.
-    fn alone(&self) -> Option<Found> {
-        self.equations.iter().enumerate().find_map(|(equation, (pattern, value))| {
-            let sym = pattern.as_sym().filter(|s| self.unknown.contains(s))?;
-            Some(Found { sym, value: value.clone(), requires: Vec::new(), equation })
-        })
+    fn alone(&self, equation: usize) -> Option<Found> {
+        let (pattern, value) = &self.equations[equation];
+        let sym = pattern.as_sym().filter(|s| self.unknown.contains(s))?;
+        Some(Found { sym, value: value.clone(), requires: Vec::new(), equation })
     }
 
     /// An unknown in which an equation is linear that mentions no other.
-    fn linear(&self) -> Option<Found> {
-        self.equations.iter().enumerate().find_map(|(equation, (pattern, value))| {
-            let mut open = pattern.syms().into_iter().filter(|s| self.unknown.contains(s));
-            let (Some(sym), None) = (open.next(), open.next()) else { return None };
-            let Solution { value, requires } = solve(pattern, value, sym)?;
-            Some(Found { sym, value, requires, equation })
-        })
+    fn linear(&self, equation: usize) -> Option<Found> {
+        let (pattern, value) = &self.equations[equation];
+        let mut open = pattern.syms().into_iter().filter(|s| self.unknown.contains(s));
+        let (Some(sym), None) = (open.next(), open.next()) else { return None };
+        let Solution { value, requires } = solve(pattern, value, sym)?;
+        Some(Found { sym, value, requires, equation })
     }
 }

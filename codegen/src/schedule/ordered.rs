@@ -80,15 +80,9 @@ impl Planner<'_> {
             return None;
         }
         let alone = Nest {
-            chain: chain.iter().map(|l| l.0).collect(),
             lanes: Some((lane.0, Wide { lanes, vectors })),
-            rows: None,
-            panels: Vec::new(),
-            few: Vec::new(),
-            walked: false,
-            streamed: false,
-            flat: false,
             ordered: Some(InOrder::Few),
+            ..Nest::plain(chain)
         };
         // Panels go by in pairs where nothing but them is around.
         let pairs = |nest: Nest| Nest { ordered: Some(InOrder::Pairs), ..nest };

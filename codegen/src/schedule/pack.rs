@@ -37,17 +37,8 @@ impl Planner<'_> {
                 let work = self.packed_work(body, &along, lanes, &panels);
                 if work < found.as_ref().map_or(best * CACHES, |f| f.0) {
                     let (sizes, vectors) = self.tile(body, true);
-                    let nest = Nest {
-                        chain: chain.iter().map(|l| l.0).collect(),
-                        lanes: Some((var, super::Wide { lanes, vectors })),
-                        rows: Some((row, sizes)),
-                        panels,
-                        few: Vec::new(),
-                        walked: false,
-                        streamed: false,
-                        flat: false,
-                        ordered: None,
-                    };
+                    let lanes = Some((var, super::Wide { lanes, vectors }));
+                    let nest = Nest { lanes, rows: Some((row, sizes)), panels, ..Nest::plain(chain) };
                     found = Some((work, nest));
                 }
             }
