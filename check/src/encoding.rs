@@ -13,7 +13,7 @@ use std::rc::Rc;
 use ir::ast::{Arg, EncodingDef, Generic, GenericKind, Ident, IndexArg, Mode, Param, Signature, TypeKind};
 use ir::diag::Diagnostic;
 use ir::graph::{Op, Type, ValId};
-use ir::loops::{Mark, Run, Scalar, ScalarKind, Stmt};
+use ir::loops::{Scalar, ScalarKind, Stmt};
 use ir::source::Span;
 use shape::{Expr as Dim, Sym};
 use tensor::DType;
@@ -134,15 +134,7 @@ impl<'a> Checker<'a> {
         let out = b.buffer(Sym::new("y"), Type { dtype, shape: shape.clone() }, false);
         b.prim.outs.push(out);
         let store = Stmt::Store { buf: out, index, checked: false, combine: None, value, span };
-        let nest = loops.iter().zip(shape).rev().fold(store, |inner, (&var, extent)| Stmt::For {
-            var,
-            lo: Scalar::int(0),
-            hi: Scalar::dim(extent),
-            mark: Mark::Serial,
-            run: Run::Plain,
-            body: vec![inner],
-        });
-        b.prim.body.push(nest);
+        b.prim.body.push(prim::nest(&loops, shape, store));
         ir::depend::mark_loops(&mut b.prim);
         Some((b.prim, dtype))
     }

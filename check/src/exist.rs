@@ -8,7 +8,7 @@ use ir::ast::{Exist, Expr, Signature, TypeExpr, TypeKind};
 use ir::diag::Diagnostic;
 use ir::graph::{Func, Type};
 use ir::source::Span;
-use shape::{Expr as Dim, Pred, Sym};
+use shape::{Expr as Dim, Pred, Sym, System};
 
 use crate::env::Env;
 use crate::graph::Body;
@@ -90,24 +90,20 @@ impl Checker<'_> {
                 _ => others.push((w, g)),
             }
         }
-        for (w, g) in others {
-            let known = w.subst(&|s| body.promised.get(&s).cloned());
-            let open: Vec<Sym> = w.syms().into_iter().filter(|s| exists.contains(s)).collect();
-            let open: Vec<Sym> = open.into_iter().filter(|s| !body.promised.contains_key(s)).collect();
-            *w = match open.as_slice() {
-                &[s] if let Some(solution) = shape::solve(&known, g, s) => {
-                    for p in solution.requires {
-                        let text =
-                            format!("{}: no {s} gives the result's extent {w} the value {g}", body.func.def);
-                        let d = Diagnostic::error("E0301", span, text.clone());
-                        self.require(body, p, span, &text, d)?;
-                    }
-                    let whole = known.subst(&|x| (x == s).then(|| solution.value.clone()));
-                    body.promised.insert(s, solution.value);
-                    whole
-                }
-                _ => known,
-            };
+        let open = exists.into_iter().filter(|s| !body.promised.contains_key(s));
+        let written = |w: &Dim| w.subst(&|s| body.promised.get(&s).cloned());
+        let system = System::solve(open, others.iter().map(|(w, g)| (written(w), (*g).clone())));
+        for f in system.found {
+            let (w, g) = &others[f.equation];
+            let text = format!("{}: no {} gives the result's extent {w} the value {g}", body.func.def, f.sym);
+            for p in f.requires {
+                let d = Diagnostic::error("E0301", span, text.clone());
+                self.require(body, p, span, &text, d)?;
+            }
+            body.promised.insert(f.sym, f.value);
+        }
+        for ((w, _), (whole, _)) in others.into_iter().zip(system.equations) {
+            *w = whole;
         }
         Some(found)
     }

@@ -510,12 +510,15 @@ impl<'a> Checker<'a> {
         if near.is_empty() || self.instances.missed.get(&key) == Some(&near.len()) {
             return None;
         }
-        let loops = |p: &Prim| {
-            let facts: Vec<&Pred> = p.facts.iter().collect();
-            format!("{:?}", (&p.dims, facts, &p.params, &p.outs, &p.bufs, &p.vars, &p.body))
-        };
-        let wanted = self.prim_body(def, bound).map(|(p, _)| loops(&p));
-        let found = wanted.and_then(|w| near.iter().copied().find(|id| loops(self.module.prim(*id)) == w));
+        let wanted = self.prim_body(def, bound).map(|(p, _)| p);
+        let found = wanted.and_then(|mut w| {
+            near.iter().copied().find(|id| {
+                let made = self.module.prim(*id);
+                w.name.clone_from(&made.name);
+                w.invariant = made.invariant;
+                w == *made
+            })
+        });
         match found {
             Some(_) => drop(self.instances.prims.insert(key, found)),
             None => drop(self.instances.missed.insert(key, near.len())),

@@ -62,6 +62,18 @@ pub(crate) struct Body {
     counts: BTreeMap<VarId, Vec<Dim>>,
 }
 
+/// Loops around a statement, one an axis of a shape.
+pub(crate) fn nest(vars: &[VarId], shape: Vec<Dim>, inner: Stmt) -> Stmt {
+    vars.iter().zip(shape).rev().fold(inner, |inner, (&var, extent)| Stmt::For {
+        var,
+        lo: Scalar::int(0),
+        hi: Scalar::dim(extent),
+        mark: Mark::Serial,
+        run: Run::Plain,
+        body: vec![inner],
+    })
+}
+
 impl Body {
     pub(crate) fn new(name: Ident, env: Env, dims: Vec<Sym>) -> Body {
         let prim = Prim {
@@ -167,14 +179,7 @@ impl Body {
         let vars: Vec<VarId> = shape.iter().map(|_| self.variable(Sym::new("z"), DType::I64)).collect();
         let index = vars.iter().map(|v| self.var(*v)).collect();
         let store = Stmt::Store { buf, index, checked: false, combine: None, value, span };
-        vars.iter().zip(shape).rev().fold(store, |inner, (&var, extent)| Stmt::For {
-            var,
-            lo: Scalar::int(0),
-            hi: Scalar::dim(extent),
-            mark: Mark::Serial,
-            run: Run::Plain,
-            body: vec![inner],
-        })
+        nest(&vars, shape, store)
     }
 
     /// Puts loops in front that store a value everywhere in a buffer.

@@ -21,8 +21,6 @@ enum Takes {
     Loops,
     /// One or more loops, each with a number.
     Tiles,
-    /// One number about the whole.
-    Number,
     /// A loop or a local buffer, with or without a number.
     Names,
 }
@@ -35,14 +33,10 @@ const VERBS: &[(&str, Takes, &str)] = &[
     ("vectorize", Takes::Loops, "turns of the loop become lanes of vectors"),
     ("parallel", Takes::Loops, "turns of the loop run on several threads"),
     ("stage", Takes::Names, "keeps the buffer near, in so many copies"),
-    ("grid", Takes::Loops, "turns of the loop are blocks of a GPU"),
-    ("warps", Takes::Number, "so many warps a block"),
-    ("tensorcore", Takes::Loops, "the loops are one product of small matrices"),
-    ("pipeline", Takes::Number, "so many turns are in flight at once"),
 ];
 
 /// The first name of a target.
-const FAMILIES: &[&str] = &["x86", "aarch64", "riscv", "wasm", "nvptx", "amdgcn", "spirv", "metal"];
+const FAMILIES: &[&str] = &["x86", "aarch64", "riscv", "wasm"];
 
 impl<'a> Checker<'a> {
     /// Checks that a schedule's primitive, target, verbs and loops are there.
@@ -93,14 +87,12 @@ impl<'a> Checker<'a> {
         let right = match takes {
             Takes::Loops => !step.args.is_empty() && numbers == 0 && bare == 0,
             Takes::Tiles => !step.args.is_empty() && numbers == step.args.len() && bare == 0,
-            Takes::Number => step.args.len() == 1 && bare == 1,
             Takes::Names => !step.args.is_empty() && bare == 0,
         };
         if !right {
             let form = match takes {
                 Takes::Loops => "loops: `i, j`",
                 Takes::Tiles => "loops with extents: `i 8, j 48`",
-                Takes::Number => "one number",
                 Takes::Names => "names of loops or buffers",
             };
             self.report(Diagnostic::error(

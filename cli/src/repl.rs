@@ -42,14 +42,7 @@ fn interactive(session: &mut Session) -> Result<ExitCode, (SourceMap, Failure)> 
             Err(ReadlineError::Eof) => return Ok(ExitCode::SUCCESS),
             Err(e) => return Err(fail(e)),
         }
-        if Session::is_open(&text) {
-            text.push('\n');
-            continue;
-        }
-        let line = std::mem::take(&mut text);
-        if line.trim().is_empty() {
-            continue;
-        }
+        let Some(line) = whole(&mut text) else { continue };
         // History is a convenience: a full disk must not end the session.
         let _ = editor.add_history_entry(line.as_str());
         match session.line(&line) {
@@ -67,14 +60,7 @@ fn script(session: &mut Session) -> Result<ExitCode, (SourceMap, Failure)> {
         let Ok(line) = line else { break };
         failed |= give_up(session, &mut text, &line);
         text.push_str(&line);
-        if Session::is_open(&text) {
-            text.push('\n');
-            continue;
-        }
-        let line = std::mem::take(&mut text);
-        if line.trim().is_empty() {
-            continue;
-        }
+        let Some(line) = whole(&mut text) else { continue };
         match session.line(&line) {
             Some(answer) => failed |= !say(session, answer),
             None => break,
@@ -86,6 +72,15 @@ fn script(session: &mut Session) -> Result<ExitCode, (SourceMap, Failure)> {
         failed |= !say(session, answer);
     }
     Ok(ExitCode::from(u8::from(failed)))
+}
+
+/// What was read, if it is something and nothing is open in it.
+fn whole(text: &mut String) -> Option<String> {
+    if Session::is_open(text) {
+        text.push('\n');
+        return None;
+    }
+    Some(std::mem::take(text)).filter(|line| !line.trim().is_empty())
 }
 
 /// A command ends what was left open before it; true if there was something.

@@ -13,7 +13,7 @@ use ir::lets::{positions, written_out};
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
 use ir::{Intrinsic, Literal};
-use shape::{Expr as Dim, Op, Step};
+use shape::Expr as Dim;
 use std::collections::{BTreeMap, BTreeSet};
 use tensor::abi;
 
@@ -175,29 +175,8 @@ fn steps(prim: &Prim, e: &Dim) -> Result<Vec<abi::Step>, Error> {
     if e.is_poison() {
         return Err(fault("the size of a buffer or loop overflows".to_string()));
     }
-    let step = |s: Step| {
-        Ok(match s {
-            Step::Const(c) => abi::Step::Const(c),
-            Step::Sym(sym) => {
-                let at = prim.dims.iter().position(|d| *d == sym);
-                abi::Step::Int(at.ok_or_else(|| fault(format!("{sym} is not one of its dims")))? as u32)
-            }
-            Step::Bin(op, a, b) => {
-                let op = match op {
-                    Op::Add => abi::StepOp::Add,
-                    Op::Sub => abi::StepOp::Sub,
-                    Op::Mul => abi::StepOp::Mul,
-                    Op::FloorDiv => abi::StepOp::FloorDiv,
-                    Op::CeilDiv => abi::StepOp::CeilDiv,
-                    Op::Mod => abi::StepOp::Mod,
-                    Op::Min => abi::StepOp::Min,
-                    Op::Max => abi::StepOp::Max,
-                };
-                abi::Step::Bin(op, a, b)
-            }
-        })
-    };
-    e.steps().into_iter().map(step).collect()
+    let number = |s| prim.dims.iter().position(|d| *d == s).map(|at| at as u32);
+    ir::steps::steps(e, &number).map_err(|s| fault(format!("{s} is not one of its dims")))
 }
 
 /// Outputs whose first value is not written by the body: those only accumulated into begin as the
@@ -319,7 +298,7 @@ fn grid_of(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) -
         let less = Dim::max(&Dim::min(&less, &Dim::int(1)), &Dim::int(0));
         let (a, b) = (grid_of(prim, a, init, is_checked)?, grid_of(prim, b, init, is_checked)?);
         let extent = &(&less * &a.extent) + &(&(Dim::int(1) - &less) * &b.extent);
-        let fits = !extent.is_poison() && extent.syms().iter().all(|s| prim.dims.contains(s));
+        let fits = !extent.is_poison() && prim.is_of_dims(&extent);
         let loops = [a.loops, b.loops].concat();
         return fits.then(|| Grid { loops, single: vec![], stops: vec![], extent });
     }
@@ -336,11 +315,8 @@ fn checks(s: &Scalar) -> bool {
 /// The rounds of a loop as blocks.
 fn blocks(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) -> Option<Grid> {
     let Stmt::For { var, lo, hi, mark: Mark::Independent, body, .. } = s else { return None };
+    let extent = prim.trip_count(lo, hi)?;
     let (lo, hi) = (prim.as_dim(lo)?, prim.as_dim(hi)?);
-    let extent = &hi - &lo;
-    if extent.is_poison() || !extent.syms().iter().all(|s| prim.dims.contains(s)) {
-        return None;
-    }
     // What must hold a value first is given it by the block that owns it, so blocks must own whole rows.
     let own = |out: BufId| {
         let mut rows = lo.as_int() == Some(0) && prim.buf(out).shape.first() == Some(&hi);
@@ -359,15 +335,13 @@ fn blocks(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) ->
     if !init.iter().all(|(out, _)| own(*out)) {
         return None;
     }
-    // An extent is not negative, a difference may be.
-    let extent = if extent.as_sym().is_some() { extent } else { Dim::max(&extent, &Dim::int(0)) };
     // Blocks whose loop has no round are not to be counted one by one, and may be more than anyone waits for. (The machine sees
     // that there is no element to be written, but whether that means no check must be said here.)
     let (last, before) = body.split_last()?;
     let silent = |s: &Stmt| matches!(s, Stmt::Set(_, value) if !checks(value));
     let inner = match last {
         Stmt::For { lo, hi, .. } if is_checked && init.is_empty() && before.iter().all(silent) => {
-            prim.as_dim(lo).zip(prim.as_dim(hi)).map(|(lo, hi)| &hi - &lo)
+            prim.trip_count(lo, hi).filter(|n| n.as_int().is_none())
         }
         Stmt::For { .. }
         | Stmt::While(..)
@@ -376,10 +350,6 @@ fn blocks(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) ->
         | Stmt::Alloc(_)
         | Stmt::Store { .. } => None,
     };
-    let of_dims = |e: &Dim| e.as_int().is_none() && e.syms().iter().all(|s| prim.dims.contains(s));
-    let extent = match inner.filter(|e| !e.is_poison() && of_dims(e)) {
-        Some(inner) => &extent * &Dim::max(&Dim::min(&inner, &Dim::int(1)), &Dim::int(0)),
-        None => extent,
-    };
+    let extent = inner.map_or(extent.clone(), |inner| &extent * &Dim::min(&inner, &Dim::int(1)));
     Some(Grid { loops: vec![(*var, None)], single: vec![], stops: vec![], extent })
 }

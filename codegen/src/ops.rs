@@ -72,26 +72,7 @@ impl<'c> Ll<'c> {
             Intrinsic::Trunc => self.same("llvm.trunc", &[a]),
             Intrinsic::Sqrt => self.same("llvm.sqrt", &[a]),
             Intrinsic::Rsqrt => self.fdiv(self.float(register(d), 1.0), self.same("llvm.sqrt", &[a])),
-            Intrinsic::Exp
-            | Intrinsic::Log
-            | Intrinsic::Sin
-            | Intrinsic::Cos
-            | Intrinsic::Tanh
-            | Intrinsic::Erf
-            | Intrinsic::Sigmoid
-            | Intrinsic::Expm1
-            | Intrinsic::Exp2
-            | Intrinsic::Log1p
-            | Intrinsic::Log2
-            | Intrinsic::Tan
-            | Intrinsic::Asin
-            | Intrinsic::Acos
-            | Intrinsic::Atan
-            | Intrinsic::Sinh
-            | Intrinsic::Cosh
-            | Intrinsic::Asinh
-            | Intrinsic::Acosh
-            | Intrinsic::Atanh => {
+            _ if op.is_transcendental() => {
                 if d == DType::F64 {
                     math::library(self, op, &[a])
                 } else {

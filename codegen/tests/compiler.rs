@@ -5,7 +5,7 @@
 mod harness;
 
 use codegen::{Compiler, Error, LIBRARY, Target};
-use harness::build::{E, P, f, for_, op, store, sum, var};
+use harness::build::{E, P, f, for_, function, store, sum, var};
 use harness::load::{Loaded, Page, Wall};
 use harness::{blocks, hottest};
 use ir::loops::{Prim, Stmt};
@@ -36,14 +36,6 @@ fn products() -> Prim {
     let factors = p.load(a, [h.into(), i.into(), k.into()]) * p.load(b, [h.into(), k.into(), j.into()]);
     let store = store(y, [h.into(), i.into(), j.into()], sum(k, "k", factors));
     p.done(vec![for_(h, "s", vec![for_(i, "m", vec![for_(j, "n", vec![store])])])])
-}
-
-fn function(o: Intrinsic, dtype: DType) -> Prim {
-    let mut p = P::new(o.name(), &["n"]);
-    let (x, y) = (p.input("x", dtype, &["n"]), p.out("y", dtype, &["n"]));
-    let i = p.index("i");
-    let v = op(o, vec![p.load(x, [i.into()]); o.arity()]);
-    p.done(vec![for_(i, "n", vec![store(y, [i.into()], v)])])
 }
 
 #[test]

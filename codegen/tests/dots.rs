@@ -5,28 +5,17 @@ mod harness;
 mod support;
 
 use codegen::{Compiler, Target};
-use harness::{Case, Near, blocks};
+use harness::{Case, Near, arguments, blocks};
 use ir::loops::Prim;
 use support::{Numbers, checked};
-use tensor::{DType, Tensor};
+use tensor::DType;
 
 /// Bytes over their whole range, whose ends come often; small numbers otherwise.
-fn arguments(prim: &Prim, dims: &[i64], r: &mut Numbers) -> Vec<Tensor> {
-    let env = |s| prim.dims.iter().position(|d| *d == s).map(|i| dims[i]);
-    let tensor = |b: &ir::loops::BufId| {
-        let buf = prim.buf(*b);
-        let shape: Vec<i64> = buf.shape.iter().map(|d| d.eval(&env).expect("an extent")).collect();
-        let mut t = Tensor::zeros(buf.dtype, &shape).expect("a small tensor");
-        for i in 0..t.len() {
-            let whole = r.below(256) as i64;
-            let [least, most] = [[-128, 127], [0, 255]][usize::from(buf.dtype == DType::U8)];
-            let byte = [least + whole, least, most][r.below(3)];
-            let narrow = matches!(buf.dtype, DType::I8 | DType::U8);
-            t.set_i64(i, if narrow { byte } else { whole % 7 - 3 });
-        }
-        t
-    };
-    prim.params.iter().map(tensor).collect()
+fn element(dtype: DType, r: &mut Numbers) -> i64 {
+    let whole = r.below(256) as i64;
+    let [least, most] = [[-128, 127], [0, 255]][usize::from(dtype == DType::U8)];
+    let byte = [least + whole, least, most][r.below(3)];
+    if matches!(dtype, DType::I8 | DType::U8) { byte } else { whole % 7 - 3 }
 }
 
 fn check<const N: usize>(text: &str, dims: &[[i64; N]], near: Near) {
@@ -36,7 +25,8 @@ fn check<const N: usize>(text: &str, dims: &[[i64; N]], near: Near) {
     let orders = if near == Near::Exact { &[false][..] } else { &[false, true] };
     for &invariant in orders {
         let case = Case::of(Prim { invariant, ..prim.clone() });
-        dims.iter().for_each(|d| case.check(d, &arguments(&prim, d, &mut r), near));
+        dims.iter()
+            .for_each(|d| case.check(d, &arguments(&prim, d, &mut |dtype| element(dtype, &mut r)), near));
     }
 }
 

@@ -6,10 +6,10 @@ mod harness;
 mod support;
 
 use codegen::{Compiler, Target};
-use harness::{Case, Near, hottest};
+use harness::{Case, Near, arguments, hottest};
 use ir::loops::Prim;
 use support::{Numbers, checked};
-use tensor::Tensor;
+use tensor::DType;
 
 const FLOATS: &str = "prim p<m, k, n>(x: f32[m, k], p: f32[n, k, 32]) -> y: f32[m, 32 * n] {
     for c in n, i in m, j in 32 { y[i, 32 * c + j] = sum(l in k) x[i, l] * p[c, l, j] }
@@ -89,18 +89,9 @@ const NOT_KEPT: [&str; 3] = [
 }",
 ];
 
-fn arguments(prim: &Prim, dims: &[i64], r: &mut Numbers) -> Vec<Tensor> {
-    let env = |s| prim.dims.iter().position(|d| *d == s).map(|i| dims[i]);
-    let tensor = |b: &ir::loops::BufId| {
-        let buf = prim.buf(*b);
-        let shape: Vec<i64> = buf.shape.iter().map(|d| d.eval(&env).expect("an extent")).collect();
-        let mut t = Tensor::zeros(buf.dtype, &shape).expect("a small tensor");
-        let least = if buf.dtype == tensor::DType::U8 { 0 } else { -3 };
-        let most = if buf.dtype.is_int() { 100 } else { 7 };
-        (0..t.len()).for_each(|i| t.set_i64(i, least + r.below(most) as i64));
-        t
-    };
-    prim.params.iter().map(tensor).collect()
+fn element(dtype: DType, r: &mut Numbers) -> i64 {
+    let least = if dtype == DType::U8 { 0 } else { -3 };
+    least + r.below(if dtype.is_int() { 100 } else { 7 }) as i64
 }
 
 fn prim(text: &str) -> Prim {
@@ -130,7 +121,9 @@ fn sums_are_those_of_the_interpreter(programs: &[(&str, Near)]) {
         for invariant in [false, true] {
             let case = Case::of(Prim { invariant, ..prim.clone() });
             let mut r = Numbers(1);
-            dims.iter().for_each(|d| case.check(d, &arguments(&prim, d, &mut r), *near));
+            dims.iter().for_each(|d| {
+                case.check(d, &arguments(&prim, d, &mut |dtype| element(dtype, &mut r)), *near)
+            });
         }
     }
 }

@@ -10,21 +10,11 @@ mod harness;
 use std::process::Command;
 
 use codegen::{Compiler, Store, Target};
-use harness::build::{P, for_, op, store};
+use harness::build::function;
 use ir::Intrinsic;
-use ir::loops::Prim;
 use tensor::DType;
 
 const F32: DType = DType::F32;
-
-/// A primitive of one operation.
-fn function(o: Intrinsic, dtype: DType) -> Prim {
-    let mut p = P::new(o.name(), &["n"]);
-    let (x, y) = (p.input("x", dtype, &["n"]), p.out("y", dtype, &["n"]));
-    let i = p.index("i");
-    let v = op(o, vec![p.load(x, [i.into()]); o.arity()]);
-    p.done(vec![for_(i, "n", vec![store(y, [i.into()], v)])])
-}
 
 /// A compiler of its own over a folder.
 fn storing(folder: &std::path::Path) -> Compiler {

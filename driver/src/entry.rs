@@ -7,7 +7,7 @@ use ir::graph::{Block, Func, Node, Op, Param, Type, ValId};
 use ir::loops::Prim;
 use ir::source::Span;
 use ir::{ExternId, FuncId, Module, PrimId};
-use shape::{Expr as Dim, Facts, Pred, Sym, Verdict};
+use shape::{Expr as Dim, Facts, Pred, Sym, System, Verdict};
 use tensor::DType;
 
 use crate::{Failure, Front};
@@ -103,27 +103,15 @@ pub(crate) fn own(front: &Front) -> Own {
     }
 }
 
-/// The dims of a function that the extents of its arguments tell: those that stand alone, then what is linear in one
-/// that is not known yet. A dim of a config stands alone or is not told.
+/// The dims of a function that the extents of its arguments tell. A dim of a config stands alone or is not told.
 pub(crate) fn told(module: &Module, func: &Func) -> BTreeSet<Sym> {
-    let extents = || func.body.params.iter().flat_map(|v| &func.ty(*v).shape);
+    let extents: Vec<&Dim> = func.body.params.iter().flat_map(|v| &func.ty(*v).shape).collect();
     let is_setting = |s: Sym| module.settings.iter().any(|x| x.dtype.is_none() && x.name == s);
-    let mut known: BTreeSet<Sym> = extents().filter_map(Dim::as_sym).collect();
-    loop {
-        let before = known.len();
-        for e in extents() {
-            let open: Vec<Sym> = e.syms().into_iter().filter(|s| !known.contains(s)).collect();
-            if let &[s] = open.as_slice()
-                && !is_setting(s)
-                && shape::solve(e, &Dim::sym(Sym::new("?")), s).is_some()
-            {
-                known.insert(s);
-            }
-        }
-        if known.len() == before {
-            return known;
-        }
-    }
+    let stands = |s: Sym| !is_setting(s) || extents.iter().any(|e| e.as_sym() == Some(s));
+    let telling = extents.iter().enumerate().filter(|(_, e)| e.syms().into_iter().all(stands));
+    let equations = telling.map(|(i, e)| ((*e).clone(), Dim::sym(Sym::new(&format!("#{i}")))));
+    let unknown: BTreeSet<Sym> = extents.iter().flat_map(|e| e.syms()).collect();
+    System::solve(unknown, equations).found.iter().map(|f| f.sym).collect()
 }
 
 /// The function as it is called from outside. A dim that no argument tells is asked for as a number, under its name,

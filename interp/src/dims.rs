@@ -1,6 +1,6 @@
 //! The values of dims: a scoped environment, and finding them from the shapes of tensors.
 
-use shape::{EvalError, Expr as Dim, Pred, Sym};
+use shape::{EvalError, Expr as Dim, Pred, Sym, System};
 
 /// Dims and their values; the latest binding of a name is the one in force.
 #[derive(Clone, Default)]
@@ -48,43 +48,22 @@ impl Dims {
         known.collect::<Vec<_>>().join(", ")
     }
 
-    /// Binds those of `unknown` that the equations `expression = extent` determine: one that stands alone
-    /// directly, others by solving what is linear in a single unknown. Repeats until nothing new is found
-    /// and returns what is left. The equations themselves are for the caller to compare afterwards.
+    /// Binds those of `unknown` that the equations `expression = extent` determine, and returns what is left. The equations
+    /// themselves are for the caller to compare afterwards.
     pub(crate) fn solve(&mut self, equations: &[(&Dim, i64)], mut unknown: Vec<Sym>) -> Vec<Sym> {
-        let bound = |dims: &mut Dims, unknown: &mut Vec<Sym>, sym: Sym, value: i64| {
-            dims.bind(sym, value);
-            unknown.retain(|s| *s != sym);
-        };
-        for (e, extent) in equations {
-            if let Some(sym) = e.as_sym().filter(|s| unknown.contains(s)) {
-                bound(self, &mut unknown, sym, *extent);
+        if unknown.is_empty() {
+            return unknown;
+        }
+        let known = |s: Sym| if unknown.contains(&s) { None } else { self.get(s).map(Dim::int) };
+        let equations = equations.iter().map(|(e, extent)| (e.subst(&known), Dim::int(*extent)));
+        let system = System::solve(unknown.iter().copied(), equations);
+        for f in &system.found {
+            let solves = f.requires.iter().all(|p| p.eval(&|_| None) == Ok(true));
+            if let Some(value) = f.value.as_int().filter(|_| solves) {
+                self.bind(f.sym, value);
+                unknown.retain(|s| *s != f.sym);
             }
         }
-        loop {
-            let before = unknown.len();
-            for (e, extent) in equations {
-                let open: Vec<Sym> = e.syms().into_iter().filter(|s| unknown.contains(s)).collect();
-                let &[sym] = open.as_slice() else { continue };
-                if let Some(value) = self.solve_one(e, sym, *extent) {
-                    bound(self, &mut unknown, sym, value);
-                }
-            }
-            if unknown.is_empty() || unknown.len() == before {
-                return unknown;
-            }
-        }
-    }
-
-    /// The value of `sym` at which the expression is `extent`, if the expression is linear in it there.
-    fn solve_one(&self, e: &Dim, sym: Sym, extent: i64) -> Option<i64> {
-        let at = |x: i64| e.eval(&|s| if s == sym { Some(x) } else { self.get(s) }).ok();
-        let (zero, one) = (at(0)?, at(1)?);
-        let slope = one.checked_sub(zero)?;
-        let rise = extent.checked_sub(zero)?;
-        let value = if slope == 0 { return None } else { rise.checked_div(slope)? };
-        // Two points say nothing about a division in between: the value must give the extent, and the line go on beyond it.
-        let linear = at(2)?.checked_sub(one)? == slope && at(value)? == extent;
-        linear.then_some(value)
+        unknown
     }
 }

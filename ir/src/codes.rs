@@ -110,7 +110,7 @@ fn half<n>(x: f32[n]) -> f32[n] { x / 2.0 }"#,
     Code {
         code: "E0211",
         title: "a schedule that does not fit",
-        cause: r#"A schedule names loops of its primitive and verbs of the language: tile, order, unroll, vectorize, parallel, stage, grid, warps, tensorcore, pipeline. What was cut by `tile i 8` is `i.o` and `i.i` from there on."#,
+        cause: r#"A schedule names loops of its primitive and verbs of the language: tile, order, unroll, vectorize, parallel, stage. What was cut by `tile i 8` is `i.o` and `i.i` from there on."#,
         wrong: r#"prim twice<n>(x: f32[n]) -> y: f32[n] {
     for i in n { y[i] = x[i] + x[i] }
 }

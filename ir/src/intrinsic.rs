@@ -113,6 +113,35 @@ intrinsics! {
 }
 
 impl Intrinsic {
+    /// Whether it is a transcendental function: many instructions, where others are one or a few.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is arithmetic")]
+    pub fn is_transcendental(self) -> bool {
+        match self {
+            Intrinsic::Exp
+            | Intrinsic::Log
+            | Intrinsic::Sin
+            | Intrinsic::Cos
+            | Intrinsic::Tanh
+            | Intrinsic::Erf
+            | Intrinsic::Sigmoid
+            | Intrinsic::Expm1
+            | Intrinsic::Exp2
+            | Intrinsic::Log1p
+            | Intrinsic::Log2
+            | Intrinsic::Tan
+            | Intrinsic::Asin
+            | Intrinsic::Acos
+            | Intrinsic::Atan
+            | Intrinsic::Sinh
+            | Intrinsic::Cosh
+            | Intrinsic::Asinh
+            | Intrinsic::Acosh
+            | Intrinsic::Atanh
+            | Intrinsic::Pow => true,
+            _ => false,
+        }
+    }
+
     /// The type of the result, given the types of the arguments, or why there is none.
     pub fn result(self, args: &[DType]) -> Result<DType, String> {
         let name = self.name();
@@ -216,7 +245,9 @@ impl Combine {
 }
 
 /// A scalar constant: an integer or `bool` (0, 1), or a float.
-#[derive(Clone, Copy, PartialEq, Debug)]
+///
+/// Floats are equal where their bits are: a NaN is itself, and -0 is not 0.
+#[derive(Clone, Copy, Debug)]
 pub enum Literal {
     /// Of an integer type or bool.
     Int(i64),

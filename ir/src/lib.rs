@@ -23,6 +23,7 @@
 pub mod ast;
 pub mod depend;
 pub mod diag;
+mod equality;
 pub mod exact;
 pub mod graph;
 mod intrinsic;
@@ -36,7 +37,9 @@ pub mod raise;
 pub mod run;
 pub mod said;
 pub mod source;
+pub mod steps;
 pub mod text;
+pub mod trip_count;
 pub mod verify;
 mod view;
 

@@ -7,6 +7,8 @@
 //! double and rounded to the element type where they are stored to a buffer, given to a `var`, or cast;
 //! integers wrap to their type after every operation. A reduction over an empty range is its combiner's
 //! identity. A checked access out of bounds ends the run with an error.
+//!
+//! Equality is structural and leaves out spans (`equality.rs`).
 
 use shape::{Expr as Dim, Facts, Sym};
 use tensor::DType;
@@ -50,7 +52,7 @@ pub struct Prim {
 }
 
 /// A buffer: dense, row-major.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Buf {
     /// The name, unique in the primitive.
     pub name: Sym,
@@ -63,7 +65,7 @@ pub struct Buf {
 }
 
 /// A scalar variable.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Var {
     /// The name, unique among the variables and dims of the primitive, so that as a symbol of a
     /// [`shape::Expr`] it can mean nothing else.
@@ -116,7 +118,7 @@ pub enum Stmt {
 }
 
 /// What is known about a loop.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mark {
     /// The iterations may depend on each other.
     Serial,
@@ -159,7 +161,7 @@ pub enum Run {
 }
 
 /// A scalar expression.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Scalar {
     /// What it is.
     pub kind: ScalarKind,
@@ -356,6 +358,11 @@ impl Prim {
             });
         }
         list
+    }
+
+    /// Where the checked accesses are written: in this two equal primitives may differ.
+    pub fn check_spans(&self) -> Vec<Span> {
+        self.checked().iter().map(|c| c.span).collect()
     }
 
     /// True if a loop or reduction is told how to run: then the loops are as their author wants them. Asking ahead

@@ -67,13 +67,13 @@ pub fn product(prim: &Prim) -> Option<Product> {
     }
 
     // One sum, wherever a name stands for it.
-    let mut sums = BTreeMap::new();
+    let mut sums: Vec<&Scalar> = Vec::new();
     element.walk(&mut |s| {
-        if let ScalarKind::Reduce { .. } = s.kind {
-            sums.insert(format!("{s:?}"), s);
+        if matches!(s.kind, ScalarKind::Reduce { .. }) && !sums.contains(&s) {
+            sums.push(s);
         }
     });
-    let (_, sum) = sums.pop_first().filter(|_| sums.is_empty())?;
+    let &[sum] = &sums[..] else { return None };
     let (operands, places) = operands(prim, out, sum, &axes)?;
     let dtype = sum.dtype;
     let index: Vec<Scalar> = places.iter().map(|&v| variable(v)).collect();

@@ -123,7 +123,10 @@ impl Prim {
                         add(*var, run.in_range().and_then(|()| run.in_reduction()));
                         match run {
                             Run::Unrolled => add(*var, self.written_out(*var, lo, hi)),
-                            Run::Dot if *combine != Combine::Add || !is_dot(self.rounds(lo, hi), body) => {
+                            Run::Dot
+                                if *combine != Combine::Add
+                                    || !is_dot(self.constant_trip_count(lo, hi), body) =>
+                            {
                                 add(*var, Err(no_dot()));
                             }
                             _ => {}
@@ -133,12 +136,6 @@ impl Prim {
             });
         }
         found
-    }
-
-    /// The number of rounds of a loop, where it is a constant.
-    pub fn rounds(&self, lo: &Scalar, hi: &Scalar) -> Option<i64> {
-        let (lo, hi) = (self.as_dim(lo)?, self.as_dim(hi)?);
-        (&hi - &lo).as_int()
     }
 
     /// What the rounds of a loop share, in words.
@@ -256,7 +253,7 @@ impl Prim {
 
     fn written_out(&self, var: VarId, lo: &Scalar, hi: &Scalar) -> Result<(), Misfit> {
         let name = self.var(var).name;
-        let what = match self.rounds(lo, hi) {
+        let what = match self.constant_trip_count(lo, hi) {
             Some(n) if n <= UNROLLED => return Ok(()),
             Some(n) => format!("`{name}` has {n} rounds, too many to write out"),
             None => format!("the number of rounds of `{name}` is not known when compiling"),

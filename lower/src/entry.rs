@@ -4,7 +4,8 @@ use ir::Module;
 use ir::graph::Func;
 use ir::loops::{Buf, BufId};
 use ir::source::Span;
-use shape::{Expr as Dim, Facts, Op, Pred, Step, Sym};
+use shape::{Expr as Dim, Facts, Pred, Sym, System};
+use std::collections::BTreeSet;
 use tensor::abi::{self, Access};
 use tensor::limits::LARGEST_DIM;
 use vm::scalar::Compare;
@@ -22,35 +23,13 @@ pub(crate) fn steps(
     if e.is_poison() {
         return Err(Error::no_extent(e, span));
     }
-    let step = |s: Step| {
-        Ok(match s {
-            Step::Const(c) => abi::Step::Const(c),
-            Step::Sym(s) => abi::Step::Int(
-                number(s)
-                    .ok_or_else(|| Error::internal(format!("dim {s} is not known where {e} is"), span))?,
-            ),
-            Step::Bin(op, a, b) => abi::Step::Bin(operation(op), a, b),
-        })
-    };
-    e.steps().into_iter().map(step).collect()
+    ir::steps::steps(e, number)
+        .map_err(|s| Error::internal(format!("dim {s} is not known where {e} is"), span))
 }
 
 /// A number that a kernel's dims tell, as steps over its ints; none where it has no value in 64 bits.
 pub fn count(e: &Dim, dims: &[Sym]) -> Option<Vec<abi::Step>> {
     steps(e, Span::default(), &place(dims)).ok()
-}
-
-fn operation(op: Op) -> abi::StepOp {
-    match op {
-        Op::Add => abi::StepOp::Add,
-        Op::Sub => abi::StepOp::Sub,
-        Op::Mul => abi::StepOp::Mul,
-        Op::FloorDiv => abi::StepOp::FloorDiv,
-        Op::CeilDiv => abi::StepOp::CeilDiv,
-        Op::Mod => abi::StepOp::Mod,
-        Op::Min => abi::StepOp::Min,
-        Op::Max => abi::StepOp::Max,
-    }
 }
 
 fn place(syms: &[Sym]) -> impl Fn(Sym) -> Option<u32> + '_ {
@@ -94,34 +73,13 @@ pub(crate) fn entry(func: &Func, number: u32) -> Result<Entry, Error> {
     Ok(Entry { name: func.name.clone(), function: number, dims, params, results, kept: None })
 }
 
-/// The dims of a function as expressions over the extents of its arguments: those that stand alone first, then by
-/// solving what is linear in one unknown. Whether all extents agree is compared when the entry is called.
+/// The dims of a function as expressions over the extents of its arguments. Whether all extents agree is compared when the entry is called.
 fn solve(func: &Func, axes: &[Dim], extents: &[Sym]) -> Result<Vec<Dim>, Error> {
-    let mut known: Vec<(Sym, Dim)> = Vec::new();
-    for (e, extent) in axes.iter().zip(extents) {
-        if let Some(s) = e.as_sym()
-            && !known.iter().any(|k| k.0 == s)
-        {
-            known.push((s, Dim::sym(*extent)));
-        }
-    }
-    loop {
-        let before = known.len();
-        for (e, extent) in axes.iter().zip(extents) {
-            let open: Vec<Sym> = e.syms().into_iter().filter(|s| !known.iter().any(|k| k.0 == *s)).collect();
-            let &[s] = open.as_slice() else { continue };
-            let rest = e.subst(&|x| known.iter().find(|k| k.0 == x).map(|k| k.1.clone()));
-            if let Some(found) = shape::solve(&rest, &Dim::sym(*extent), s) {
-                known.push((s, found.value));
-            }
-        }
-        if known.len() == before {
-            break;
-        }
-    }
+    let unknown: BTreeSet<Sym> = axes.iter().flat_map(Dim::syms).collect();
+    let equations = axes.iter().cloned().zip(extents.iter().map(|s| Dim::sym(*s)));
+    let system = System::solve(unknown, equations);
     let value = |d: &Sym| {
-        let found = known.iter().find(|k| k.0 == *d).map(|k| k.1.clone());
-        found.ok_or_else(|| {
+        system.value(*d).cloned().ok_or_else(|| {
             let what = format!("an entry whose dim {d} is not determined by its parameters ({})", func.name);
             Error::unsupported(what, func.span)
         })

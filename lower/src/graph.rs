@@ -15,7 +15,7 @@ use ir::graph::{Block, Func, Node, Op, Type, ValId};
 use ir::said::said;
 use ir::source::Span;
 use ir::{FuncId, Module, PrimId, View};
-use shape::{Expr as Dim, Pred, Sym};
+use shape::{Expr as Dim, Pred, Sym, System};
 use tensor::{DType, Tensor};
 
 use crate::arena;
@@ -158,20 +158,7 @@ fn function(shared: &mut Shared<'_>, id: FuncId) -> Result<rt::Func, Error> {
     let params = enter(&mut b, func)?;
     b.nodes(&func.body, func.body.params.iter().copied().collect())?;
     let results = func.body.results.iter().map(|r| b.val(*r)).collect::<Result<Vec<_>, _>>()?;
-    let types = results.iter().map(|r| b.code.ty(*r)).collect();
-    let body = b.code.close();
-    Ok(rt::Func {
-        name: func.name.clone(),
-        of: id,
-        params,
-        results,
-        result_types: types,
-        vars: b.code.vars,
-        body,
-        known: b.known,
-        regions: Vec::new(),
-        span: func.span,
-    })
+    Ok(b.finish(func.name.clone(), params, results, id))
 }
 
 /// What ends the name of the function through which a call from outside goes.
@@ -192,20 +179,7 @@ fn gate(shared: &mut Shared<'_>, id: FuncId, inner: u32) -> Result<rt::Func, Err
         results.push(b.code.shaped("r", ty, shape));
     }
     b.code.push(Kind::Call(inner, params.iter().map(|p| p.0).collect(), results.clone()));
-    let types = results.iter().map(|r| b.code.ty(*r)).collect();
-    let body = b.code.close();
-    Ok(rt::Func {
-        name: format!("{}{GATE}", func.name),
-        of: id,
-        params,
-        results,
-        result_types: types,
-        vars: b.code.vars,
-        body,
-        known: BTreeMap::new(),
-        regions: Vec::new(),
-        span: func.span,
-    })
+    Ok(b.finish(format!("{}{GATE}", func.name), params, results, id))
 }
 
 /// A function that is being lowered.
@@ -240,6 +214,14 @@ impl<'s, 'm> Builder<'s, 'm> {
             known: BTreeMap::new(),
             consumed,
         }
+    }
+
+    /// The function that was lowered.
+    fn finish(mut self, name: String, params: Vec<(Var, bool)>, results: Vec<Var>, of: FuncId) -> rt::Func {
+        let result_types = results.iter().map(|r| self.code.ty(*r)).collect();
+        let body = self.code.close();
+        let (vars, known, span) = (self.code.vars, self.known, self.func.span);
+        rt::Func { name, of, params, results, result_types, vars, body, known, regions: Vec::new(), span }
     }
 
     /// Remembers that a symbol is an integer parameter.
@@ -321,7 +303,6 @@ impl Builder<'_, '_> {
 
     /// Binds dims that are known only from the extents of values.
     fn learn(&mut self, vals: &[ValId], syms: &[Sym]) -> Result<(), Error> {
-        let mut unknown: Vec<Sym> = syms.iter().copied().filter(|s| self.code.dim(*s).is_none()).collect();
         let mut axes: Vec<(Var, u8, Dim)> = Vec::new();
         for v in vals {
             let var = self.val(*v)?;
@@ -329,34 +310,24 @@ impl Builder<'_, '_> {
                 axes.push((var, axis as u8, e.clone()));
             }
         }
-        for (var, axis, e) in &axes {
-            if let Some(s) = e.as_sym().filter(|s| unknown.contains(s)) {
-                let v = self.code.int(s.name(), Value::Extent(*var, *axis));
-                self.code.bind(s, v);
-                unknown.retain(|u| *u != s);
-            }
+        let extent = |at: usize| Sym::new(&format!("#extent.{at}"));
+        let equations = axes.iter().enumerate().map(|(at, a)| (a.2.clone(), Dim::sym(extent(at))));
+        let unknown = syms.iter().copied().filter(|s| self.code.dim(*s).is_none());
+        let system = System::solve(unknown, equations);
+        if let Some(s) = system.unknown.first() {
+            return Err(self.fault(format!("dim {s} is opened, but no value tells it")));
         }
-        // Others by solving what is linear in one unknown, until nothing new is found.
-        while !unknown.is_empty() {
-            let before = unknown.len();
-            for (var, axis, e) in &axes {
-                let open: Vec<Sym> = e.syms().into_iter().filter(|s| unknown.contains(s)).collect();
-                let &[s] = open.as_slice() else { continue };
-                let extent = Sym::new("#extent");
-                let Some(found) = shape::solve(e, &Dim::sym(extent), s) else { continue };
-                let read = self.code.int("extent", Value::Extent(*var, *axis));
-                self.code.bind(extent, read);
-                let v = self.code.expr(&found.value)?;
-                self.code.bind(s, v);
-                unknown.retain(|u| *u != s);
-                let text = format!("no {s} gives a dim {e} this extent");
-                for p in &found.requires {
-                    let cond = self.code.pred(p)?;
-                    self.code.push(Kind::Check(cond, literal(&text), Vec::new()));
-                }
-            }
-            if unknown.len() == before {
-                return Err(self.fault(format!("dim {} is opened, but no value tells it", unknown[0])));
+        for f in &system.found {
+            let ((var, axis, e), own) = (&axes[f.equation], extent(f.equation));
+            let name = if f.value.as_sym() == Some(own) { f.sym.name() } else { "extent" };
+            let read = self.code.int(name, Value::Extent(*var, *axis));
+            self.code.bind(own, read);
+            let v = self.code.expr(&f.value)?;
+            self.code.bind(f.sym, v);
+            let text = format!("no {} gives a dim {e} this extent", f.sym);
+            for p in &f.requires {
+                let cond = self.code.pred(p)?;
+                self.code.push(Kind::Check(cond, literal(&text), Vec::new()));
             }
         }
         Ok(())

@@ -13,9 +13,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ir::Module;
-use shape::{Expr as Dim, Facts, Op, Sym, Verdict};
+use ir::steps::value;
+use shape::{Expr as Dim, Facts, Sym, Verdict};
 use tensor::LINE;
-use tensor::abi::{Step, StepOp};
 use vm::Type;
 
 use crate::families::Families;
@@ -511,30 +511,4 @@ fn lines(bytes: &Dim) -> Dim {
         None if bytes.modulo(&Dim::int(line)).as_int() == Some(0) => bytes.clone(),
         None => bytes + &Dim::int(line - 1),
     }
-}
-
-/// What steps over a kernel's ints come to, over the dims of who calls it.
-fn value(steps: &[Step], ints: &[Option<&Dim>]) -> Option<Dim> {
-    let mut values: Vec<Dim> = Vec::new();
-    for step in steps {
-        let value = match *step {
-            Step::Const(c) => Dim::int(c),
-            Step::Int(i) => ints.get(i as usize).copied().flatten()?.clone(),
-            Step::Bin(op, a, b) => {
-                let op = match op {
-                    StepOp::Add => Op::Add,
-                    StepOp::Sub => Op::Sub,
-                    StepOp::Mul => Op::Mul,
-                    StepOp::FloorDiv => Op::FloorDiv,
-                    StepOp::CeilDiv => Op::CeilDiv,
-                    StepOp::Mod => Op::Mod,
-                    StepOp::Min => Op::Min,
-                    StepOp::Max => Op::Max,
-                };
-                Dim::of(op, values.get(a as usize)?, values.get(b as usize)?)
-            }
-        };
-        values.push(value);
-    }
-    values.pop()
 }

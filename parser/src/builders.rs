@@ -29,8 +29,6 @@ pub(crate) enum Parsed {
     Block,
     /// Statements.
     Stmts(Vec<Stmt>),
-    /// An expression.
-    Expr(Expr),
 }
 
 /// What builders know and report to.

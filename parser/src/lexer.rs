@@ -59,8 +59,6 @@ macro_rules! tokens {
             WantBlock,
             /// What the parser is asked to read: statements.
             WantStmts,
-            /// What the parser is asked to read: an expression.
-            WantExpr,
             $($(#[$attr])* #[doc = $text] $variant,)*
         }
 
@@ -71,7 +69,7 @@ macro_rules! tokens {
                     $(Token::$variant => Some($text),)*
                     Token::Ident(_) | Token::Int(_) | Token::Float(_) | Token::Str(_) | Token::OpenStr
                     | Token::BadNumber | Token::Comment | Token::Semi(_) | Token::Bad | Token::WantItem
-                    | Token::WantBlock | Token::WantStmts | Token::WantExpr => None,
+                    | Token::WantBlock | Token::WantStmts => None,
                 }
             }
         }

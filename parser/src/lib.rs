@@ -37,14 +37,13 @@ lalrpop_util::lalrpop_mod!(
 pub use print::{format, print, print_expr, print_item, print_stmt, print_type};
 pub use same::same;
 
-use ir::ast::{Comment, Expr, File, Item, Stmt};
+use ir::ast::{Comment, File, Item, Stmt};
 use ir::diag::Diagnostic;
 use ir::source::{SourceId, Span};
 
 use crate::builders::Context;
-use crate::lexer::{Lexed, Lexeme, Token};
+use crate::lexer::Lexed;
 use crate::recover::Session;
-use crate::structure::Chunk;
 
 /// What a line of the REPL is.
 #[derive(Debug)]
@@ -76,17 +75,6 @@ pub fn parse(source: SourceId, text: &str) -> (File, Vec<Diagnostic>) {
     (File { source, doc: lexed.doc, items, comments, unread, family: None }, faults)
 }
 
-/// Reads one expression.
-pub fn parse_expr(source: SourceId, text: &str) -> (Option<Expr>, Vec<Diagnostic>) {
-    let mut lexed = lexer::lex(source, text);
-    let structure = structure::structure(text, &mut lexed.tokens, true);
-    let mut session = Session::new(source, &lexed.tokens, &structure, context(source, text, &lexed));
-    let whole = Chunk { first: 0, end: lexed.tokens.len(), is_item: false, unclosed: None };
-    let expr = session.expr(structure.chunks.first().unwrap_or(&whole));
-    let cx = session.cx;
-    (expr, finish(cx, &mut lexed).1)
-}
-
 /// Reads a line of the REPL: definitions if it begins like one, statements otherwise.
 pub fn parse_repl(source: SourceId, text: &str) -> (Line, Vec<Diagnostic>) {
     let mut lexed = lexer::lex(source, text);
@@ -102,26 +90,6 @@ pub fn parse_repl(source: SourceId, text: &str) -> (Line, Vec<Diagnostic>) {
     let stmts = structure.chunks.first().map(|chunk| session.stmts(chunk)).unwrap_or_default();
     let cx = session.cx;
     (Line::Stmts(stmts), finish(cx, &mut lexed).1)
-}
-
-/// Whether a line of the REPL is only the beginning of something: a bracket is open, or it ends where
-/// no statement can end.
-pub fn is_incomplete(text: &str) -> bool {
-    let mut lexed = lexer::lex(SourceId::default(), text);
-    let mut open = brackets::Brackets::default();
-    for (i, lexeme) in lexed.tokens.iter().enumerate() {
-        let closes = matches!(lexeme.token, Token::RParen | Token::RBracket | Token::RBrace);
-        if open.step(i, &lexeme.token).is_none() && closes {
-            return false;
-        }
-    }
-    // A name in the place of what might come tells whether a statement could end before it.
-    let end = text.len() as u32;
-    let more = Lexeme { token: Token::Ident("more"), lo: end + 1, hi: end + 2, first: true };
-    lexed.tokens.push(more);
-    let n = lexed.tokens.len();
-    let before = n.checked_sub(3).map(|b| &lexed.tokens[b]);
-    !open.is_empty() || n > 1 && !layout::breaks(before, &lexed.tokens[n - 2], &more, None)
 }
 
 fn context(source: SourceId, text: &str, lexed: &Lexed) -> Context {

@@ -16,7 +16,7 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "there are 70 tokens, and a rule is about a few of them")]
 
-use ir::ast::{Expr, Ident, Item, Stmt};
+use ir::ast::{Ident, Item, Stmt};
 use ir::diag::{Diagnostic, nearest};
 use ir::source::{SourceId, Span};
 use lalrpop_util::ParseError;
@@ -85,14 +85,6 @@ impl<'s, 'a> Session<'s, 'a> {
         match self.parse(chunk, Token::WantStmts) {
             Some(Parsed::Stmts(stmts)) => stmts,
             _ => Vec::new(),
-        }
-    }
-
-    /// The expression that a chunk is.
-    pub(crate) fn expr(&mut self, chunk: &Chunk) -> Option<Expr> {
-        match self.parse(chunk, Token::WantExpr) {
-            Some(Parsed::Expr(expr)) => Some(expr),
-            _ => None,
         }
     }
 

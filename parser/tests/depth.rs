@@ -1,12 +1,21 @@
 //! Long chains are read, printed, copied and dropped on the stack of a test's thread (2 MB); deep
 //! nesting is refused in every form it can take.
 
-use ir::ast::{Expr, ExprKind};
+use ir::ast::{Expr, ExprKind, StmtKind};
+use ir::diag::Diagnostic;
 use ir::source::SourceId;
-use parser::{parse, parse_expr, print, print_expr};
+use parser::{Line, parse, parse_repl, print, print_expr};
+
+/// The expression that a line of the REPL is, if it is one.
+fn parse_expr(text: &str) -> (Option<Expr>, Vec<Diagnostic>) {
+    let (line, faults) = parse_repl(SourceId::default(), text);
+    let Line::Stmts(mut stmts) = line else { return (None, faults) };
+    let expr = stmts.pop().and_then(|s| if let StmtKind::Expr(e) = s.kind { Some(e) } else { None });
+    (expr.filter(|_| stmts.is_empty()), faults)
+}
 
 fn expr(text: &str) -> Expr {
-    let (expr, faults) = parse_expr(SourceId::default(), text);
+    let (expr, faults) = parse_expr(text);
     assert!(faults.is_empty(), "{:?}", &faults[..1]);
     expr.expect("an expression")
 }
@@ -69,10 +78,10 @@ fn deep_nesting_is_refused_in_every_form() {
     for (before, middle, after) in forms {
         // Nested well within the limit: the form is a form (a type at the end of a lambda aside).
         let text = before.repeat(n) + middle + &after.repeat(n);
-        let (_, faults) = parse_expr(SourceId::default(), &text);
+        let (_, faults) = parse_expr(&text);
         assert!(faults.iter().any(|f| f.code == "E0105" || f.code == "E0102"), "{before}..{after}");
         let small = before.repeat(20) + middle + &after.repeat(20);
-        let (_, faults) = parse_expr(SourceId::default(), &small);
+        let (_, faults) = parse_expr(&small);
         assert!(faults.iter().all(|f| f.code != "E0105"), "{before}..{after}");
     }
     for (before, after) in
@@ -96,10 +105,10 @@ fn what_is_accepted_can_be_printed_and_dropped() {
             [("(", "x", ")"), ("{ ", "x", " }"), ("f(|x| { ", "x", " })"), ("if a { b } else ", "{ c }", "")]
         {
             let text = before.repeat(n) + middle + &after.repeat(n);
-            let (tree, faults) = parse_expr(SourceId::default(), &text);
+            let (tree, faults) = parse_expr(&text);
             if let Some(tree) = tree.filter(|_| faults.is_empty()) {
                 let printed = print_expr(&tree.clone());
-                assert!(parse_expr(SourceId::default(), &printed).1.is_empty());
+                assert!(parse_expr(&printed).1.is_empty());
             } else {
                 assert!(n > 100, "{before}");
             }

@@ -3,7 +3,7 @@
 mod support;
 
 use ir::source::SourceId;
-use parser::{Line, is_incomplete, parse, parse_expr, parse_repl};
+use parser::{Line, parse, parse_repl};
 use support::shown;
 
 macro_rules! wrong {
@@ -77,32 +77,4 @@ fn a_line_of_the_repl() {
     assert_eq!(line("#[entry] fn f() { 1 }"), "1 items, 0 faults");
     // What could not be read stands as an error.
     assert_eq!(line("x +"), "1 statements, 1 faults");
-}
-
-#[test]
-fn a_line_that_wants_more() {
-    for text in [
-        "fn f() {",
-        "let x = f(1,",
-        "x +",
-        "let x =",
-        "for i in n {\n x",
-        "rule r(x: f32)\nwhen x > 0,",
-        "|x|",
-    ] {
-        assert!(is_incomplete(text), "{text}");
-    }
-    for text in ["x", "fn f() { 1 }", "x + )", "let x = 3", "", "f(1))"] {
-        assert!(!is_incomplete(text), "{text}");
-    }
-}
-
-#[test]
-fn one_expression() {
-    let (expr, faults) = parse_expr(SourceId::default(), "a + b\n");
-    assert!(expr.is_some() && faults.is_empty());
-    for text in ["", "a b", "let x = 3", "a; b", "fn f() { 1 }"] {
-        let (expr, faults) = parse_expr(SourceId::default(), text);
-        assert!(expr.is_none() && !faults.is_empty(), "{text}");
-    }
 }

@@ -4,11 +4,12 @@
 //!
 //! Of products only: elsewhere two definitions stay what their authors called them, as nothing is won.
 
-use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
-use ir::source::Span;
+use ir::loops::{Buf, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
 use ir::{Intrinsic, PrimId};
-use rustc_hash::{FxHashMap, FxHashSet};
-use shape::{Expr, Sym};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use shape::{Expr, Facts, Pred, Sym};
+use std::hash::BuildHasher;
+use tensor::DType;
 
 use crate::classify::Profile;
 
@@ -28,8 +29,9 @@ impl Canon {
 
 /// What a primitive says, whatever its author calls its parts.
 struct Form {
-    text: String,
-    /// Its dims, in the order in which the text names them.
+    /// Without its name, its facts beside it.
+    key: (Prim, Vec<Pred>),
+    /// Its dims, in the order in which the key names them.
     order: Vec<usize>,
 }
 
@@ -40,30 +42,24 @@ pub(crate) fn canon(prims: &[Prim], profiles: &[Profile]) -> Vec<Canon> {
         .zip(profiles)
         .map(|(p, profile)| match &profile.contraction {
             Some(_) => form(p),
-            None => Form {
-                text: format!("{} {:?}", p.def, (&p.dims, said(p))),
-                order: (0..p.dims.len()).collect(),
-            },
+            None => {
+                let nameless = Prim { name: String::new(), ..p.clone() };
+                Form { key: (nameless, Vec::new()), order: (0..p.dims.len()).collect() }
+            }
         })
         .collect();
-    let mut first: FxHashMap<&str, usize> = FxHashMap::default();
+    let mut first: FxHashMap<&(Prim, Vec<Pred>), usize> = FxHashMap::default();
     for (i, form) in forms.iter().enumerate() {
-        first.entry(form.text.as_str()).or_insert(i);
+        first.entry(&form.key).or_insert(i);
     }
     let each = forms.iter().map(|form| {
-        let id = first[form.text.as_str()];
+        let id = first[&form.key];
         // A place in the form is another dim of each of the two.
         let mut dims = vec![0; form.order.len()];
         forms[id].order.iter().zip(&form.order).for_each(|(&theirs, &own)| dims[theirs] = own);
         Canon { id: PrimId(id as u32), dims }
     });
     each.collect()
-}
-
-/// All there is to a primitive but what it is called.
-fn said(p: &Prim) -> String {
-    let facts: Vec<_> = p.facts.iter().collect();
-    format!("{:?}", (facts, &p.params, &p.outs, &p.bufs, &p.vars, &p.body, p.invariant))
 }
 
 fn form(p: &Prim) -> Form {
@@ -78,29 +74,37 @@ fn form(p: &Prim) -> Form {
     names.extend(order.iter().enumerate().map(|(k, &i)| (p.dims[i], Expr::sym(Sym::new(&format!("d{k}"))))));
     names.extend(p.vars.iter().enumerate().map(|(k, v)| (v.name, Expr::sym(Sym::new(&format!("v{k}"))))));
     let rename = |s: Sym| names.get(&s).cloned();
-    let mut facts: Vec<String> = p.facts.iter().map(|f| format!("{:?}", f.subst(&rename))).collect();
+    let mut facts: Vec<Pred> = p.facts.iter().map(|f| f.subst(&rename)).collect();
     facts.sort_unstable();
-    let bufs: Vec<_> = p
-        .bufs
-        .iter()
-        .map(|b| (b.dtype, b.shape.iter().map(|e| e.subst(&rename)).collect::<Vec<_>>(), b.local))
-        .collect();
+    let nameless = Sym::new("");
+    let shape = |b: &Buf| b.shape.iter().map(|e| e.subst(&rename)).collect();
+    let bufs = p.bufs.iter().map(|b| Buf { name: nameless, shape: shape(b), ..*b }).collect();
     let mut body = p.body.clone();
     let mut numbers: FxHashMap<VarId, VarId> = FxHashMap::default();
     for s in &mut body {
         s.walk_mut(&mut |s| {
             match s {
                 Stmt::For { var, .. } | Stmt::Set(var, _) => *var = number(&mut numbers, *var),
-                Stmt::Store { span, .. } => *span = Span::default(),
-                Stmt::While(..) | Stmt::If(..) | Stmt::Alloc(_) => {}
+                Stmt::Store { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Alloc(_) => {}
             }
             s.scalars_mut().into_iter().for_each(|e| unnamed(e, &rename, &mut numbers));
         });
     }
-    let mut vars: Vec<_> = numbers.iter().map(|(old, new)| (*new, p.var(*old).dtype)).collect();
-    vars.sort_unstable_by_key(|v| v.0);
-    let ends: (&[BufId], &[BufId]) = (&p.params, &p.outs);
-    Form { text: format!("{:?}", (facts, ends, bufs, vars, body, p.invariant)), order }
+    let mut vars = vec![Var { name: nameless, dtype: DType::I64 }; numbers.len()];
+    numbers.iter().for_each(|(old, new)| vars[new.0 as usize].dtype = p.var(*old).dtype);
+    let prim = Prim {
+        name: String::new(),
+        def: nameless,
+        dims: Vec::new(),
+        facts: Facts::new(),
+        params: p.params.clone(),
+        outs: p.outs.clone(),
+        bufs,
+        vars,
+        body,
+        ..*p
+    };
+    Form { key: (prim, facts), order }
 }
 
 /// Variables are numbered as they are met.
@@ -115,14 +119,11 @@ fn unnamed(e: &mut Scalar, rename: &dyn Fn(Sym) -> Option<Expr>, numbers: &mut F
         ScalarKind::Const(_) => {}
         ScalarKind::Var(v) => *v = number(numbers, *v),
         ScalarKind::Dim(d) => *d = d.subst(rename),
-        ScalarKind::Load { index, span, .. } => {
-            *span = Span::default();
-            index.iter_mut().for_each(|a| unnamed(a, rename, numbers));
-        }
+        ScalarKind::Load { index, .. } => index.iter_mut().for_each(|a| unnamed(a, rename, numbers)),
         ScalarKind::Op(op, args) => {
             args.iter_mut().for_each(|a| unnamed(a, rename, numbers));
             if matches!(op, Intrinsic::Add | Intrinsic::Mul) {
-                args.sort_by_cached_key(|a| format!("{a:?}"));
+                args.sort_by_cached_key(|a| FxBuildHasher.hash_one(a));
             }
         }
         ScalarKind::Choose(parts) => parts.iter_mut().for_each(|a| unnamed(a, rename, numbers)),

@@ -127,28 +127,9 @@ pub(crate) fn bytes_of(ty: &Type) -> Expr {
 #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is one ordinary instruction")]
 fn slow_units(op: Intrinsic) -> i64 {
     match op {
-        Intrinsic::Exp
-        | Intrinsic::Log
-        | Intrinsic::Sin
-        | Intrinsic::Cos
-        | Intrinsic::Tanh
-        | Intrinsic::Erf
-        | Intrinsic::Expm1
-        | Intrinsic::Exp2
-        | Intrinsic::Log1p
-        | Intrinsic::Log2
-        | Intrinsic::Tan
-        | Intrinsic::Asin
-        | Intrinsic::Acos
-        | Intrinsic::Atan
-        | Intrinsic::Sinh
-        | Intrinsic::Cosh
-        | Intrinsic::Asinh
-        | Intrinsic::Acosh
-        | Intrinsic::Atanh
-        | Intrinsic::Pow => 4,
         // An exponential, a division and what makes the last digits good.
         Intrinsic::Sigmoid => 6,
+        _ if op.is_transcendental() => 4,
         Intrinsic::Div | Intrinsic::Rem | Intrinsic::Sqrt | Intrinsic::Rsqrt => 1,
         _ => 0,
     }
@@ -313,12 +294,8 @@ fn parallel(prim: &Prim) -> Expr {
 fn rounds_of(prim: &Prim, mut body: &[Stmt]) -> Expr {
     let mut rounds = Expr::int(1);
     while let [Stmt::For { lo, hi, mark: Mark::Independent, body: inner, .. }] = body {
-        let (Some(lo), Some(hi)) = (prim.as_dim(lo), prim.as_dim(hi)) else { break };
-        let trip = hi - lo;
-        // A triangular nest: its inner bounds name an outer variable.
-        if !trip.syms().iter().all(|s| prim.dims.contains(s)) {
-            break;
-        }
+        // There is none in a triangular nest: its inner ends name an outer variable.
+        let Some(trip) = prim.trip_count(lo, hi) else { break };
         rounds = rounds * trip;
         body = inner;
     }

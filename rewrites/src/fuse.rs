@@ -10,6 +10,7 @@ use egg::Id;
 use indexmap::IndexMap;
 use ir::graph::Type;
 use ir::loops::{Prim, Scalar, ScalarKind};
+use ir::source::Span;
 use ir::{ExternId, Intrinsic, PrimId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Facts, Sym};
@@ -37,29 +38,30 @@ const STORES: usize = 4;
 /// The fused primitives of a module, each once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fused {
-    prims: IndexMap<String, (Prim, Profile)>,
+    /// Beside each where its checks are written.
+    prims: IndexMap<(Prim, Vec<Span>), Profile>,
 }
 
 impl Fused {
     pub(crate) fn prim(&self, at: usize) -> &Prim {
-        &self.prims[at].0
+        self.get(at).0
     }
 
     pub(crate) fn profile(&self, at: usize) -> &Profile {
-        &self.prims[at].1
+        self.get(at).1
+    }
+
+    fn get(&self, at: usize) -> (&Prim, &Profile) {
+        let ((prim, _), profile) = self.prims.get_index(at).expect("a number that `intern` gave");
+        (prim, profile)
     }
 
     fn intern(&mut self, prim: Prim) -> usize {
-        let facts: Vec<_> = prim.facts.iter().collect();
-        let text = format!(
-            "{:?}",
-            (&prim.name, &prim.dims, facts, &prim.params, &prim.outs, &prim.bufs, &prim.vars, &prim.body)
-        );
-        let at = self.prims.get_index_of(&text);
-        at.unwrap_or_else(|| {
-            let profile = profile(&prim);
-            self.prims.insert_full(text, (prim, profile)).0
-        })
+        let spans = prim.check_spans();
+        let entry = self.prims.entry((prim, spans));
+        let at = entry.index();
+        entry.or_insert_with_key(|(prim, _)| profile(prim));
+        at
     }
 }
 
@@ -358,7 +360,7 @@ pub(crate) fn add(
     }
     prim.facts = facts;
     let at = fused.intern(prim);
-    let (prim, p) = &fused.prims[at];
+    let (prim, p) = fused.get(at);
     let covers = members.iter().map(|m| source.module.prim(m.2).name.clone()).collect();
     let desc = ImplDesc {
         action: Action::Fused(at),

@@ -4,21 +4,24 @@
 //! stands for there: an extent that is met only as a whole, `head * heads` of a projection, is one dim. Primitives that
 //! then differ in the names of dims alone are one ([`Shared`]), and one kernel.
 
-use indexmap::IndexMap;
 use ir::PrimId;
 use ir::loops::{Prim, ScalarKind};
-use rustc_hash::FxHashSet;
-use shape::{Expr, Facts, Op, Step, Sym};
+use ir::source::Span;
+use rustc_hash::{FxHashMap, FxHashSet};
+use shape::{Expr, Facts, Op, Pred, Step, Sym};
 use std::collections::BTreeSet;
 
 use crate::block::substitution;
 use crate::inline::{close, edit_stmt, fresh};
 
+/// All that a primitive is, with numbers for dims: the primitive, its facts, and where its checks are written.
+type Nameless = (Prim, Vec<Pred>, Vec<Span>);
+
 /// The primitives so far, by what they are without the names of their dims.
 #[derive(Default)]
 pub(crate) struct Shared {
     /// Beside each the number of every dim of its in the order of the text.
-    known: IndexMap<String, (PrimId, Vec<usize>)>,
+    known: FxHashMap<Nameless, (PrimId, Vec<usize>)>,
 }
 
 impl Shared {
@@ -26,14 +29,14 @@ impl Shared {
     pub(crate) fn place(&mut self, prim: &Prim, add: impl FnOnce(Prim) -> PrimId) -> (PrimId, Vec<Expr>) {
         let (general, stands_for) = general(prim);
         let order = order(&general);
-        let text = nameless(&general, &order);
+        let key = nameless(&general, &order);
         let number = |d: &Sym| order.iter().position(|o| o == d);
         let numbers: Vec<usize> = general.dims.iter().filter_map(number).collect();
-        let (id, theirs) = match self.known.get(&text) {
+        let (id, theirs) = match self.known.get(&key) {
             Some(known) => known.clone(),
             None => {
                 let new = (add(general), numbers.clone());
-                self.known.insert(text, new.clone());
+                self.known.insert(key, new.clone());
                 new
             }
         };
@@ -114,8 +117,7 @@ fn order(prim: &Prim) -> Vec<Sym> {
     order
 }
 
-/// All that a primitive is, with numbers for dims.
-fn nameless(prim: &Prim, order: &[Sym]) -> String {
+fn nameless(prim: &Prim, order: &[Sym]) -> Nameless {
     let numbers: Vec<Expr> = (0..order.len()).map(|n| Expr::sym(Sym::new(&format!("#{n}")))).collect();
     let map = substitution(order, &numbers);
     let mut new = prim.clone();
@@ -127,7 +129,9 @@ fn nameless(prim: &Prim, order: &[Sym]) -> String {
             }
         });
     });
-    let mut facts: Vec<String> = prim.facts.iter().map(|f| f.subst(&map).to_string()).collect();
+    let mut facts: Vec<Pred> = prim.facts.iter().map(|f| f.subst(&map)).collect();
     facts.sort();
-    format!("{:?}", (&new.name, facts, &new.params, &new.outs, &new.bufs, &new.vars, &new.body))
+    (new.dims, new.facts) = (Vec::new(), Facts::new());
+    let spans = new.check_spans();
+    (new, facts, spans)
 }

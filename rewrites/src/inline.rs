@@ -562,8 +562,7 @@ impl Join<'_> {
         };
         let equal = |a: &Scalar, b: &Scalar| match (self.first.as_dim(a), self.second.as_dim(b)) {
             (Some(a), Some(b)) => {
-                let of_dims = |prim: &Prim, e: &Expr| e.syms().iter().all(|s| prim.dims.contains(s));
-                of_dims(self.first, &a) && of_dims(self.second, &b) && (self.same)(&a, &b)
+                self.first.is_of_dims(&a) && self.second.is_of_dims(&b) && (self.same)(&a, &b)
             }
             (Some(_) | None, _) => false,
         };

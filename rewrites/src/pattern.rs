@@ -12,7 +12,7 @@ use ir::loops::BufId;
 use ir::source::Span;
 use ir::{ExternId, Intrinsic, Module, PrimId, RuleId};
 use rustc_hash::{FxHashMap, FxHashSet};
-use shape::{Expr, Pred, Sym, solve};
+use shape::{Expr, Pred, Sym, System};
 use tensor::DType;
 
 use crate::block::{Source, substitution};
@@ -415,42 +415,18 @@ fn same_op(
 
 /// The values of a pattern's dims in a match, or why there are none.
 pub(crate) fn solve_dims(ctx: &Ctx, dims: &[Sym], m: &Match) -> Result<FxHashMap<Sym, Expr>, String> {
-    let mut bound: FxHashMap<Sym, Expr> = FxHashMap::default();
-    let mut requires: Vec<Pred> = Vec::new();
-    // Dims that stand alone first: they ask for nothing.
-    for alone in [true, false] {
-        loop {
-            let before = bound.len();
-            for (p, c) in &m.equations {
-                let p = p.subst(&|s| bound.get(&s).cloned());
-                let open: Vec<Sym> = p.syms().into_iter().filter(|s| dims.contains(s)).collect();
-                let [unknown] = open[..] else { continue };
-                if alone != (p.as_sym() == Some(unknown)) {
-                    continue;
-                }
-                if let Some(found) = solve(&p, c, unknown) {
-                    bound.insert(unknown, found.value);
-                    requires.extend(found.requires);
-                }
-            }
-            if bound.len() == before {
-                break;
-            }
-        }
-    }
-    if let Some(d) = dims.iter().find(|d| !bound.contains_key(d)) {
+    let system = System::solve(dims.iter().copied(), m.equations.iter().cloned());
+    if let Some(d) = system.unknown.first() {
         return Err(format!("nothing says what {} is", d.name().trim_start_matches('?')));
     }
-    for (p, c) in &m.equations {
-        let p = p.subst(&|s| bound.get(&s).cloned());
-        if !ctx.equal(&p, c) {
-            return Err(format!("{p} == {c} is not proved"));
-        }
+    if let Some((p, c)) = system.equations.iter().find(|(p, c)| !ctx.equal(p, c)) {
+        return Err(format!("{p} == {c} is not proved"));
     }
-    if let Some(p) = requires.iter().find(|p| ctx.prove(p) != shape::Verdict::Proved) {
+    let mut requires = system.found.iter().flat_map(|f| &f.requires);
+    if let Some(p) = requires.find(|p| ctx.prove(p) != shape::Verdict::Proved) {
         return Err(format!("{p} is not proved"));
     }
-    Ok(bound)
+    Ok(system.found.into_iter().map(|f| (f.sym, f.value)).collect())
 }
 
 /// What a library function computes, by the rule that is its meaning: the profile of the rule's left side at

@@ -154,7 +154,7 @@ impl<'a> Ranges<'a> {
             self.middle.get(&s).cloned().or_else(|| self.exact(given()?))
         };
         let e = e.subst(&of);
-        e.syms().iter().all(|s| self.prim.dims.contains(s)).then_some(e)
+        self.prim.is_of_dims(&e).then_some(e)
     }
 
     /// What a scalar is at most or at least, where dims tell it.

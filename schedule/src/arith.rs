@@ -1,6 +1,7 @@
 //! Index arithmetic: scalars over dims and loop variables, and back.
 
 use ir::loops::{Prim, Scalar, ScalarKind, VarId};
+use ir::trip_count::trip_count;
 use ir::{Intrinsic, Literal};
 use shape::{Expr as Dim, Facts, Pred, Step, Sym};
 use tensor::DType;
@@ -49,7 +50,7 @@ pub(crate) fn of_dims(prim: &Prim, s: &Scalar) -> Option<Dim> {
 }
 
 pub(crate) fn only_dims(prim: &Prim, d: &Dim) -> bool {
-    !d.is_poison() && d.syms().iter().all(|s| prim.dims.contains(s))
+    !d.is_poison() && prim.is_of_dims(d)
 }
 
 /// A dim over dims and variables, as a scalar.
@@ -109,7 +110,7 @@ pub(crate) fn tiles(prim: &Prim, lo: &Scalar, hi: &Scalar, size: i64, whole: boo
         let n = (&hi - &lo) + Dim::int(more);
         return scalar(prim, &n.floor_div(&Dim::int(size)));
     }
-    if let Some(n) = prim.rounds(lo, hi) {
+    if let Some(n) = prim.constant_trip_count(lo, hi) {
         return Scalar::int((n + more).div_euclid(size));
     }
     let distance = op(Intrinsic::Sub, hi.clone(), lo.clone());
@@ -124,7 +125,7 @@ pub(crate) fn proves(facts: &Facts, a: &Dim, b: &Dim) -> bool {
 pub(crate) fn extent(prim: &Prim, facts: &Facts, lo: &Dim, hi: &Dim) -> Option<Dim> {
     let d = facts.simplify(&(hi - lo));
     if only_dims(prim, &d) {
-        return Some(if proves(&prim.facts, &Dim::int(0), &d) { d } else { Dim::max(&d, &Dim::int(0)) });
+        return Some(trip_count(&prim.facts, &Dim::int(0), &d));
     }
     facts.bounds(&(hi - lo)).1.filter(|n| *n < 1 << 31).map(|n| Dim::int(n.max(0)))
 }

@@ -225,7 +225,7 @@ pub fn tensorize(prim: &Prim, at: VarId, order: Order) -> Result<Prim, Refusal> 
             return step.no("it is told how to run already");
         }
         may_reorder(&step, e, order)?;
-        if prim.rounds(&lo, &hi) == Some(size) {
+        if prim.constant_trip_count(&lo, &hi) == Some(size) {
             *e = reduce(combine, Run::Dot, at, (*lo, *hi), *body);
             return Ok(());
         }

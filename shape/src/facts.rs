@@ -16,6 +16,7 @@ use crate::{Pred, Sym};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A set of assumptions about symbols, and the prover that uses them. Cloning copies a pointer, so that each branch of a
@@ -97,6 +98,21 @@ impl Facts {
 
     pub(crate) fn known(&self) -> &Known {
         &self.0
+    }
+}
+
+/// As they were given: equal facts may be told in other words.
+impl PartialEq for Facts {
+    fn eq(&self, other: &Facts) -> bool {
+        self.0.given == other.0.given
+    }
+}
+
+impl Eq for Facts {}
+
+impl Hash for Facts {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.given.hash(state);
     }
 }
 

@@ -79,7 +79,7 @@ pub use expr::Expr;
 pub use facts::Facts;
 pub use pred::Pred;
 pub use prove::Verdict;
-pub use solve::{Solution, solve};
+pub use solve::{Found, Solution, System, solve};
 pub use sym::Sym;
 pub use text::ParseError;
 pub use work::work;

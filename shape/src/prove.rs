@@ -55,16 +55,6 @@ impl Facts {
         Search::new(self.known(), FUEL).at_least_zero(&(b - a))
     }
 
-    /// Decides `a < b`.
-    pub fn prove_lt(&self, a: &Expr, b: &Expr) -> Verdict {
-        Search::new(self.known(), FUEL).at_least_zero(&(b - a - 1))
-    }
-
-    /// Decides whether `k` divides `e`, that is `e % k == 0`.
-    pub fn prove_divides(&self, k: &Expr, e: &Expr) -> Verdict {
-        Search::new(self.known(), FUEL).divides(k, e)
-    }
-
     /// The least and the greatest value known of an expression, `None` where there is no bound that fits.
     pub fn bounds(&self, expr: &Expr) -> (Option<i64>, Option<i64>) {
         let bounds = Search::new(self.known(), FUEL).bounds(expr);

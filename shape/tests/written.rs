@@ -1,6 +1,6 @@
 //! How expressions are written, run, solved and explained.
 
-use shape::{Expr, Facts, Pred, Step, Sym, solve};
+use shape::{Expr, Facts, Pred, Step, Sym, System, solve};
 
 fn expr(text: &str) -> Expr {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -106,6 +106,38 @@ fn equations_are_solved_for_a_linear_unknown() {
             format!("{}{}", s.value, requires.concat())
         });
         assert_eq!(written, solution, "{param} == {arg}");
+    }
+}
+
+#[test]
+fn systems_are_solved_until_nothing_new_is_found() {
+    for (equations, solution) in [
+        ("m == a, n == b", "m = a, n = b"),
+        // In an order in which each has one unknown, whatever the order they are written in.
+        ("m*n == a, n*k == b, k == c", "k = c, n = b/c if b % c == 0, m = a/(b/c) if a % (b/c) == 0"),
+        // What stands alone asks for nothing, so it comes first.
+        ("4*m == a, m == b", "m = b, left 4*b == a"),
+        // Once a value is known, a quotient may be exact.
+        ("n*m == a*b, n == a", "n = a, m = b"),
+        ("m + n == a", "left m + n == a, no m, no n"),
+        ("m/2 == a", "left m/2 == a, no m"),
+        ("m == a, 2 == a", "m = a, left 2 == a"),
+    ] {
+        let equation = |text: &str| text.split_once(" == ").map(|(p, v)| (expr(p), expr(v))).unwrap();
+        let equations: Vec<_> = equations.split(", ").map(equation).collect();
+        let unknown = ["m", "n", "k"].map(Sym::new);
+        let unknown = unknown.into_iter().filter(|s| equations.iter().any(|e| e.0.syms().contains(s)));
+        let system = System::solve(unknown, equations.clone());
+        let mut said: Vec<String> = Vec::new();
+        for f in &system.found {
+            let requires: Vec<String> = f.requires.iter().map(|p| format!(" if {p}")).collect();
+            said.push(format!("{} = {}{}", f.sym, f.value, requires.concat()));
+        }
+        let told = |i: usize| system.found.iter().any(|f| f.equation == i);
+        let left = system.equations.iter().enumerate().filter(|(i, _)| !told(*i));
+        said.extend(left.map(|(_, (p, v))| format!("left {p} == {v}")));
+        said.extend(system.unknown.iter().map(|s| format!("no {s}")));
+        assert_eq!(said.join(", "), solution, "{equations:?}");
     }
 }
 

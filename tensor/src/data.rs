@@ -194,21 +194,6 @@ impl Tensor {
         self.len() == 0
     }
 
-    /// The same elements under another shape of as many elements.
-    pub fn reshaped(mut self, shape: &[i64]) -> Result<Tensor, Error> {
-        let want = count(shape)?;
-        if want != self.len() {
-            let size = self.dtype.size();
-            return Err(Error::WrongLength {
-                shape: shape.to_vec(),
-                want: want * size,
-                got: self.len() * size,
-            });
-        }
-        self.shape = shape.to_vec();
-        Ok(self)
-    }
-
     /// The bytes, row-major.
     pub fn bytes(&self) -> &[u8] {
         &self.block.bytes()[..self.len() * self.dtype.size()]

@@ -280,7 +280,4 @@ instructions! {
     Kernel     "kernel"      { kernel: imm KernelId, args: imm List }             "calls a kernel: its ints (i, f as bits), then its buffers; those it writes must be the only holders";
     Call       "call"        { func: imm FuncId, args: imm List }                 "calls a function: its arguments (owned ones are taken), then where the results go";
     Ret        "ret"         { values: imm List }                               "returns values";
-    // Reserved: programs that hold them are refused by this version.
-    Stream     "stream"      { id: imm Int }                                    "reserved: what follows runs on a stream";
-    Event      "event"       { id: imm Int }                                    "reserved: waits for a stream";
 }

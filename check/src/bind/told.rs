@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ir::ast::{Expr, ExprKind, Generic, GenericKind, IndexArg, Mode, Signature, TypeExpr, TypeKind};
-use shape::{Expr as Dim, Sym};
+use shape::{Expr as Dim, Sym, System};
 
 use crate::config::is_config;
 use crate::env::Env;
@@ -72,24 +72,11 @@ fn extents(sig: &Signature) -> Vec<Expr> {
 
 /// Adds the dims that follow from extents where some are known.
 fn follow(sig: &Signature, extents: &[Expr], known: &mut BTreeSet<Sym>) {
-    loop {
-        let before = known.len();
-        for e in extents {
-            let names: BTreeSet<Sym> = names_in(e).into_iter().collect();
-            let mut open = names.into_iter().filter(|n| {
-                !known.contains(n)
-                    && sig.generics.iter().any(|g| g.kind == GenericKind::Dim && g.name.name == *n)
-            });
-            if let (Some(name), None) = (open.next(), open.next())
-                && is_linear(e, name)
-            {
-                known.insert(name);
-            }
-        }
-        if known.len() == before {
-            return;
-        }
-    }
+    let dims = sig.generics.iter().filter(|g| g.kind == GenericKind::Dim).map(|g| g.name.name);
+    let unknown: Vec<Sym> = dims.filter(|n| !known.contains(n)).collect();
+    let equations =
+        extents.iter().enumerate().map(|(i, e)| (linear(e), Dim::sym(Sym::new(&format!("?{i}")))));
+    known.extend(System::solve(unknown, equations).found.iter().map(|f| f.sym));
 }
 
 /// The types of the parameters that every call gives.
@@ -124,14 +111,16 @@ pub(super) fn told(sig: &Signature, name: Sym) -> bool {
 
 /// True for an extent that tells a dim where the other names in it are known.
 pub(super) fn is_linear(e: &Expr, name: Sym) -> bool {
+    shape::solve(&linear(e), &Dim::sym(Sym::new("?")), name).is_some()
+}
+
+/// An extent as an expression of its names. What is none of dims alone speaks of packs or attributes, which are known first:
+/// then it tells what is left.
+fn linear(e: &Expr) -> Dim {
     let names = names_in(e);
-    if !names.contains(&name) {
-        return false;
-    }
     let mut env = Env::default();
-    env.dims.extend(names.into_iter().map(|n| (n, Dim::sym(n))));
-    // What is no expression of dims alone speaks of packs or attributes, which are known first.
-    env.dim(e).map_or(true, |d| shape::solve(&d, &Dim::sym(Sym::new("?")), name).is_some())
+    env.dims.extend(names.iter().map(|n| (*n, Dim::sym(*n))));
+    env.dim(e).unwrap_or_else(|_| names.into_iter().map(Dim::sym).fold(Dim::int(0), |a, b| a + b))
 }
 
 /// The names in a dim expression.

@@ -135,8 +135,7 @@ impl<'a> Checker<'a> {
         };
         // Rounds: the distance over the step, rounded up.
         let (from, to) = if up { (&lo, &hi) } else { (&hi, &lo) };
-        let of_dims =
-            |s: &Scalar| b.prim.as_dim(s).filter(|d| d.syms().into_iter().all(|s| b.prim.dims.contains(&s)));
+        let of_dims = |s: &Scalar| b.prim.as_dim(s).filter(|d| b.prim.is_of_dims(d));
         let known = of_dims(from).zip(of_dims(to)).map(|(from, to)| (&to - &from).ceil_div(&size));
         let rounds = match known.filter(|d| !d.is_poison()) {
             Some(d) => Scalar::dim(d),

@@ -212,7 +212,7 @@ impl<'a> Checker<'a> {
             // Arithmetic of dims alone stays a dim, evaluated once.
             if let Some(Exact { dim: d, .. }) = &dim
                 && value.dtype == DType::I64
-                && d.syms().into_iter().all(|s| b.prim.dims.contains(&s))
+                && b.prim.is_of_dims(d)
             {
                 value = Scalar::dim(d.clone());
             }

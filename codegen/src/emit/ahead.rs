@@ -460,8 +460,7 @@ impl<'c> Emit<'_, 'c> {
         for s in body {
             match s {
                 Stmt::For { var, lo, hi, run: Run::Unrolled, body, .. } => {
-                    let bounds = self.prim.as_dim(lo).zip(self.prim.as_dim(hi));
-                    let Some(count) = bounds.and_then(|(lo, hi)| (&hi - &lo).as_int()) else { continue };
+                    let Some(count) = self.prim.constant_trip_count(lo, hi) else { continue };
                     if !self.is_known(lo, false) {
                         continue;
                     }

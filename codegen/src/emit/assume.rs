@@ -72,7 +72,8 @@ impl Emit<'_, '_> {
                 }
             }
             ScalarKind::Reduce { var, lo, hi, body, .. } => {
-                let ends = self.prim.as_dim(lo).and_then(|d| d.as_int()).zip(self.prim.rounds(lo, hi));
+                let ends =
+                    self.prim.as_dim(lo).and_then(|d| d.as_int()).zip(self.prim.constant_trip_count(lo, hi));
                 let range = ends.filter(|(_, n)| *n > 0).map(|(lo, n)| (*var, lo, lo + n - 1));
                 let around = of.ranges.len();
                 of.ranges.extend(range);
@@ -111,8 +112,7 @@ impl Emit<'_, '_> {
         let args = if left { vec![a, b] } else { vec![b, a] };
         let c = Scalar { kind: ScalarKind::Op(op, args), dtype: DType::Bool };
         let Some(part) = self.in_run(&c, of.var, of.body, &of.changed) else { return false };
-        let same = |other: &Part| format!("{other:?}") == format!("{part:?}");
-        if !of.parts.iter().any(same) {
+        if !of.parts.contains(&part) {
             of.parts.push(part);
         }
         true

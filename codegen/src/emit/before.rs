@@ -41,7 +41,7 @@ pub(super) struct ByLanes {
 type Check<'s> = (BufId, &'s [Scalar], Span);
 
 /// A part of a condition that no round looks at.
-#[derive(Debug)]
+#[derive(PartialEq)]
 pub(super) enum Part {
     /// It holds in all rounds or in none.
     Fixed(Scalar),

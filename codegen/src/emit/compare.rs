@@ -20,7 +20,7 @@ use crate::schedule::Along;
 const WORDS: u32 = 16;
 
 /// What a comparison says of a position that grows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bound {
     /// Whether the position that is equal counts as one before.
     equal: bool,

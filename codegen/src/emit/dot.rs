@@ -36,7 +36,7 @@ pub(crate) fn side_by_side<'a>(prim: &Prim, s: &'a Stmt) -> Option<(VarId, i64, 
     let [store @ Stmt::Store { buf, index, checked: false, combine: None, .. }] = body.as_slice() else {
         return None;
     };
-    let rounds = super::stmt::rounds(prim, lo, hi)?;
+    let rounds = prim.constant_trip_count(lo, hi)?;
     let dtype = prim.buf(*buf).dtype;
     let narrow = matches!(dtype, DType::I8 | DType::U8 | DType::Bf16);
     let from_zero = prim.as_dim(lo)?.as_int() == Some(0);

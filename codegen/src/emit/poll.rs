@@ -63,9 +63,7 @@ impl<'c> Emit<'_, 'c> {
 
     /// Bounds, if they speak of dims alone.
     fn known(&mut self, lo: &Scalar, hi: &Scalar) -> Result<Vec<(V<'c>, V<'c>)>, Error> {
-        let fixed = |s: &Scalar| {
-            self.prim.as_dim(s).is_some_and(|e| e.syms().iter().all(|s| self.prim.dims.contains(s)))
-        };
+        let fixed = |s: &Scalar| self.prim.as_dim(s).is_some_and(|e| self.prim.is_of_dims(&e));
         if !(fixed(lo) && fixed(hi)) {
             return Ok(Vec::new());
         }

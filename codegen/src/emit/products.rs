@@ -11,7 +11,6 @@ use tensor::DType;
 
 use super::dot::of_bytes;
 use super::matrix::{ROWS, SIDE};
-use super::stmt::rounds;
 use super::tile::Slot;
 use super::{Emit, Place};
 use crate::prepare::{assigned, written};
@@ -159,9 +158,8 @@ impl Emit<'_, '_> {
         };
         // Such sums in such a sum are one.
         let one = body.is_reduction_by(Combine::Add);
-        let words = rounds(self.prim, from, to).filter(|n| !one && (1..=SIDE).contains(n))?;
-        let extent = &self.prim.as_dim(hi)? - &self.prim.as_dim(lo)?;
-        let most = shape::Facts::new().bounds(&extent).1?;
+        let words = self.prim.constant_trip_count(from, to).filter(|n| !one && (1..=SIDE).contains(n))?;
+        let most = self.prim.max_trip_count(lo, hi)?;
         let there = [lo, hi].iter().all(|e| self.has_value(e, &[], &writes.sets));
         (there && (1..=rounds_made(self.tile.vectors)).contains(&most)).then_some(Around {
             var: *var,

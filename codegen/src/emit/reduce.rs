@@ -12,7 +12,6 @@ use super::ahead::Later;
 use super::expr::product;
 use super::nest::{Behind, Wide};
 use super::poll::levels_of;
-use super::stmt::rounds;
 use super::tile::{Slot, Tile, Values, Varies};
 use crate::Error;
 use crate::format::register;
@@ -90,7 +89,7 @@ impl<'e, 'c> Emit<'e, 'c> {
         let (combine, var) = (*combine, *var);
         let (lo, hi, looks) = self.range(s)?;
         if *run == Run::Unrolled
-            && let Some(rounds) = rounds(self.prim, lo_of, hi_of)
+            && let Some(rounds) = self.prim.constant_trip_count(lo_of, hi_of)
         {
             for round in 0..rounds {
                 self.slots[var.0 as usize] = Slot::Fixed(self.ll.add(lo, self.ll.i64(round)));
@@ -111,7 +110,7 @@ impl<'e, 'c> Emit<'e, 'c> {
             && self.tile.lanes.is_some()
             && !holds_reduction(body)
             && !(words && self.tile.rows > MOST_WORDS)
-            && self.most_rounds(lo_of, hi_of).is_none_or(|n| n > 1)
+            && self.prim.max_trip_count(lo_of, hi_of).is_none_or(|n| n > 1)
         {
             // Two rounds at once: the work of counting is felt beside a tile of registers.
             let end = self.whole(start, hi, 2);
@@ -139,12 +138,6 @@ impl<'e, 'c> Emit<'e, 'c> {
         })?;
         self.slots[var.0 as usize] = Slot::Unset;
         Ok(())
-    }
-
-    /// How many rounds there are at most, where that is known: of what is left over of a sum of dot products, few.
-    fn most_rounds(&self, lo: &Scalar, hi: &Scalar) -> Option<i64> {
-        let (lo, hi) = (self.prim.as_dim(lo)?, self.prim.as_dim(hi)?);
-        self.prim.facts.bounds(&(&hi - &lo)).1
     }
 
     /// Adds terms to some sums in turn, which are then combined: none waits for the term before. What is left begins at the round
@@ -429,7 +422,7 @@ impl<'e, 'c> Emit<'e, 'c> {
             };
             return self.by_lanes(*var, (lo, hi), wide, &mut round, behind);
         }
-        let written_out = rounds(self.prim, lo_of, hi_of).filter(|_| *run == Run::Unrolled);
+        let written_out = self.prim.constant_trip_count(lo_of, hi_of).filter(|_| *run == Run::Unrolled);
         match written_out {
             Some(rounds) => {
                 for round in 0..rounds {

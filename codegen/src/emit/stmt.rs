@@ -38,11 +38,6 @@ fn one_place<'a>(prim: &Prim, var: VarId, body: &'a [Stmt]) -> Option<Place<'a>>
     apart.then_some(Place { buf: *buf, index, combine: *combine, value })
 }
 
-/// The rounds of a loop, where their number is a constant.
-pub(super) fn rounds(prim: &Prim, lo: &Scalar, hi: &Scalar) -> Option<i64> {
-    Some((&prim.as_dim(hi)? - &prim.as_dim(lo)?).as_int()?.max(0))
-}
-
 /// The most rows of a tile.
 const ROWS: u32 = 16;
 
@@ -67,7 +62,7 @@ impl<'c> Emit<'_, 'c> {
         match s {
             Stmt::For { var, lo, hi, body, run, .. } => {
                 if *run == Run::Unrolled
-                    && let Some(rounds) = rounds(self.prim, lo, hi)
+                    && let Some(rounds) = self.prim.constant_trip_count(lo, hi)
                 {
                     if let Some((var, size, store)) = side_by_side(self.prim, s)
                         && self.tile.lanes.is_some()

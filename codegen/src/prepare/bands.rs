@@ -82,7 +82,7 @@ fn rows(prim: &Prim, nests: &[Stmt]) -> Option<Dim> {
     let mut extents = nests.iter().map(|s| {
         let Stmt::For { var, lo, hi, mark: Mark::Independent, run: Run::Plain, .. } = s else { return None };
         let extent = prim.as_dim(hi).filter(|_| prim.as_dim(lo).and_then(|lo| lo.as_int()) == Some(0))?;
-        let of_dims = !extent.is_poison() && extent.syms().iter().all(|s| prim.dims.contains(s));
+        let of_dims = !extent.is_poison() && prim.is_of_dims(&extent);
         (of_dims && !shares(prim, s, *var) && extent.as_int().is_none_or(|n| n > ROWS)).then_some(extent)
     });
     let first = extents.next()??;

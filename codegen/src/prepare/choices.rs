@@ -118,12 +118,7 @@ impl Choices<'_> {
         if yes.is_empty() && no.is_empty() {
             return None;
         }
-        let is_one = places.len() == others.len()
-            && places
-                .iter()
-                .zip(&others)
-                .all(|(p, q)| (p.0, p.2) == (q.0, q.2) && format!("{:?}", p.1) == format!("{:?}", q.1));
-        if !is_one {
+        if places != others {
             return None;
         }
         let stores = || a.iter().filter(|s| matches!(s, Stmt::Store { .. }));

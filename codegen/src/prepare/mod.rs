@@ -351,8 +351,7 @@ impl Hoist<'_> {
             }
             // With no round of the loop there may be nothing to read: then the reduction is empty too.
             let (first, last) = self.bounds.clone();
-            let alike = |a: &Scalar, b: &Scalar| format!("{a:?}") == format!("{b:?}");
-            let empty = alike(lo, hi) || alike(lo, &first) && alike(hi, &last);
+            let empty = lo == hi || **lo == first && **hi == last;
             let some = Scalar { kind: ScalarKind::Op(Intrinsic::Lt, vec![first, last]), dtype: DType::Bool };
             let choose = vec![some, (**hi).clone(), (**lo).clone()];
             if !empty {

@@ -5,7 +5,6 @@
 //! is one whoever wrote it, and in which order. It is done where the places are a whole buffer of zeros: there is a place then whether
 //! or not there is a round, and nothing to add to.
 
-use ir::Literal;
 use ir::depend::mark_loops;
 use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use std::collections::BTreeSet;
@@ -104,12 +103,8 @@ fn begin(prim: &mut Prim, at: usize) -> bool {
     let Some((chain, Stmt::Store { index, combine: None, value, .. })) = nest(&prim.body[before]) else {
         return false;
     };
-    let is_first = match (&value.kind, first) {
-        (ScalarKind::Const(Literal::Float(a)), Literal::Float(b)) => a.to_bits() == b.to_bits(),
-        (ScalarKind::Const(Literal::Int(a)), Literal::Int(b)) => *a == b,
-        _ => false,
-    };
-    if !is_first || !is_everywhere(prim, &chain, buf, index) {
+    if !matches!(&value.kind, ScalarKind::Const(c) if *c == first) || !is_everywhere(prim, &chain, buf, index)
+    {
         return false;
     }
     if let Some(combine) = store_of(&mut prim.body[at]) {

@@ -101,7 +101,7 @@ fn push(stmts: &mut Vec<Stmt>, (var, combine, total): Step) {
 fn totals(prim: &Prim, mentions: &Mentions, s: &Stmt) -> Option<Vec<Step>> {
     let Stmt::For { var, lo, hi, run: Run::Plain, body, .. } = s else { return None };
     // A few rounds are better where they stand.
-    if prim.rounds(lo, hi).is_some_and(|n| n <= FEW) {
+    if prim.constant_trip_count(lo, hi).is_some_and(|n| n <= FEW) {
         return None;
     }
     let steps = steps(prim, mentions, s, body)?;

@@ -6,7 +6,7 @@
 //! compute it, also where the row is longer than what is near.
 
 use ir::loops::{Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
-use shape::{Expr as Dim, Pred, Sym};
+use shape::{Expr as Dim, Sym};
 use std::collections::{BTreeMap, BTreeSet};
 use tensor::DType;
 
@@ -116,11 +116,7 @@ fn find(prim: &Prim, stmts: &[Stmt]) -> Option<Again> {
     for (i, first) in passes.iter().enumerate() {
         let bounds = (prim.as_dim(first.lo), prim.as_dim(first.hi));
         let (Some(lo), Some(hi)) = bounds else { continue };
-        let some = prim.facts.prove(&Pred::Le(lo.clone(), hi.clone())).is_proved();
-        let extent = if some { &hi - &lo } else { Dim::max(&(&hi - &lo), &Dim::int(0)) };
-        if !extent.syms().iter().all(|s| prim.dims.contains(s)) {
-            continue;
-        }
+        let Some(extent) = prim.trip_count(first.lo, first.hi) else { continue };
         let bounds: Vec<Sym> = [lo, hi].iter().flat_map(Dim::syms).collect();
         for &value in first.taken.iter().filter(|v| is_worth_keeping(v)) {
             let (mut sites, mut last) = (Vec::new(), first.at);

@@ -8,8 +8,9 @@
 //! around much work that stand in one another, so that there are blocks enough where the outermost has few rounds.
 
 use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::trip_count::trip_count;
 use ir::{Combine, Intrinsic};
-use shape::{Expr as Dim, Pred, Sym};
+use shape::{Expr as Dim, Sym};
 use std::collections::BTreeMap;
 use tensor::DType;
 
@@ -49,16 +50,10 @@ pub(super) struct Tiles {
     pub(super) begin: Dim,
 }
 
-/// How many are from `lo` on and before `hi`, where that is an expression of the dims.
+/// The trip count of a loop whose ends are expressions of the dims too: it is known where the loop does not stand.
 pub(crate) fn extent(prim: &Prim, lo: &Scalar, hi: &Scalar) -> Option<Dim> {
-    let (lo, hi) = (prim.as_dim(lo)?, prim.as_dim(hi)?);
-    let of_dims = |e: &Dim| e.syms().iter().all(|s| prim.dims.contains(s));
-    let extent = &hi - &lo;
-    if extent.is_poison() || !of_dims(&lo) || !of_dims(&hi) {
-        return None;
-    }
-    let some = prim.facts.prove(&Pred::Le(Dim::int(0), extent.clone())).is_proved();
-    Some(if some { extent } else { Dim::max(&extent, &Dim::int(0)) })
+    let of_dims = |e: &Scalar| prim.as_dim(e).is_some_and(|e| prim.is_of_dims(&e));
+    if of_dims(lo) && of_dims(hi) { prim.trip_count(lo, hi) } else { None }
 }
 
 impl Tiles {
@@ -254,7 +249,7 @@ impl Arrange<'_> {
                 e.walk_mut(&mut |e| {
                     if let ScalarKind::Reduce { run: Run::Lanes { lanes, vectors: n }, lo, hi, body, .. } =
                         &mut e.kind
-                        && prim.rounds(lo, hi).is_none_or(|r| r >= i64::from(*lanes * vectors))
+                        && prim.constant_trip_count(lo, hi).is_none_or(|r| r >= i64::from(*lanes * vectors))
                         && !holds_heavy(body)
                     {
                         *n = vectors;
@@ -379,7 +374,7 @@ impl Arrange<'_> {
         // Whole blocks of rounds, then the rest.
         let (lo, hi) = (self.prim.as_dim(&over.lo), self.prim.as_dim(&over.hi));
         let (Some(lo), Some(hi)) = (lo, hi) else { return Vec::new() };
-        let count = Dim::max(&(&hi - &lo), &Dim::int(0)).floor_div(&Dim::int(DEEP));
+        let count = trip_count(&self.prim.facts, &lo, &hi).floor_div(&Dim::int(DEEP));
         let part = |this: &mut Self, block: Option<VarId>| {
             let (i, j) = (this.variable("i", DType::I64), this.variable("l", DType::I64));
             let q = this.variable("q", DType::I64);
@@ -475,7 +470,7 @@ impl Arrange<'_> {
                 ScalarKind::Load { buf: to, index: place(self, row.var, over), checked: false, span: *span };
             let ScalarKind::Load { buf, index, .. } = &load.kind else { continue };
             value.walk_mut(&mut |e| {
-                if matches!(&e.kind, ScalarKind::Load { buf: b, index: at, .. } if b == buf && same(at, index)) {
+                if matches!(&e.kind, ScalarKind::Load { buf: b, index: at, .. } if b == buf && at == index) {
                     e.kind = near.clone();
                 }
             });
@@ -659,11 +654,6 @@ fn is_cheap(s: &Stmt) -> bool {
     let mut cheap = true;
     value.walk(&mut |s| cheap &= !matches!(s.kind, ScalarKind::Load { .. } | ScalarKind::Reduce { .. }));
     cheap
-}
-
-/// Whether two indices are written alike.
-fn same(a: &[Scalar], b: &[Scalar]) -> bool {
-    a.len() == b.len() && format!("{a:?}") == format!("{b:?}")
 }
 
 /// The bounds of the reduction over a variable.

@@ -6,6 +6,7 @@
 //! with them, as numbers that both give exactly.
 
 use ir::loops::{BufId, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
+use ir::trip_count::trip_count;
 use ir::{Combine, Intrinsic};
 use shape::Expr as Dim;
 use std::collections::BTreeSet;
@@ -60,7 +61,7 @@ impl<'s> Search<'_, 's> {
         }
         match &e.kind {
             ScalarKind::Reduce { run, var, lo, hi, body, .. } => {
-                self.around.push((*var, self.prim.rounds(lo, hi)));
+                self.around.push((*var, self.prim.constant_trip_count(lo, hi)));
                 self.deepest = self.deepest.max(self.around.len());
                 if matches!(run, Run::Plain | Run::Unrolled) {
                     let terms = if self.order == Order::Fixed { factors(body) } else { vec![&**body] };
@@ -148,7 +149,7 @@ impl Arrange<'_> {
             let over = |v: VarId| {
                 let (lo, hi) = range(body, v)?;
                 let (lo, hi) = (self.prim.as_dim(&lo)?, self.prim.as_dim(&hi)?);
-                let extent = &hi - &lo;
+                let extent = trip_count(&self.prim.facts, &lo, &hi);
                 let room = if v == piece { Dim::int(size) } else { extent.clone() };
                 Some(Over { var: v, lo, hi, extent, room })
             };

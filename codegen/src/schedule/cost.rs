@@ -70,64 +70,21 @@ pub(super) fn kept(stmts: &[Stmt]) -> u32 {
     (0..=now).map(at_once).max().unwrap_or(0)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "everything else is one ordinary instruction")]
 fn weight(op: Intrinsic) -> f64 {
     match op {
         Intrinsic::Exp | Intrinsic::Log | Intrinsic::Tanh | Intrinsic::Erf | Intrinsic::Sigmoid => 20.0,
         // By way of double precision.
-        Intrinsic::Sin
-        | Intrinsic::Cos
-        | Intrinsic::Pow
-        | Intrinsic::Expm1
-        | Intrinsic::Exp2
-        | Intrinsic::Log1p
-        | Intrinsic::Log2
-        | Intrinsic::Tan
-        | Intrinsic::Asin
-        | Intrinsic::Acos
-        | Intrinsic::Atan
-        | Intrinsic::Sinh
-        | Intrinsic::Cosh
-        | Intrinsic::Asinh
-        | Intrinsic::Acosh
-        | Intrinsic::Atanh => 40.0,
+        _ if op.is_transcendental() => 40.0,
         Intrinsic::Div | Intrinsic::Rem | Intrinsic::Sqrt | Intrinsic::Rsqrt => 4.0,
-        Intrinsic::Add
-        | Intrinsic::Sub
-        | Intrinsic::Mul
-        | Intrinsic::Min
-        | Intrinsic::Max
-        | Intrinsic::Neg
-        | Intrinsic::Abs
-        | Intrinsic::Sign
-        | Intrinsic::Floor
-        | Intrinsic::Ceil
-        | Intrinsic::Round
-        | Intrinsic::Trunc
-        | Intrinsic::Eq
-        | Intrinsic::Ne
-        | Intrinsic::Lt
-        | Intrinsic::Le
-        | Intrinsic::Gt
-        | Intrinsic::Ge
-        | Intrinsic::And
-        | Intrinsic::Or
-        | Intrinsic::Not
-        | Intrinsic::BitAnd
-        | Intrinsic::BitOr
-        | Intrinsic::BitXor
-        | Intrinsic::Shl
-        | Intrinsic::Shr
-        | Intrinsic::Select => 1.0,
+        _ => 1.0,
     }
 }
 
 impl Planner<'_> {
-    /// Rounds of a loop.
+    /// The trip count of a loop, guessed where it is no constant.
     pub(super) fn trips(&self, lo: &Scalar, hi: &Scalar) -> f64 {
-        match (self.prim.as_dim(lo), self.prim.as_dim(hi)) {
-            (Some(lo), Some(hi)) => (&hi - &lo).as_int().map_or(UNKNOWN, |n| n.max(0) as f64),
-            _ => UNKNOWN,
-        }
+        self.prim.constant_trip_count(lo, hi).map_or(UNKNOWN, |n| n as f64)
     }
 
     /// The work of an expression without that of the expressions inside it.

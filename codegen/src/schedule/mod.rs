@@ -82,6 +82,23 @@ struct Nest {
     ordered: Option<InOrder>,
 }
 
+impl Nest {
+    /// Loops that run one round after the other.
+    fn plain(chain: &[Link<'_>]) -> Nest {
+        Nest {
+            chain: chain.iter().map(|l| l.0).collect(),
+            lanes: None,
+            rows: None,
+            panels: Vec::new(),
+            few: Vec::new(),
+            walked: false,
+            streamed: false,
+            flat: false,
+            ordered: None,
+        }
+    }
+}
+
 /// How panels that lie in the order in which they are read are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum InOrder {
@@ -441,17 +458,7 @@ impl Planner<'_> {
         }
         let trips: f64 = chain.iter().map(|c| self.trips(c.1, c.2)).product();
         let (mut best, mut plan) = self.block(body);
-        let mut nest = Nest {
-            chain: vars.clone(),
-            lanes: None,
-            rows: None,
-            panels: Vec::new(),
-            few: Vec::new(),
-            walked: false,
-            streamed: false,
-            flat: false,
-            ordered: None,
-        };
+        let mut nest = Nest::plain(&chain);
         let mut chosen = None;
         for (at, &(var, ..)) in chain.iter().enumerate() {
             let along = Along::new(self.prim, var, body);

@@ -9,6 +9,7 @@
 
 use ir::loops::{Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
+use ir::trip_count::trip_count;
 use ir::{Combine, Intrinsic};
 use shape::Expr as Dim;
 use std::collections::BTreeMap;
@@ -79,15 +80,9 @@ impl Planner<'_> {
             return None;
         }
         let alone = Nest {
-            chain: chain.iter().map(|l| l.0).collect(),
             lanes: Some((lane.0, Wide { lanes, vectors })),
-            rows: None,
-            panels: Vec::new(),
-            few: Vec::new(),
-            walked: false,
-            streamed: false,
-            flat: false,
             ordered: Some(InOrder::Few),
+            ..Nest::plain(chain)
         };
         // Panels go by in pairs where nothing but them is around.
         let pairs = |nest: Nest| Nest { ordered: Some(InOrder::Pairs), ..nest };
@@ -177,7 +172,7 @@ impl Planner<'_> {
             f: &mut dyn FnMut(&'s Scalar, &Around),
         ) {
             if let ScalarKind::Reduce { var, lo, hi, body, .. } = &e.kind {
-                around.push((*var, planner.prim.rounds(lo, hi)));
+                around.push((*var, planner.prim.constant_trip_count(lo, hi)));
                 within(planner, body, around, f);
                 around.pop();
                 return;
@@ -325,7 +320,7 @@ impl Arrange<'_> {
                     else {
                         return;
                     };
-                    let Some(rounds) = prim.rounds(lo, hi) else { return };
+                    let Some(rounds) = prim.constant_trip_count(lo, hi) else { return };
                     let over = Along::new(&prim, *var, &[]);
                     let (mut side_by_side, mut moves) = (true, false);
                     body.walk(&mut |e| {
@@ -435,7 +430,7 @@ impl Arrange<'_> {
         let pieces = Stmt::For {
             var: number,
             lo: Scalar::int(0),
-            hi: Scalar::dim(Dim::max(&(&hi - &lo), &Dim::int(0)).ceil_div(&Dim::int(size))),
+            hi: Scalar::dim(trip_count(&self.prim.facts, &lo, &hi).ceil_div(&Dim::int(size))),
             mark: Mark::Serial,
             run: if keeps { Run::Plain } else { Run::Ahead(1) },
             body: inside,
@@ -495,7 +490,7 @@ impl Arrange<'_> {
             |e: &&Scalar| !matches!(e.kind, ScalarKind::Reduce { run: Run::Dot, .. }) && self.in_tiles(e);
         let most = if within.iter().any(words) { rounds_made(wide.vectors) } else { i64::MAX };
         let size = (PIECE / bytes.max(1)).min(most);
-        let few = self.prim.rounds(&over.lo, &over.hi).is_some_and(|n| n <= size);
+        let few = self.prim.constant_trip_count(&over.lo, &over.hi).is_some_and(|n| n <= size);
         (bytes > 0 && size > 1 && !few).then_some(Pieces { over, size })
     }
 }

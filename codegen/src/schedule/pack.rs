@@ -37,17 +37,8 @@ impl Planner<'_> {
                 let work = self.packed_work(body, &along, lanes, &panels);
                 if work < found.as_ref().map_or(best * CACHES, |f| f.0) {
                     let (sizes, vectors) = self.tile(body, true);
-                    let nest = Nest {
-                        chain: chain.iter().map(|l| l.0).collect(),
-                        lanes: Some((var, super::Wide { lanes, vectors })),
-                        rows: Some((row, sizes)),
-                        panels,
-                        few: Vec::new(),
-                        walked: false,
-                        streamed: false,
-                        flat: false,
-                        ordered: None,
-                    };
+                    let lanes = Some((var, super::Wide { lanes, vectors }));
+                    let nest = Nest { lanes, rows: Some((row, sizes)), panels, ..Nest::plain(chain) };
                     found = Some((work, nest));
                 }
             }
@@ -144,7 +135,7 @@ impl Planner<'_> {
     /// more than what stays near. Rows that are known to be short are as well met in parts, which are more to share out.
     pub(super) fn streams(&self, chain: &[Link<'_>], nest: &Nest, body: &[Stmt]) -> bool {
         let (Some((var, _)), Some((row, _))) = (nest.lanes, &nest.rows) else { return false };
-        let long = chain.iter().find(|l| l.0 == var).and_then(|l| self.prim.rounds(l.1, l.2));
+        let long = chain.iter().find(|l| l.0 == var).and_then(|l| self.prim.constant_trip_count(l.1, l.2));
         if long.is_some_and(|n| n < 2 * STREAM) {
             return false;
         }

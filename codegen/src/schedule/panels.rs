@@ -6,6 +6,7 @@
 
 use ir::loops::{BufId, Mark, Run, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
+use ir::trip_count::trip_count;
 use ir::{Combine, Intrinsic, Literal};
 use shape::Expr as Dim;
 use std::collections::BTreeMap;
@@ -96,15 +97,11 @@ impl Arrange<'_> {
             let over = |v: VarId| {
                 let (lo, hi) = range(body, v)?;
                 let (lo, hi) = (self.prim.as_dim(&lo)?, self.prim.as_dim(&hi)?);
-                let extent = &hi - &lo;
+                let extent = trip_count(&self.prim.facts, &lo, &hi);
                 Some(match piece {
                     // No piece is empty.
                     Some((of, size)) if of == v => Over { var: v, lo, hi, extent, room: Dim::int(size) },
-                    Some(_) | None => {
-                        let own = extent.as_sym().is_some_and(|s| self.prim.dims.contains(&s));
-                        let extent = if own { extent } else { Dim::max(&extent, &Dim::int(0)) };
-                        Over { var: v, lo, hi, room: extent.clone(), extent }
-                    }
+                    Some(_) | None => Over { var: v, lo, hi, room: extent.clone(), extent },
                 })
             };
             let Some(over) = panel.over.iter().map(|o| over(o.0)).collect::<Option<Vec<_>>>() else {

@@ -4,6 +4,7 @@
 //! panels of its own and adds to sums that are kept in memory.
 
 use ir::loops::{Mark, Run, Scalar, ScalarKind, Stmt};
+use ir::trip_count::trip_count;
 use ir::{Combine, Intrinsic};
 use shape::Expr as Dim;
 use tensor::DType;
@@ -57,7 +58,7 @@ impl Arrange<'_> {
         if tiles {
             size = size.min(rounds_made(nest.lanes?.1.vectors));
         }
-        let few = self.prim.rounds(lo, hi).is_some_and(|n| n <= 2 * size);
+        let few = self.prim.constant_trip_count(lo, hi).is_some_and(|n| n <= 2 * size);
         let exact = matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64);
         let dims = self.prim.as_dim(lo).is_some() && self.prim.as_dim(hi).is_some();
         let nested = nest.panels.iter().any(|p| p.over.len() > 1);
@@ -121,7 +122,7 @@ impl Arrange<'_> {
         };
         let zero = tile(vec![4, 1], store(Scalar::constant(Combine::Add.identity(dtype), dtype)));
         inside.push(tile(sizes, store(op(Intrinsic::Add, vec![kept.clone(), sum]))));
-        let count = Dim::max(&(&hi - &lo), &Dim::int(0)).ceil_div(&Dim::int(*size));
+        let count = trip_count(&self.prim.facts, &lo, &hi).ceil_div(&Dim::int(*size));
         let pieces = Stmt::For {
             var: number,
             lo: Scalar::int(0),

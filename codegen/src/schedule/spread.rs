@@ -8,6 +8,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a question is about a few kinds of expressions")]
 
 use ir::loops::{Run, Scalar, ScalarKind, Stmt, VarId};
+use ir::trip_count::trip_count;
 use ir::{Combine, Intrinsic, Literal};
 use shape::Expr as Dim;
 use std::collections::BTreeMap;
@@ -55,7 +56,7 @@ impl Arrange<'_> {
         let narrow = self.narrow(*var, body, None)?;
         let (lo, hi) = (self.prim.as_dim(lo)?, self.prim.as_dim(hi)?);
         let size = narrow.size;
-        let groups = Dim::max(&(&hi - &lo), &Dim::int(0)).floor_div(&Dim::int(size));
+        let groups = trip_count(&self.prim.facts, &lo, &hi).floor_div(&Dim::int(size));
         let end = &lo + &(&groups * size);
         // Few words are done otherwise.
         if groups.as_int().is_some_and(|n| n < i64::from(wide.lanes)) {
@@ -90,8 +91,8 @@ impl Arrange<'_> {
         for part in sums(factors[*at])? {
             let ScalarKind::Reduce { var, lo, hi, body, .. } = &part.kind else { return None };
             let narrow = self.narrow(*var, body, rows)?;
-            let (lo, hi) = (self.prim.as_dim(lo)?, self.prim.as_dim(hi)?);
-            let extent = (&hi - &lo).as_int()?;
+            let extent = self.prim.constant_trip_count(lo, hi)?;
+            let lo = self.prim.as_dim(lo)?;
             most += extent.checked_mul(narrow.most)?;
             let here = extent / narrow.size;
             if extent % narrow.size != 0 || words.is_some_and(|n| n != here) {
@@ -126,7 +127,7 @@ impl Arrange<'_> {
         let end = if together == 1 {
             lo.clone()
         } else {
-            &lo + &(Dim::max(&(&hi - &lo), &Dim::int(0)).floor_div(&Dim::int(together)) * together)
+            &lo + &(trip_count(&self.prim.facts, &lo, &hi).floor_div(&Dim::int(together)) * together)
         };
         let several = if together == 1 {
             None

@@ -64,7 +64,9 @@ fn and(work: Work, more: Option<Work>) -> Option<Work> {
 }
 
 fn times(prim: &Prim, (lo, hi): (&Scalar, &Scalar), run: &Run, each: Option<Work>) -> Option<Work> {
-    let rounds = prim.rounds(lo, hi).filter(|n| matches!(run, Run::Plain | Run::Unrolled) && *n <= ROUNDS)?;
+    let rounds = prim
+        .constant_trip_count(lo, hi)
+        .filter(|n| matches!(run, Run::Plain | Run::Unrolled) && *n <= ROUNDS)?;
     each.map(|(inside, accesses)| (rounds * inside, rounds * accesses))
 }
 

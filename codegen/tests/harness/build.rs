@@ -181,3 +181,12 @@ pub fn store_with<const N: usize>(
     let index = index.into_iter().map(|e| e.0).collect();
     Stmt::Store { buf, index, checked, combine, value: value.0, span: Span::default() }
 }
+
+/// A primitive of one operation.
+pub fn function(o: Intrinsic, dtype: DType) -> Prim {
+    let mut p = P::new(o.name(), &["n"]);
+    let (x, y) = (p.input("x", dtype, &["n"]), p.out("y", dtype, &["n"]));
+    let i = p.index("i");
+    let v = op(o, vec![p.load(x, [i.into()]); o.arity()]);
+    p.done(vec![for_(i, "n", vec![store(y, [i.into()], v)])])
+}

@@ -39,6 +39,19 @@ pub fn hottest<'a>(asm: &'a str, of: &str) -> Vec<&'a str> {
     blocks(asm).into_iter().max_by_key(count).expect("never empty")
 }
 
+/// Tensors of integers for the parameters of a primitive at some dims.
+pub fn arguments(prim: &Prim, dims: &[i64], element: &mut dyn FnMut(DType) -> i64) -> Vec<Tensor> {
+    let env = |s| prim.dims.iter().position(|d| *d == s).map(|i| dims[i]);
+    let tensor = |b: &ir::loops::BufId| {
+        let buf = prim.buf(*b);
+        let shape: Vec<i64> = buf.shape.iter().map(|d| d.eval(&env).expect("an extent")).collect();
+        let mut t = Tensor::zeros(buf.dtype, &shape).expect("a small tensor");
+        (0..t.len()).for_each(|i| t.set_i64(i, element(buf.dtype)));
+        t
+    };
+    prim.params.iter().map(tensor).collect()
+}
+
 /// Numbers that look random and are the same in every run.
 pub struct Numbers(pub u64);
 

@@ -211,23 +211,12 @@ impl Loops<'_> {
         }
     }
 
+    /// The trip count of a loop, if the dims tell it.
     fn rounds(&self, lo: &Scalar, hi: &Scalar) -> f64 {
-        match (self.number(lo), self.number(hi)) {
-            (Some(lo), Some(hi)) => (hi as f64 - lo as f64).max(1.0),
-            _ => self.longest(),
-        }
-    }
-
-    /// What a bound is, where the dims tell it.
-    fn number(&self, e: &Scalar) -> Option<i64> {
         let dim =
             |s: Sym| self.prim.dims.iter().position(|d| *d == s).and_then(|i| self.dims.get(i).copied());
-        match &e.kind {
-            ScalarKind::Const(Literal::Int(x)) => Some(*x),
-            ScalarKind::Dim(e) => e.eval(&dim).ok(),
-            ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Load { .. } | ScalarKind::Op(..) => None,
-            ScalarKind::Choose(_) | ScalarKind::Cast(_) | ScalarKind::Reduce { .. } => None,
-        }
+        let count = self.prim.trip_count(lo, hi).and_then(|n| n.eval(&dim).ok());
+        count.map_or_else(|| self.longest(), |n| n.max(1) as f64)
     }
 
     /// No loop over an axis is longer.

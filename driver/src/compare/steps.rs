@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ir::graph::{Block, Func, Node, Op, Param, Type, ValId};
 use ir::{FuncId, Module};
-use shape::{Expr, Facts, Sym};
+use shape::{Expr, Facts, Sym, System};
 use tensor::generate::Rng;
 use tensor::{DType, Tensor};
 use vm::threads::Pool;
@@ -116,20 +116,11 @@ pub(super) fn judge(
 
 /// The dims that the arguments of an entry tell.
 fn entry_dims(func: &Func, args: &[Tensor]) -> Option<BTreeMap<Sym, i64>> {
-    let axes =
-        || func.body.params.iter().zip(args).flat_map(|(p, t)| func.ty(*p).shape.iter().zip(t.shape()));
-    let mut dims: BTreeMap<Sym, i64> = BTreeMap::new();
-    for _ in 0..=func.dims.len() {
-        for (e, n) in axes() {
-            let e = e.subst(&|s| dims.get(&s).map(|n| Expr::int(*n)));
-            let mut syms = e.syms().into_iter();
-            if let (Some(s), None) = (syms.next(), syms.next())
-                && let Some(value) = shape::solve(&e, &Expr::int(*n), s).and_then(|s| s.value.as_int())
-            {
-                dims.insert(s, value);
-            }
-        }
-    }
+    let axes = func.body.params.iter().zip(args).flat_map(|(p, t)| func.ty(*p).shape.iter().zip(t.shape()));
+    let equations = axes.map(|(e, n)| (e.clone(), Expr::int(*n)));
+    let system = System::solve(func.dims.iter().copied(), equations);
+    let dims: BTreeMap<Sym, i64> =
+        system.found.iter().filter_map(|f| Some((f.sym, f.value.as_int()?))).collect();
     func.dims.iter().all(|s| dims.contains_key(s)).then_some(dims)
 }
 

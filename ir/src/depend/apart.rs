@@ -186,7 +186,7 @@ pub(super) fn views(prim: &Prim, (var, body): (VarId, &[Stmt]), buf: BufId) -> V
             let loops = steps(prim, &place);
             let Some((_, own)) = loops.iter().find(|s| s.0 == name) else { continue };
             for (_, by) in loops.iter().filter(|s| s.1 != *own && s.1.as_int() != Some(1)) {
-                let of_dims = by.syms().iter().all(|s| prim.dims.contains(s));
+                let of_dims = prim.is_of_dims(by);
                 let view = View { buf, flat: None, rows: Some((axis, by.clone())) };
                 if of_dims && !found.contains(&view) {
                     found.push(view);

@@ -54,7 +54,7 @@ pub(super) fn fused<'a>(prim: &Prim, v: VarId, body: &'a [Stmt]) -> Option<Fused
         let ScalarKind::Op(o, args) = &e.kind else { return None };
         let of = matches!(args.first()?.kind, ScalarKind::Var(of) if of == v);
         let by = prim.as_dim(args.get(1)?)?;
-        let known = [&by, &first].into_iter().all(|d| d.syms().iter().all(|s| prim.dims.contains(s)));
+        let known = [&by, &first].into_iter().all(|d| prim.is_of_dims(d));
         (*o == op && of && known).then_some((by, first))
     };
     let ((by, q), (same, r)) = (part(q, Intrinsic::Div)?, part(r, Intrinsic::Rem)?);

@@ -443,10 +443,6 @@ fn execute<O: Observe>(
                 *at = pc;
                 return Ok(Exit::Return(values));
             }
-            Instr::Stream { .. } | Instr::Event { .. } => {
-                *at = pc;
-                return Err(Trap::Program("the instruction is reserved".to_owned()));
-            }
         }
         pc += 1;
     }

@@ -75,7 +75,6 @@ fn each_wrong_program_is_refused_for_its_reason() {
         ("kernel k2, []\nret [t0]", "main at 0: kernel: no kernel 2"),
         ("check i0, m1, []\nret [t0]", "main at 0: check: no message 1"),
         ("check i0, m0, [t0]\nret [t0]", "main at 0: check: a tensor cannot be shown in a message"),
-        ("stream 1\nret [t0]", "main at 0: stream: reserved"),
     ];
     for (text, want) in table {
         assert_eq!(says(text), want, "{text}");

@@ -97,7 +97,7 @@ pub(super) fn limited(
 
 /// What `d >= 0` leaves of a region.
 fn limited_by(prim: &Prim, d: &Dim, mut region: Region) -> Option<Region> {
-    let fixed = |d: &Dim| d.syms().iter().all(|s| prim.dims.contains(s));
+    let fixed = |d: &Dim| prim.is_of_dims(d);
     for band in region.axes.iter_mut().flatten() {
         let is_point = (&band.hi - &band.lo).as_int() == Some(1);
         if !is_point || band.gaps.is_some() || band.modulus.is_some() {
