@@ -10,14 +10,14 @@
 //! which generics the parameters tell.
 
 mod attributes;
+mod infer;
 mod parts;
 mod shapes;
-mod told;
 
 use attributes::listed;
 pub(crate) use attributes::misfit;
-pub(crate) use told::names_in;
-use told::{in_brackets, told};
+pub(crate) use infer::names_in;
+use infer::{in_brackets, told};
 
 use std::collections::BTreeMap;
 
@@ -29,8 +29,8 @@ use shape::{Expr as Dim, Sym};
 use tensor::DType;
 
 use crate::env::Env;
-use crate::fit;
 use crate::graph::{Body, Value};
+use crate::shape_hints;
 use crate::types::Arg;
 use crate::{Checker, Maybe};
 
@@ -79,7 +79,7 @@ impl Origin {
 
     /// True if the extent would be `want` with the last two axes exchanged.
     fn transposed(&self, want: &Dim) -> bool {
-        matches!(&self.shown, Some((ty, Some(axis))) if fit::transposed(want, &ty.shape, *axis))
+        matches!(&self.shown, Some((ty, Some(axis))) if shape_hints::transposed(want, &ty.shape, *axis))
     }
 }
 

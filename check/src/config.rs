@@ -24,7 +24,7 @@ use tensor::DType;
 
 use crate::defs::{Defs, name_of};
 use crate::env::Env;
-use crate::walk::{self, Place};
+use crate::visit::{self, Place};
 use crate::{Checker, Files};
 
 /// The bound that marks a generic as a config's; no text can write it.
@@ -192,7 +192,7 @@ impl Configs {
     fn write_out(&self, e: &Expr, said: &mut Vec<Diagnostic>) -> Expr {
         let mut out = e.clone();
         let mut callees: BTreeSet<Span> = BTreeSet::new();
-        walk::expr(&mut out, &mut |place| {
+        visit::expr(&mut out, &mut |place| {
             let Place::Expr(e) = place else { return };
             if let ExprKind::Call(f, _) = &e.kind {
                 callees.insert(f.span);
@@ -226,7 +226,7 @@ impl Configs {
     fn speaks_of_dims(&self, e: &mut Expr) -> bool {
         let mut named = false;
         let mut others = false;
-        walk::expr(e, &mut |place| {
+        visit::expr(e, &mut |place| {
             let Place::Expr(e) = place else { return };
             match e.kind {
                 ExprKind::Name(n) => match self.index.get(&n) {
@@ -370,7 +370,7 @@ impl Configs {
         let mut found = Said::default();
         let mut names: Vec<(Sym, Span)> = Vec::new();
         let mut bound = Vec::new();
-        walk::item(kind, &mut |place| match place {
+        visit::item(kind, &mut |place| match place {
             Place::Expr(e) => match &e.kind {
                 ExprKind::Name(name) => names.push((*name, e.span)),
                 _ => names.extend(defs.qualified(e, |_| false).map(|n| (n, e.span))),
@@ -410,7 +410,7 @@ impl Configs {
     /// The dims and numbers that an expression of a config names.
     fn named_in(&self, e: &Expr) -> BTreeSet<usize> {
         let mut out = BTreeSet::new();
-        walk::expr(&mut e.clone(), &mut |place| {
+        visit::expr(&mut e.clone(), &mut |place| {
             if let Place::Expr(Expr { kind: ExprKind::Name(n), .. }) = place {
                 out.extend(self.index.get(n));
             }
@@ -456,7 +456,7 @@ impl Configs {
             );
             said.push(d.help("definitions take what they name from their callers"));
         }
-        walk::item(&mut item.kind, &mut |place| match place {
+        visit::item(&mut item.kind, &mut |place| match place {
             Place::Expr(e) => {
                 let ExprKind::Name(name) = e.kind else { return };
                 if let Some(i) = self.sees(e.span.file, name)
@@ -637,7 +637,7 @@ const LONGEST: usize = 256;
 
 fn size(e: &mut Expr) -> usize {
     let mut n = 0;
-    walk::expr(e, &mut |_| n += 1);
+    visit::expr(e, &mut |_| n += 1);
     n
 }
 

@@ -8,20 +8,20 @@
 //! use decides, a tuple. A `var` is a name that may be given another value; what an `if` assigns
 //! becomes a result of it, what a loop assigns is carried.
 
+mod branches;
 mod call;
-mod carry;
 mod closure;
 mod contract;
-mod control;
 mod index;
+mod infer_from_functions;
+mod inline_call;
+mod loop_carried;
+mod lvalue;
 mod mentions;
-mod open;
 mod operator;
-mod place;
 mod results;
+mod runtime_dims;
 mod stmt;
-mod template;
-mod told;
 mod tree;
 mod value;
 
@@ -39,7 +39,7 @@ use crate::env::{Const, Env};
 use crate::types::{MOST_LEAVES, Ty};
 use crate::{Checker, Maybe};
 pub(crate) use closure::Closure;
-pub(crate) use template::{is_template, is_value_generic};
+pub(crate) use inline_call::{is_template, is_value_generic};
 pub(crate) use tree::{Literals, Tree};
 pub(crate) use value::Value;
 
@@ -102,11 +102,11 @@ pub(crate) struct Body {
     /// The names of dims in use, so that new ones differ.
     dims: BTreeSet<Sym>,
     /// What is known of integer scalars.
-    integers: open::Integers,
+    integers: runtime_dims::Integers,
     /// How many loops are being checked.
     loops: usize,
     /// What the loops inside them open, so that it is found once.
-    opened: BTreeMap<(Vec<Span>, Span, usize), carry::Opened>,
+    opened: BTreeMap<(Vec<Span>, Span, usize), loop_carried::Opened>,
     /// The calls that are being taken apart, the innermost last.
     inlined: Vec<Span>,
     /// How many were.
@@ -140,7 +140,7 @@ impl Body {
             aliases: HashMap::new(),
             dims,
             promised: BTreeMap::new(),
-            integers: open::Integers::default(),
+            integers: runtime_dims::Integers::default(),
             loops: 0,
             opened: BTreeMap::new(),
             inlined: vec![],
@@ -286,7 +286,7 @@ impl Body {
         let mut n = 1;
         while !self.dims.insert(name) {
             n += 1;
-            name = Sym::new(&ir::said::another(near.name(), n));
+            name = Sym::new(&ir::display_names::another(near.name(), n));
         }
         self.env.facts.assume_dim(name);
         name
@@ -330,7 +330,7 @@ impl<'a> Checker<'a> {
                 }
                 "assert" => d.help("assert a comparison: `assert k != 0`"),
                 _ if want.dtype != got.dtype => d.help(format!("convert it: `{}(..)`", want.dtype)),
-                _ => match (crate::fit::rearranged(&want.shape, &got.shape), what) {
+                _ => match (crate::shape_hints::rearranged(&want.shape, &got.shape), what) {
                     (Some(hint), _) => d.help(hint),
                     (None, what) if matches!(what, "this `let`" | "this `var`") || what.starts_with("constant ") => d.help(format!("leave the type out, or write `{got}`")),
                     (None, what) if what.ends_with(": result") => d.help(declared.as_str()),

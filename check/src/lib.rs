@@ -24,37 +24,37 @@
 )]
 
 mod access;
+mod attributes;
 mod bind;
 mod conditions;
 mod config;
 mod consts;
 mod defs;
+mod einsum;
 mod encoding;
-mod entered;
+mod entry_instance;
 mod env;
-mod exist;
-mod fit;
+mod existential;
 mod generics;
 mod graph;
 mod instance;
 mod invariant;
-mod labels;
-mod line;
-mod lists;
-mod marks;
+mod matmul_rules;
 mod modules;
-mod more;
-mod offered;
+mod packs;
 mod pins;
 mod pipeline;
 mod prim;
-mod product;
+mod repl_line;
 mod rule;
-mod sample;
+mod rule_matches;
+mod rule_variants;
 mod schedule;
+mod shape_hints;
+mod standalone;
 mod tolerance;
 mod types;
-mod walk;
+mod visit;
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -64,8 +64,8 @@ use ir::diag::{Diagnostic, Severity};
 use ir::source::{SourceId, Span};
 use shape::Sym;
 
-pub use entered::{Choice, Entered, Instance, Request, Shown};
-pub use line::{Form, Input};
+pub use entry_instance::{Choice, Entered, Instance, Request, Shown};
+pub use repl_line::{Form, Input};
 
 /// What checking gives.
 #[derive(Debug)]
@@ -196,7 +196,7 @@ struct Checker<'a> {
     /// Rules whose operators stand in no function have an instance too.
     every_rule: bool,
     /// The operators that rules may find.
-    known: offered::Known,
+    known: rule_matches::Known,
     /// An instance that is new has no use: a rule's left side looks for what stands somewhere.
     only_known: bool,
 }
@@ -218,7 +218,7 @@ impl<'a> Checker<'a> {
             said: HashSet::new(),
             lost: None,
             every_rule: false,
-            known: offered::Known::default(),
+            known: rule_matches::Known::default(),
             only_known: false,
         };
         checker.declare(library, files);
@@ -259,7 +259,7 @@ impl<'a> Checker<'a> {
     fn report(&mut self, mut d: Diagnostic) {
         let texts = d.labels.iter_mut().map(|l| &mut l.text).chain(&mut d.notes).chain(&mut d.help);
         for text in std::iter::once(&mut d.message).chain(texts) {
-            *text = ir::said::said(text);
+            *text = ir::display_names::said(text);
         }
         // What follows from something that was said has no message.
         if !d.message.is_empty() && self.said.insert((d.code, d.span(), d.message.clone())) {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use ir::ast::{ExprKind, File, Ident, ItemKind, TypeKind};
 use shape::Sym;
 
-use crate::walk::{self, Place};
+use crate::visit::{self, Place};
 use crate::{Checker, Files};
 
 /// The program with the types and constants of its modules renamed.
@@ -28,12 +28,12 @@ pub(crate) fn written_out<'f>(library: &[File], files: Cow<'f, Files>) -> Cow<'f
     let defs = &checker.defs;
     for item in out.own.iter_mut().chain(&mut out.modules).flat_map(|f| &mut f.items) {
         let mut bound: BTreeSet<Sym> = BTreeSet::new();
-        walk::item(&mut item.kind, &mut |place| {
+        visit::item(&mut item.kind, &mut |place| {
             if let Place::Bound(name) | Place::Loop(name) = place {
                 bound.insert(name.name);
             }
         });
-        walk::item(&mut item.kind, &mut |place| match place {
+        visit::item(&mut item.kind, &mut |place| match place {
             Place::Type(t) => {
                 if let TypeKind::Named { name, .. } = &mut t.kind
                     && !bound.contains(&name.name)

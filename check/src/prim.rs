@@ -1,10 +1,10 @@
 //! Bodies of primitives: statements and scalar expressions to loops.
 
+mod access_path;
 mod binder;
-mod choose;
+mod conditional;
 mod index;
-mod place;
-mod run;
+mod loop_attributes;
 mod scalar;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,8 +12,8 @@ use std::rc::Rc;
 
 use ir::ast::{self, AssignOp, Expr, ExprKind, Ident, IndexArg, Mode, PrimDef, StmtKind};
 use ir::diag::Diagnostic;
-use ir::exact::{Exact, Size};
 use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::overflow::{Exact, Size};
 use ir::source::Span;
 use ir::{Combine, Intrinsic, Literal};
 use shape::{Expr as Dim, Facts, Pred, Sym};
@@ -23,7 +23,7 @@ use crate::env::{Const, Env};
 use crate::types::Ty;
 use crate::{Checker, Maybe};
 
-pub(crate) use place::Place;
+pub(crate) use access_path::Place;
 
 #[derive(Clone)]
 pub(crate) enum Local {
@@ -57,7 +57,7 @@ pub(crate) struct Body {
     /// Where each output is declared.
     heads: Vec<Span>,
     /// The loops that are told how to run.
-    told: Vec<run::Told>,
+    told: Vec<loop_attributes::Told>,
     /// What variables of loops, which are not below 0, stay below.
     counts: BTreeMap<VarId, Vec<Dim>>,
 }
@@ -97,7 +97,7 @@ impl Body {
         let mut n = self.names.get(&near).copied().unwrap_or(0);
         while self.names.contains_key(&name) {
             n += 1;
-            name = Sym::new(&ir::said::another(near.name(), n));
+            name = Sym::new(&ir::display_names::another(near.name(), n));
         }
         self.names.insert(name, 1);
         self.names.insert(near, n.max(1));
@@ -299,7 +299,8 @@ impl<'a> Checker<'a> {
                 b.initialize(buf, Scalar::constant(start, dtype));
             }
         }
-        let prim = ir::lets::written_out(&ir::depend::writes_alone(&b.prim), &ir::lets::positions);
+        let prim =
+            ir::inline_lets::written_out(&ir::depend::writes_alone(&b.prim), &ir::inline_lets::positions);
         let prim = ir::depend::unfused(&ir::depend::untiled(&prim));
         self.coverage(&ir::depend::untiled(&prim), &b.heads)?;
         // What is read of an output before it is written is zero, in every engine.

@@ -13,7 +13,7 @@ use tensor::DType;
 use crate::bind::names_in;
 use crate::env::{Const, Env};
 use crate::graph::{Body, Value};
-use crate::offered::{attributes, attributes_known, fitting, values};
+use crate::rule_matches::{attributes, attributes_known, fitting, values};
 use crate::{Checker, Maybe};
 
 /// When an instance of a rule is kept.

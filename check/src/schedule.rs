@@ -12,7 +12,7 @@ use ir::source::Span;
 
 use crate::Checker;
 use crate::defs::Def;
-use crate::walk::{self, Place};
+use crate::visit::{self, Place};
 
 /// What a verb is followed by.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -153,7 +153,7 @@ struct Names {
 
 fn names(prim: &PrimDef) -> Names {
     let mut found = Names { loops: BTreeSet::new(), buffers: BTreeSet::new() };
-    walk::item(&mut ItemKind::Prim(prim.clone()), &mut |place| match place {
+    visit::item(&mut ItemKind::Prim(prim.clone()), &mut |place| match place {
         Place::Loop(name) => found.loops.extend([name.name.to_string()]),
         Place::Bound(name) => found.buffers.extend([name.name.to_string()]),
         Place::Expr(_) | Place::Type(_) => {}

@@ -9,7 +9,7 @@
 //! those before it write, its blocks wait for theirs. Otherwise the grid is one block.
 
 use ir::depend::{speak, strangers};
-use ir::lets::{positions, written_out};
+use ir::inline_lets::{positions, written_out};
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
 use ir::{Intrinsic, Literal};

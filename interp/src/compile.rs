@@ -19,7 +19,7 @@ pub(crate) struct Code {
     pub(crate) span: Span,
     pub(crate) generics: Vec<Sym>,
     /// What it asks of the dims.
-    pub(crate) positions: ir::exact::Positions,
+    pub(crate) positions: ir::overflow::Positions,
     /// Every different expression of dims, evaluated once a call.
     pub(crate) dims: Vec<Dim>,
     pub(crate) bufs: Vec<BufCode>,

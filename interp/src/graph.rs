@@ -5,8 +5,8 @@
 //! otherwise. After every operation the results are compared with their types: that is how dims an
 //! operation opens get their values, and how a wrong type is found where it arises.
 
+use ir::display_names::said;
 use ir::graph::{Block, Func, Op, ValId};
-use ir::said::said;
 use ir::source::Span;
 use ir::{ExternId, FuncId, PrimId};
 use shape::{Expr as Dim, Pred, Sym};
@@ -14,7 +14,7 @@ use tensor::{DType, Tensor};
 
 use crate::dims::Dims;
 use crate::error::Error;
-use crate::held::Held;
+use crate::memory_accounting::Held;
 use crate::scope::{Scope, internal};
 use crate::value::{Value, Values, push};
 use crate::{Budget, Interp, machine};

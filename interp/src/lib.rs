@@ -40,9 +40,9 @@ mod dims;
 mod erf;
 mod error;
 mod graph;
-mod held;
 mod machine;
 mod memory;
+mod memory_accounting;
 mod scalar;
 mod scope;
 mod value;
@@ -57,7 +57,7 @@ use tensor::{DType, Tensor};
 
 pub use error::Error;
 
-use held::{Held, Ledger};
+use memory_accounting::{Held, Ledger};
 
 /// How far a run may go.
 #[derive(Clone, Debug)]

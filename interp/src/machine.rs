@@ -17,8 +17,8 @@ use tensor::limits::LARGEST_DIM;
 use crate::compile::{Access, Code, F, I, OutCode, Reduce, S};
 use crate::dims::Dims;
 use crate::error::Error;
-use crate::held::{Held, Ledger};
 use crate::memory::Memory;
+use crate::memory_accounting::{Held, Ledger};
 use crate::scalar;
 use crate::{Budget, Limits};
 

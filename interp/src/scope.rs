@@ -4,8 +4,8 @@
 //! a wrong type is found where it arises.
 
 use ir::Class;
+use ir::display_names::said;
 use ir::graph::{Func, Node, Op, ValId};
-use ir::said::said;
 use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;

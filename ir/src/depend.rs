@@ -7,18 +7,18 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a question is about a few kinds of expressions")]
 
-mod apart;
-mod forms;
+mod canonical;
+mod disjoint;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use shape::{Expr as Dim, Facts, Pred, Sym};
 
-use crate::lets::{positions, written_out};
+use crate::inline_lets::{positions, written_out};
 use crate::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
-use apart::{Bands, View, views};
-use forms::{fused, loops_in_one, unfuse};
-pub use forms::{unfused, untiled, writes_alone};
+use canonical::{fused, loops_in_one, unfuse};
+pub use canonical::{unfused, untiled, writes_alone};
+use disjoint::{Bands, View, views};
 
 /// From, and one past the end.
 pub type Interval = (Dim, Dim);

@@ -6,8 +6,8 @@
 
 use shape::{Expr as Dim, Pred, Verdict};
 
-use crate::exact::Size;
 use crate::loops::{Prim, Scalar, ScalarKind, Stmt, VarId};
+use crate::overflow::Size;
 
 /// What a primitive shows of one of its inputs.
 #[derive(Clone, Debug)]

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use shape::Expr as Dim;
 use vm::Type;
 
-use crate::families::Families;
-use crate::lives::Lives;
+use crate::alias_sets::Families;
+use crate::liveness::Lives;
 use crate::rt::{Func, Kind, Region, Stmt, Var};
 
 /// A function with more buffers than this keeps them in the pool beyond it.

@@ -11,18 +11,18 @@ mod control;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ir::display_names::said;
 use ir::graph::{Block, Func, Node, Op, Type, ValId};
-use ir::said::said;
 use ir::source::Span;
 use ir::{FuncId, Module, PrimId, View};
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::{DType, Tensor};
 
 use crate::arena;
-use crate::consumed::{Consumed, GivenBack, Known};
+use crate::consumable::{Consumed, GivenBack, Known};
 use crate::dims::{Code, literal};
 use crate::error::Error;
-use crate::live::last_uses;
+use crate::last_use::last_uses;
 use crate::rt::{self, Cond, Kind, Value, Var};
 use crate::{Functions, KernelOf};
 use calls::Signature;

@@ -14,17 +14,17 @@
 //! - a tensor is released right after its last use on every path, so a buffer that a primitive updates in place has one
 //!   holder wherever the checker proved its single use; where it has not, `own` copies and the result is the same.
 
+mod alias_sets;
 mod arena;
-mod consumed;
+mod consumable;
 mod dims;
 mod emit;
 mod entry;
 mod error;
-mod families;
 mod graph;
-mod live;
-mod lives;
-mod peak;
+mod last_use;
+mod liveness;
+mod peak_memory;
 mod registers;
 pub mod rt;
 
@@ -106,7 +106,7 @@ pub struct Peak {
 
 /// The memory of functions that were lowered.
 pub fn peaks(module: &Module, lowered: &Lowered) -> Vec<Peak> {
-    peak::all(module, &lowered.rt, &lowered.program.kernels)
+    peak_memory::all(module, &lowered.rt, &lowered.program.kernels)
 }
 
 /// The functions of a module by what they became.

@@ -9,7 +9,7 @@ use vm::isa::Reg;
 use vm::{TensorType, Type};
 
 use crate::error::Error;
-use crate::lives::Lives;
+use crate::liveness::Lives;
 use crate::rt::{Func, Var};
 
 /// The registers of a function.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use ir::legality::products;
 use ir::loops::{BufId, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
-use ir::run::products;
 use ir::source::Span;
 use ir::{Combine, Intrinsic};
 use shape::{Expr as Dim, Facts, Pred};

@@ -1,7 +1,7 @@
 //! The expression type and its arithmetic. [`normal`](crate::normal) holds the rules for division and maximum.
 
 use crate::poly::{Mono, Poly, Term};
-use crate::work::did;
+use crate::work_counter::did;
 use crate::{EvalError, Op, Sym, normal};
 use rustc_hash::FxHasher;
 use std::borrow::Cow;

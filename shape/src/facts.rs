@@ -9,8 +9,8 @@
 //! - What is left (products that divide, expressions that are not zero) is kept as it is.
 
 use crate::expr::{Atom, Expr};
-use crate::learn::Learn;
 use crate::poly::{Mono, Poly};
+use crate::propagate::Learn;
 use crate::range::{Range, Ranges};
 use crate::{Pred, Sym};
 use rustc_hash::FxHashMap;

@@ -9,7 +9,7 @@
 use crate::Pred;
 use crate::expr::{Atom, Expr};
 use crate::facts::{Facts, Known, Why};
-use crate::learn::as_divisibility;
+use crate::propagate::as_divisibility;
 use crate::range::{self, Range};
 
 /// What the prover answers.

@@ -9,16 +9,16 @@
 //! The crate depends on neither `ir` nor a compiler.
 #![expect(clippy::disallowed_methods, reason = "the runtime has a clock, threads and files")]
 
-mod alarm;
 pub mod asm;
 pub mod blob;
-mod chunks;
-mod drafts;
+mod checksums;
+mod deadline;
 pub mod isa;
 pub mod loader;
 mod machine;
 mod program;
 pub mod scalar;
+mod temp_files;
 pub mod threads;
 pub mod tnx;
 pub mod verify;

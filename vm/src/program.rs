@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tensor::{DType, abi};
 
 use crate::blob::Blob;
-use crate::chunks::Part;
+use crate::checksums::Part;
 use crate::isa::{Instr, Reg};
 
 /// A program.

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::blob::Blob;
-use crate::chunks::{self, Chunks, Part};
+use crate::checksums::{self, Chunks, Part};
 use crate::program::{Bytes, Kept, Program, Work};
 
 /// What the file of a compiled program begins with.
@@ -146,7 +146,7 @@ pub fn encode(package: &Package) -> Result<Vec<u8>, Error> {
     }
     let mut sections: Vec<(u32, Vec<u8>)> = vec![
         (PROGRAM, postcard::to_stdvec(&HeadRef(&package.program, &places)).map_err(fail)?),
-        (SUMS, chunks::sums(&constants).iter().flat_map(|s| s.to_le_bytes()).collect()),
+        (SUMS, checksums::sums(&constants).iter().flat_map(|s| s.to_le_bytes()).collect()),
         (CONSTANTS, constants),
         (LOOPS, package.loops.clone().into_bytes()),
     ];
@@ -335,8 +335,8 @@ pub fn open(path: &Path) -> Result<Package, Error> {
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let name =
         path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a file name"))?;
-    crate::drafts::sweep(path);
-    let temporary = path.with_file_name(crate::drafts::name(name));
+    crate::temp_files::sweep(path);
+    let temporary = path.with_file_name(crate::temp_files::name(name));
     let written = (|| {
         let mut file = fs::File::create(&temporary)?;
         file.write_all(bytes)?;

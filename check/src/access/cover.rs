@@ -16,8 +16,8 @@ use std::collections::{HashMap, HashSet};
 
 use ir::Intrinsic;
 use ir::diag::Diagnostic;
-use ir::exact::Size;
 use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
+use ir::overflow::Size;
 use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
 

@@ -5,7 +5,7 @@ use ir::diag::Diagnostic;
 use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym};
 
-use super::told::{in_brackets, names_in, told};
+use super::infer::{in_brackets, names_in, told};
 use super::{Actual, Binder, Origin, allows, refused};
 use crate::config::is_config;
 use crate::env::Const;

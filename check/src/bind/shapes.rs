@@ -7,10 +7,10 @@ use ir::diag::{Diagnostic, count_of};
 use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym, Verdict};
 
-use super::told::names_in;
+use super::infer::names_in;
 use super::{Binder, Later, Origin, Parts, Pattern, is_generic};
-use crate::fit::{self, list};
 use crate::graph::{Body, Value};
+use crate::shape_hints::{self, list};
 use crate::types::{Arg, dim_said};
 use crate::{Checker, Maybe};
 
@@ -298,7 +298,7 @@ impl Checker<'_> {
                     diag = diag.label(f.span, format!("{} is [{}]", f.what, list(other)));
                     let (short, long, of) =
                         if shape.len() < other.len() { (shape, other, origin) } else { (other, shape, f) };
-                    if let Some(n) = fit::stretched(short, long) {
+                    if let Some(n) = shape_hints::stretched(short, long) {
                         let axes: Vec<String> = (1..=n).rev().map(|k| format!("-{k}")).collect();
                         let axes = if n == 1 { axes.concat() } else { format!("[{}]", axes.join(", ")) };
                         diag = diag.help(format!(

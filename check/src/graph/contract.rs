@@ -20,7 +20,7 @@ use super::{Body, Closure, Value};
 use crate::bind::Actual;
 use crate::conditions::condition_text;
 use crate::env::Env;
-use crate::exist::extents;
+use crate::existential::extents;
 use crate::types::{Arg, Named, Ty};
 use crate::{Checker, Maybe};
 

@@ -503,7 +503,7 @@ impl<'a> Checker<'a> {
         let value = self.annotated(body, value, Some(inner), "this `var`", span)?;
         let mut d = Declared::default();
         self.declare_leaves(body, inner, &value, &names, &mut d);
-        for fact in crate::exist::facts(vars) {
+        for fact in crate::existential::facts(vars) {
             let mut others = names_in(fact);
             others.retain(|n| names.iter().all(|x| x.name != *n));
             let hidden = self.enter_locals(body, &others, Some(fact.span))?;
@@ -580,7 +580,7 @@ impl<'a> Checker<'a> {
         // One name is one extent, wherever it stands.
         let mut facts: Vec<(Pred, String)> = Vec::new();
         for fact in &d.facts {
-            let is = crate::exist::extents(fact, &extent);
+            let is = crate::existential::extents(fact, &extent);
             let text = format!("`{name}`: `{fact}` is declared, and does not hold: {is}");
             facts.push((fact.subst(&extent), text));
         }

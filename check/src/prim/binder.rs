@@ -9,8 +9,8 @@
 use ir::Intrinsic;
 use ir::ast;
 use ir::diag::Diagnostic;
-use ir::exact::Size;
 use ir::loops::{Run, Scalar, ScalarKind, Stmt, VarId};
+use ir::overflow::Size;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 

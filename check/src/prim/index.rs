@@ -12,7 +12,7 @@ use shape::{Expr as Dim, Pred, Sym, Verdict};
 use tensor::DType;
 
 use super::{Body, Local};
-use crate::lists::{Item, Scope};
+use crate::packs::{Item, Scope};
 use crate::{Checker, Maybe};
 
 impl Checker<'_> {

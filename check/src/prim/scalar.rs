@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ir::ast::{self, Arg, BinaryOp, Expr, ExprKind, Ident, IndexArg, UnaryOp};
 use ir::diag::Diagnostic;
-use ir::exact::Exact;
 use ir::loops::{BufId, Scalar, ScalarKind};
+use ir::overflow::Exact;
 use ir::source::Span;
 use ir::{Class, Combine, Intrinsic, Literal};
 use shape::{Expr as Dim, Pred};

@@ -40,7 +40,7 @@ use self::sums::as_sums;
 use self::totals::as_totals;
 use ir::Intrinsic;
 use ir::depend::{mark_loops, unfused};
-use ir::lets::written_out;
+use ir::inline_lets::written_out;
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
 use shape::{Expr as Dim, Sym};
 use std::collections::BTreeSet;

@@ -351,7 +351,7 @@ impl Arrange<'_> {
                         }
                         return;
                     }
-                    if ir::run::products(body) == Some(rounds) {
+                    if ir::legality::products(body) == Some(rounds) {
                         *run = Run::Dot;
                     }
                 });

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use ir::FuncId;
 use ir::View;
+use ir::display_names::said;
 use ir::graph::{Node, ValId};
 use ir::loops::{Buf, BufId, Prim, ScalarKind};
-use ir::said::said;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 use tensor::limits::LARGEST_DIM;

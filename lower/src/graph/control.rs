@@ -8,7 +8,7 @@ use tensor::DType;
 
 use super::{Builder, Dying, is_tensor};
 use crate::error::Error;
-use crate::live::last_uses;
+use crate::last_use::last_uses;
 use crate::rt::{self, Cond, Kind, Value, Var};
 
 impl Builder<'_, '_> {

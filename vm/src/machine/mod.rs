@@ -10,10 +10,10 @@
 mod arena;
 mod bind;
 mod error;
-mod fit;
 mod interp;
 mod kernel;
 mod memory;
+mod offsets;
 pub mod profile;
 mod tensors;
 mod value;
@@ -30,7 +30,7 @@ pub use kernel::{Condition, KernelCode};
 pub use profile::Profile;
 pub use value::Arg;
 
-use crate::alarm::Alarm;
+use crate::deadline::Alarm;
 use crate::program::{KeptLoad, Program};
 use crate::threads::Pool;
 use crate::verify::Verified;

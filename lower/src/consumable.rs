@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ir::graph::{Block, Func, Node, Op, ValId};
 use ir::{FuncId, Module, PrimId};
 
-use crate::families::Families;
+use crate::alias_sets::Families;
 
 /// The values of a function that may be consumed, each with all that may be the same memory.
 pub(crate) struct Consumed {

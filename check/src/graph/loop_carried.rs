@@ -20,7 +20,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
 use tensor::DType;
 
-use super::control::{assigned_in, place};
+use super::branches::{assigned_in, place};
 use super::{Body, Local, Value};
 use crate::env::Env;
 use crate::{Checker, Maybe};
@@ -86,7 +86,7 @@ pub(super) struct Mark {
     entry: usize,
     nodes: usize,
     diagnostics: usize,
-    integers: super::open::Integers,
+    integers: super::runtime_dims::Integers,
     consumed: std::collections::HashMap<ValId, Span>,
     aliases: std::collections::HashMap<ValId, Vec<ValId>>,
     dims: BTreeSet<Sym>,

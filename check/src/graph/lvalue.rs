@@ -12,8 +12,8 @@ use ir::graph::{Type, ValId};
 use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym};
 
+use super::branches::assigned;
 use super::call::given;
-use super::control::assigned;
 use super::index::Part;
 use super::{Body, Tree, Value};
 use crate::env::Const;

@@ -26,8 +26,8 @@ use ir::diag::Diagnostic;
 use shape::{Expr as Dim, Sym};
 
 use crate::bind::names_in;
+use crate::einsum;
 use crate::env::{Answer, Const, Env, wrong};
-use crate::labels;
 
 /// What a list may hold.
 pub(crate) trait Item: Clone {
@@ -146,7 +146,7 @@ impl Env {
                     && let Some(Const::Text(text)) = self.known(*name)
                 {
                     let numbers = args.iter().map(|a| self.ints(&a.value)).collect::<Answer<Vec<_>>>()?;
-                    let axes = labels::function(text, method.name.name(), &numbers.concat(), e.span)?;
+                    let axes = einsum::function(text, method.name.name(), &numbers.concat(), e.span)?;
                     return Ok(axes.into_iter().map(|k| T::from_dim(Dim::int(k))).collect());
                 }
                 self.method(base, method.name.name(), args, e, scope)

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use shape::{Expr as Dim, Facts, Pred, Sym};
 
 use super::{enter, set_in, speaks, step};
-use crate::exact::Size;
 use crate::loops::{Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
+use crate::overflow::Size;
 use crate::{Intrinsic, Literal};
 
 /// A loop's variable, and from where to where it goes.

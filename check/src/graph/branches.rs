@@ -10,7 +10,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
 use tensor::{DType, Tensor};
 
-use super::carry::Repeat;
+use super::loop_carried::Repeat;
 use super::{Body, Closure, Tree, Value};
 use crate::{Checker, Maybe};
 
@@ -454,7 +454,7 @@ pub(super) fn assigned(stmts: &[ast::Stmt], wanted: &dyn Fn(&Expr) -> bool, out:
         match &s.kind {
             StmtKind::Assign(place, _, e) => {
                 if wanted(place)
-                    && let Some((n, _)) = super::place::way(place)
+                    && let Some((n, _)) = super::lvalue::way(place)
                     && !out.contains(&n)
                 {
                     out.push(n);

@@ -1,4 +1,4 @@
-//! A program's own loops that are a product of matrices ([`ir::product`]): for each such primitive that a function calls a rule
+//! A program's own loops that are a product of matrices ([`ir::matmul`]): for each such primitive that a function calls a rule
 //! says so, `f(x, w, b) => f_rest(x @ w.T, b)`, so that rules on products find it. It is tried and proved like any.
 
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use ir::PrimId;
 use ir::ast::{Expr, ExprKind, Ident, IndexArg};
 use ir::graph::{Func, Op, ValId};
-use ir::product::{Operand, Product, product};
+use ir::matmul::{Operand, Product, product};
 use ir::source::Span;
 use ir::{Module, Rule};
 use shape::{Expr as Dim, Sym};

@@ -9,7 +9,7 @@ use shape::{Expr as Dim, Sym};
 
 use crate::Checker;
 use crate::env::{Const, Env};
-use crate::offered::attributes;
+use crate::rule_matches::attributes;
 
 /// The largest rank of a pack.
 const RANK: usize = 3;

@@ -10,7 +10,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Sym};
 
 use super::contract::Contract;
-use super::template::value_generic;
+use super::inline_call::value_generic;
 use super::{Body, Closure, Value};
 use crate::bind::{allows, refused};
 use crate::env::Env;

@@ -7,8 +7,8 @@
 use ir::ast::{Attr, Binder};
 use ir::depend::Carried;
 use ir::diag::{Diagnostic, nearest};
+use ir::legality::Misfit;
 use ir::loops::{Run, VarId};
-use ir::run::Misfit;
 use ir::source::Span;
 
 use super::Body;

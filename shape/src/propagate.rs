@@ -4,10 +4,10 @@ use crate::Pred;
 use crate::Sym;
 use crate::expr::{Atom, Expr};
 use crate::facts::{Known, Quotient, Why};
+use crate::fourier_motzkin::MAX_FACTS;
 use crate::poly::{Mono, Poly, Term, gcd};
 use crate::prove::Search;
 use crate::range::{self, Range};
-use crate::search::MAX_FACTS;
 
 /// Facts are propagated into ranges this often. Chains in practice are shorter; `n < m` and `m < n` would go on for ever.
 const ROUNDS: usize = 3;

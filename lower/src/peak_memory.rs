@@ -18,9 +18,9 @@ use tensor::LINE;
 use tensor::abi::{Step, StepOp};
 use vm::Type;
 
-use crate::families::Families;
+use crate::alias_sets::Families;
 use crate::graph::GATE;
-use crate::lives::Lives;
+use crate::liveness::Lives;
 use crate::rt::{self, Func, Kind, Stmt, Value, Var};
 use crate::{Peak, arena};
 
