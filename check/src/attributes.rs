@@ -7,10 +7,10 @@ use ir::diag::{Diagnostic, nearest};
 use crate::Checker;
 
 /// An attribute, on what it may stand, and whether an item is that.
-type Mark = (&'static str, &'static str, fn(&ItemKind) -> bool);
+type AttributeRule = (&'static str, &'static str, fn(&ItemKind) -> bool);
 
 /// Every attribute.
-const MARKS: &[Mark] = &[
+const ATTRIBUTES: &[AttributeRule] = &[
     ("config", "a test", |k| matches!(k, ItemKind::Test(_))),
     ("forbid", "a function", |k| matches!(k, ItemKind::Fn(_))),
     ("force", "a function", |k| matches!(k, ItemKind::Fn(_))),
@@ -23,14 +23,14 @@ const MARKS: &[Mark] = &[
 
 impl<'a> Checker<'a> {
     /// The attributes of a definition.
-    pub(crate) fn marks(&mut self, item: &'a Item) {
+    pub(crate) fn attributes_of_item(&mut self, item: &'a Item) {
         self.pin_forms(item);
         self.invariant_form(item);
         self.tolerance_forms(item);
         self.pipeline_forms(item);
         for a in &item.attrs {
             let name = a.name.name.name();
-            let text = match MARKS.iter().find(|m| m.0 == name) {
+            let text = match ATTRIBUTES.iter().find(|m| m.0 == name) {
                 Some((_, _, fits)) if fits(&item.kind) => continue,
                 // Said where configs are written out.
                 Some(("config", ..)) => continue,
@@ -38,7 +38,7 @@ impl<'a> Checker<'a> {
                 None => format!("unknown attribute `{name}`"),
             };
             let d = Diagnostic::error("E0201", a.name.span, text);
-            self.report(match nearest(name, MARKS.iter().map(|m| m.0)) {
+            self.report(match nearest(name, ATTRIBUTES.iter().map(|m| m.0)) {
                 Some(guess) => d.help(format!("did you mean `#[{guess}]`?")),
                 None => d.help(
                     "the attributes are `#[config(..)]` of tests, `#[force(..)]`, `#[forbid(..)]`, `#[invariant]`, `#[pipeline(..)]`, `#[plan]`, `#[tolerance(..)]` of functions and rules, and `#[variadic]`",

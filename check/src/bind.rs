@@ -1,4 +1,4 @@
-//! Arguments against parameters: what the generics of a callee stand for at one call.
+//! Type inference at a call, arguments against parameters: what the generics of a callee stand for at one call.
 //!
 //! In this order: brackets give generics that no parameter tells; element types; dims and packs that
 //! stand alone in the type of a parameter; shapes that broadcast (`~s`), joined; attributes that were not
@@ -6,7 +6,7 @@
 //! compared, and a `_` in brackets is solved from the equations of the `where`. What must be equal is
 //! proved, refuted with a diagnostic that names both places, or checked when running.
 //!
-//! [`Checker::bind`] is this order; its steps are [`attributes`], [`parts`] and [`shapes`], and [`told`] says
+//! [`Checker::bind`] is this order; its steps are [`attributes`], [`parts`] and [`shapes`], and [`infer`] says
 //! which generics the parameters tell.
 
 mod attributes;
@@ -17,7 +17,7 @@ mod shapes;
 use attributes::listed;
 pub(crate) use attributes::misfit;
 pub(crate) use infer::names_in;
-use infer::{in_brackets, told};
+use infer::{explicit_generics, is_inferable};
 
 use std::collections::BTreeMap;
 
@@ -332,7 +332,8 @@ impl Checker<'_> {
                         format!("{callee}: takes {}, got {given}", ir::diag::count(want, "argument")),
                     );
                     let d = d.label(sig.name.span, "defined here");
-                    let in_brackets = |g: &Generic| g.kind != GenericKind::DType && !told(sig, g.name.name);
+                    let in_brackets =
+                        |g: &Generic| g.kind != GenericKind::DType && !is_inferable(sig, g.name.name);
                     return self.fail(if sig.generics.iter().any(in_brackets) {
                         d.help(format!("its extents are given in brackets: `{callee}[2, 3]`"))
                     } else {
@@ -377,10 +378,10 @@ impl Checker<'_> {
                 let text = format!("{}: the dim `{name}` cannot be inferred from the arguments", b.callee);
                 let d = Diagnostic::error("E0203", b.span, text).label(g.name.span, "declared here");
                 // All that brackets must give with it.
-                let lists = in_brackets(b.sig);
+                let lists = explicit_generics(b.sig);
                 let least = lists.first().filter(|l| l.iter().any(|x| x.name.name == name));
                 let form = least.map_or(form, |l| format!("{}[{}](..)", b.callee, listed(l)));
-                let alone = if told(b.sig, name) { "let it stand alone" } else { "use it" };
+                let alone = if is_inferable(b.sig, name) { "let it stand alone" } else { "use it" };
                 let text = format!("give it in brackets: `{form}`, or {alone} in the type of a parameter");
                 return self.fail(d.help(text));
             }

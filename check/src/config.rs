@@ -1,4 +1,4 @@
-//! Configs: dims and numbers of a checkpoint that definitions name without taking them.
+//! Desugaring of configs: dims and numbers of a checkpoint that definitions name without taking them.
 //!
 //! Before checking, every definition that names one, or speaks of a definition that does, gets it: a dim as
 //! a further generic, a number as a further parameter whose default is the caller's of that name. So
@@ -24,7 +24,7 @@ use tensor::DType;
 
 use crate::defs::{Defs, name_of};
 use crate::env::Env;
-use crate::visit::{self, Place};
+use crate::visit::{self, Occurrence};
 use crate::{Checker, Files};
 
 /// The bound that marks a generic as a config's; no text can write it.
@@ -75,7 +75,7 @@ struct Said {
 }
 
 /// The program with its configs written out.
-pub(crate) fn written_out<'f>(
+pub(crate) fn desugar_configs<'f>(
     library: &'f [File],
     files: &'f Files,
 ) -> (Cow<'f, Files>, Vec<Setting>, Vec<Diagnostic>) {
@@ -193,7 +193,7 @@ impl Configs {
         let mut out = e.clone();
         let mut callees: BTreeSet<Span> = BTreeSet::new();
         visit::expr(&mut out, &mut |place| {
-            let Place::Expr(e) = place else { return };
+            let Occurrence::Expr(e) = place else { return };
             if let ExprKind::Call(f, _) = &e.kind {
                 callees.insert(f.span);
             }
@@ -227,7 +227,7 @@ impl Configs {
         let mut named = false;
         let mut others = false;
         visit::expr(e, &mut |place| {
-            let Place::Expr(e) = place else { return };
+            let Occurrence::Expr(e) = place else { return };
             match e.kind {
                 ExprKind::Name(n) => match self.index.get(&n) {
                     Some(&i) if self.is_dim(i) => named = true,
@@ -310,7 +310,7 @@ impl Configs {
                 continue;
             }
             let found = self.said_by(&mut item.kind, defs);
-            all.push((place(item), found));
+            all.push((definition_span(item), found));
         }
         let mut users: BTreeMap<Span, Vec<Span>> = BTreeMap::new();
         let mut work = Vec::new();
@@ -371,22 +371,22 @@ impl Configs {
         let mut names: Vec<(Sym, Span)> = Vec::new();
         let mut bound = Vec::new();
         visit::item(kind, &mut |place| match place {
-            Place::Expr(e) => match &e.kind {
+            Occurrence::Expr(e) => match &e.kind {
                 ExprKind::Name(name) => names.push((*name, e.span)),
                 _ => names.extend(defs.qualified(e, |_| false).map(|n| (n, e.span))),
             },
-            Place::Type(t) => {
+            Occurrence::Type(t) => {
                 if let TypeKind::Named { name, .. } = &t.kind {
                     names.push((name.name, name.span));
                 }
             }
-            Place::Bound(name) | Place::Loop(name) => bound.push(name),
+            Occurrence::Bound(name) | Occurrence::Loop(name) => bound.push(name),
         });
         let own: BTreeSet<Sym> = bound.iter().map(|b| b.name).collect();
         for (name, at) in names.into_iter().filter(|n| !own.contains(&n.0)) {
             match self.sees(at.file, name) {
                 Some(i) => self.base(i, &mut found.names),
-                None => found.defs.extend(defs.item(name, at).map(place)),
+                None => found.defs.extend(defs.item(name, at).map(definition_span)),
             }
         }
         found.bound = bound;
@@ -411,7 +411,7 @@ impl Configs {
     fn named_in(&self, e: &Expr) -> BTreeSet<usize> {
         let mut out = BTreeSet::new();
         visit::expr(&mut e.clone(), &mut |place| {
-            if let Place::Expr(Expr { kind: ExprKind::Name(n), .. }) = place {
+            if let Occurrence::Expr(Expr { kind: ExprKind::Name(n), .. }) = place {
                 out.extend(self.index.get(n));
             }
         });
@@ -445,7 +445,7 @@ impl Configs {
         if matches!(item.kind, ItemKind::Config(_)) {
             return;
         }
-        let needs = self.needs.get(&place(item)).cloned().unwrap_or_default();
+        let needs = self.needs.get(&definition_span(item)).cloned().unwrap_or_default();
         if let ItemKind::Test(def) = &mut item.kind {
             self.settle(def, &item.attrs, &needs, said);
         } else if let Some(a) = item.attrs.iter().find(|a| a.name.name.name() == MARK) {
@@ -457,7 +457,7 @@ impl Configs {
             said.push(d.help("definitions take what they name from their callers"));
         }
         visit::item(&mut item.kind, &mut |place| match place {
-            Place::Expr(e) => {
+            Occurrence::Expr(e) => {
                 let ExprKind::Name(name) = e.kind else { return };
                 if let Some(i) = self.sees(e.span.file, name)
                     && let Meaning::Derived(d) = &self.names[i].meaning
@@ -465,8 +465,8 @@ impl Configs {
                     *e = parens(d, e.span);
                 }
             }
-            Place::Type(t) => self.write_record(t, defs),
-            Place::Bound(_) | Place::Loop(_) => {}
+            Occurrence::Type(t) => self.write_record(t, defs),
+            Occurrence::Bound(_) | Occurrence::Loop(_) => {}
         });
         let dims = needs.iter().filter(|i| self.is_dim(**i)).map(|&i| self.names[i].ident);
         let generic = |name: Ident| Generic {
@@ -510,7 +510,7 @@ impl Configs {
         if !matches!(record.kind, ItemKind::Record(_)) {
             return;
         }
-        let needs = self.needs.get(&place(record)).into_iter().flatten();
+        let needs = self.needs.get(&definition_span(record)).into_iter().flatten();
         let dims =
             needs.filter(|i| self.is_dim(**i)).map(|&i| Ident { name: self.names[i].ident.name, span });
         // A dim, whatever type has its name: these are looked at as well, and would be given theirs.
@@ -613,7 +613,7 @@ impl Configs {
 }
 
 /// What tells a definition from others: its name's place, or its own where it has none.
-fn place(item: &Item) -> Span {
+fn definition_span(item: &Item) -> Span {
     match &item.kind {
         ItemKind::Fn(d) => d.sig.name.span,
         ItemKind::Prim(d) => d.sig.name.span,

@@ -1,4 +1,4 @@
-//! Index notation: what a text such as `"bij,bjk->bik"` says about axes.
+//! Einsum notation: what a text such as `"bij,bjk->bik"` says about axes.
 //!
 //! Each operand's axes are labelled; a label in the result is kept, every other is summed over. Without `->` the
 //! result has the labels that stand once, in the order of the alphabet. `...` stands for the axes that the other

@@ -1,7 +1,9 @@
-//! Instances that a call from outside asks for: no call in the program tells their types and ranks.
+//! Monomorphization of entries, instances that a call from outside asks for: no call in the program tells their types
+//! and ranks.
 //!
 //! In: a definition of the program, what is known of the arguments, and what was chosen by hand. Out: the instance, and
-//! which generics nobody told; those are taken as where a definition that nothing calls is checked ([`Checker::sample`]).
+//! which generics nobody told; those are taken as where a definition that nothing calls is checked
+//! ([`Checker::sample`]).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +19,7 @@ use crate::defs::Def;
 use crate::types::Named;
 
 /// What is known of an argument: its element type, and how many axes it has.
-pub type Shown = (Option<DType>, Option<usize>);
+pub type KnownArg = (Option<DType>, Option<usize>);
 
 /// What was chosen for a generic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,14 +36,14 @@ pub struct Request {
     /// Where the definition has its name.
     pub at: Span,
     /// Arguments by path: `x`, `w.norm`.
-    pub args: BTreeMap<String, Shown>,
+    pub args: BTreeMap<String, KnownArg>,
     /// `f<i32, 3>`: for the element types and packs of the definition, in order.
     pub listed: Vec<Choice>,
 }
 
 /// The instance made.
 #[derive(Clone, Debug)]
-pub struct Entered {
+pub struct EntryInstance {
     /// What it is.
     pub id: Instance,
     /// The generics that nothing told, and what they were taken for.
@@ -58,8 +60,8 @@ pub enum Instance {
 }
 
 impl<'a> Checker<'a> {
-    pub(crate) fn entered(&mut self, request: &Request, items: &[&'a Item]) -> Option<Entered> {
-        let def = items.iter().filter_map(|i| Def::of(i)).find(|d| d.sig().name.span == request.at)?;
+    pub(crate) fn entry_instance(&mut self, request: &Request, items: &[&'a Item]) -> Option<EntryInstance> {
+        let def = items.iter().filter_map(|i| Def::from_item(i)).find(|d| d.sig().name.span == request.at)?;
         let sig = def.sig();
         let mut told = BTreeMap::new();
         for p in sig.params.iter().filter(|p| p.mode != Mode::Const) {
@@ -128,7 +130,7 @@ impl<'a> Checker<'a> {
             }
             Def::Extern(_) => return None,
         };
-        Some(Entered { id, open })
+        Some(EntryInstance { id, open })
     }
 
     fn entered_fn(&mut self, def: &'a FnDef, item: &'a Item, mut env: crate::env::Env) -> Option<Instance> {

@@ -1,4 +1,5 @@
-//! What `exists k, k <= n, k % 2 == 0. f32[k]` says: dims that only running tells, and what holds of them.
+//! Existential types, what `exists k, k <= n, k % 2 == 0. f32[k]` says: dims that only running tells, and what holds of
+//! them.
 //!
 //! Whoever is given such a value assumes it; whoever gives one proves it, or checks it where the value is given.
 
@@ -72,8 +73,8 @@ impl Checker<'_> {
         Some(preds)
     }
 
-    /// A declared result with the dims that its `exists` opens as a value has them: those that stand alone, then what is
-    /// linear in one that is not known yet.
+    /// A declared result with the dims that its `exists` opens as a value has them: those that stand alone, then what
+    /// is linear in one that is not known yet.
     pub(crate) fn as_found(&mut self, body: &mut Body, want: &Type, got: &Type, span: Span) -> Maybe<Type> {
         let exists: BTreeSet<Sym> = body.func.exists.iter().map(|e| e.0).collect();
         let mut found = want.clone();

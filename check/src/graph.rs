@@ -1,12 +1,12 @@
 //! Bodies of functions: statements and expressions to blocks of operations.
 //!
-//! Here stand the state of a body, and expressions. In files of their own: [`stmt`] statements, [`results`] what a body gives,
-//! [`call`] calls, [`operator`] operators, [`control`] branches and loops with [`carry`] for what they change,
-//! [`closure`] functions as values with [`contract`] for their types and [`template`] for what takes them and [`told`] for what they tell, [`tree`] records and arrays, [`index`] elements and slices, [`place`] those assigned, [`open`] dims
-//! that are known only when running.
-//! What a name holds while checking is a [`Value`]: a tensor, but also a dim, a literal whose type its
-//! use decides, a tuple. A `var` is a name that may be given another value; what an `if` assigns
-//! becomes a result of it, what a loop assigns is carried.
+//! Here stand the state of a body, and expressions. In files of their own: [`stmt`] statements, [`results`] what a body
+//! gives, [`call`] calls, [`operator`] operators, [`branches`] branches and loops with [`loop_carried`] for what they
+//! change, [`closure`] functions as values with [`contract`] for their types and [`inline_call`] for what takes them
+//! and [`infer_from_functions`] for what they tell, [`tree`] records and arrays, [`index`] elements and slices,
+//! [`lvalue`] those assigned, [`runtime_dims`] dims that are known only when running. What a name holds while checking
+//! is a [`Value`]: a tensor, but also a dim, a literal whose type its use decides, a tuple. A `var` is a name that may
+//! be given another value; what an `if` assigns becomes a result of it, what a loop assigns is carried.
 
 mod branches;
 mod call;
@@ -286,7 +286,7 @@ impl Body {
         let mut n = 1;
         while !self.dims.insert(name) {
             n += 1;
-            name = Sym::new(&ir::display_names::another(near.name(), n));
+            name = Sym::new(&ir::display_names::mangle(near.name(), n));
         }
         self.env.facts.assume_dim(name);
         name

@@ -1,12 +1,13 @@
-//! A program's own loops that are a product of matrices ([`ir::matmul`]): for each such primitive that a function calls a rule
-//! says so, `f(x, w, b) => f_rest(x @ w.T, b)`, so that rules on products find it. It is tried and proved like any.
+//! Rules for matmul idioms, a program's own loops that are a product of matrices ([`ir::matmul`]): for each such
+//! primitive that a function calls a rule says so, `f(x, w, b) => f_rest(x @ w.T, b)`, so that rules on products find
+//! it. It is tried and proved like any.
 
 use std::collections::BTreeSet;
 
 use ir::PrimId;
 use ir::ast::{Expr, ExprKind, Ident, IndexArg};
 use ir::graph::{Func, Op, ValId};
-use ir::matmul::{Operand, Product, product};
+use ir::matmul::{Operand, Product, recognize};
 use ir::source::Span;
 use ir::{Module, Rule};
 use shape::{Expr as Dim, Sym};
@@ -25,7 +26,7 @@ impl Checker<'_> {
             if self.defs.in_library(prim.span) || self.is_invariant(prim.def, prim.span) {
                 continue;
             }
-            if let Some(found) = product(prim) {
+            if let Some(found) = recognize(prim) {
                 let said = self.diagnostics.len();
                 let rule = self.rule_of_product(id, found);
                 self.unsay(said);

@@ -1,5 +1,5 @@
-//! Lists that exist only while checking: packs of dims, packs of indices, and lists of integers in attributes.
-//! One text serves every rank because what it says about ranks is said with these:
+//! Packs, and the other lists that exist only while checking: packs of dims, packs of indices, and lists of integers in
+//! attributes. One text serves every rank because what it says about ranks is said with these:
 //!
 //! | form | gives |
 //! |---|---|
@@ -18,7 +18,7 @@
 //! | `s.spread(map)` | an item for each number of `map`; for -1 the extent 1, or the index 0 |
 //!
 //! Axes are one number or a list, and count from the end where negative. A text that names labels has
-//! functions of its own ([`crate::labels`]).
+//! functions of its own ([`crate::einsum`]).
 
 use ir::Intrinsic;
 use ir::ast::{Arg, Expr, ExprKind};
@@ -276,7 +276,7 @@ impl Env {
         match method {
             "without" => {
                 let axes = self.axes(arg(0)?, rank)?;
-                list = keep(list, |k| !axes.contains(&k));
+                list = select_items(list, |k| !axes.contains(&k));
             }
             "pick" => {
                 // One item may be picked more than once: `pick` makes diagonals and broadcasts.
@@ -405,6 +405,6 @@ fn item_by_item(e: &Expr) -> Option<(Intrinsic, &Expr, &Expr)> {
     }
 }
 
-fn keep<T>(list: Vec<T>, wanted: impl Fn(usize) -> bool) -> Vec<T> {
+fn select_items<T>(list: Vec<T>, wanted: impl Fn(usize) -> bool) -> Vec<T> {
     list.into_iter().enumerate().filter(|(k, _)| wanted(*k)).map(|(_, x)| x).collect()
 }

@@ -23,13 +23,13 @@ use crate::env::{Const, Env};
 use crate::types::Ty;
 use crate::{Checker, Maybe};
 
-pub(crate) use access_path::Place;
+pub(crate) use access_path::AccessPath;
 
 #[derive(Clone)]
 pub(crate) enum Local {
     Buf(BufId),
     /// A record, a tuple, an array or an encoded tensor: its leaves are buffers one after the other.
-    Tree(Place),
+    Tree(AccessPath),
     Var(VarId),
     /// What a `let` inside a branch of a scalar `if` stands for.
     Value(Scalar),
@@ -52,12 +52,13 @@ pub(crate) struct Body {
     defined: BTreeMap<Sym, Dim>,
     /// How large variables may be; those not named count positions.
     sizes: BTreeMap<VarId, Size>,
-    /// Outputs that are only accumulated into begin at their combiner's identity; none: with several combiners, as zeros.
+    /// Outputs that are only accumulated into begin at their combiner's identity; none: with several combiners, as
+    /// zeros.
     starts: BTreeMap<BufId, Option<Combine>>,
     /// Where each output is declared.
     heads: Vec<Span>,
     /// The loops that are told how to run.
-    told: Vec<loop_attributes::Told>,
+    told: Vec<loop_attributes::MarkedLoop>,
     /// What variables of loops, which are not below 0, stay below.
     counts: BTreeMap<VarId, Vec<Dim>>,
 }
@@ -97,7 +98,7 @@ impl Body {
         let mut n = self.names.get(&near).copied().unwrap_or(0);
         while self.names.contains_key(&name) {
             n += 1;
-            name = Sym::new(&ir::display_names::another(near.name(), n));
+            name = Sym::new(&ir::display_names::mangle(near.name(), n));
         }
         self.names.insert(name, 1);
         self.names.insert(near, n.max(1));
@@ -118,7 +119,7 @@ impl Body {
         let bufs: Vec<BufId> = leaves.map(|l| self.buffer(Sym::new(&l.path), l.ty, false)).collect();
         if !matches!(ty, Ty::Tensor(_)) {
             let first = bufs.first().map_or(0, |b| b.0);
-            self.define(name, Local::Tree(Place::new(Rc::new(ty.clone()), first)));
+            self.define(name, Local::Tree(AccessPath::new(Rc::new(ty.clone()), first)));
         }
         bufs
     }
@@ -300,7 +301,7 @@ impl<'a> Checker<'a> {
             }
         }
         let prim =
-            ir::inline_lets::written_out(&ir::depend::writes_alone(&b.prim), &ir::inline_lets::positions);
+            ir::inline_lets::inline_lets(&ir::depend::writes_alone(&b.prim), &ir::inline_lets::positions);
         let prim = ir::depend::unfused(&ir::depend::untiled(&prim));
         self.coverage(&ir::depend::untiled(&prim), &b.heads)?;
         // What is read of an output before it is written is zero, in every engine.
@@ -341,9 +342,9 @@ impl<'a> Checker<'a> {
                 let mutable = matches!(stmt.kind, StmtKind::Var(..));
                 if !mutable
                     && ty.is_none()
-                    && let Some(place) = self.place(b, e)
+                    && let Some(place) = self.access_path(b, e)
                 {
-                    let part = place.as_ref().is_none_or(Place::is_part);
+                    let part = place.as_ref().is_none_or(AccessPath::is_part);
                     if part {
                         let local = place.and_then(|p| self.fixed(b, p, out));
                         let ok = local.as_ref().map(|_| ());
@@ -565,7 +566,7 @@ impl<'a> Checker<'a> {
             _ => (place, &[]),
         };
         let ExprKind::Name(name) = base.kind else {
-            if let Some(found) = self.place(b, place) {
+            if let Some(found) = self.access_path(b, place) {
                 let to = self.leaf(b, found?, place.span)?;
                 return self.store(b, to, place, combine, e, span, out);
             }

@@ -1,4 +1,4 @@
-//! A line of a session: statements as the body of a function of what earlier lines bound.
+//! A line of the REPL: statements as the body of a function of what earlier lines bound.
 //!
 //! The module that comes of it holds tensors only, so what a line gives has a [`Form`] beside them, with which a later
 //! line takes them up again: `let a = (x, 1.0)`, then `a.0`.
@@ -106,7 +106,7 @@ impl Checker<'_> {
                 let env = self.env();
                 // What its record became since may have other fields.
                 match self.ty(&env, ty).filter(|t| t.count() == leaves.len()) {
-                    Some(ty) => Some(Value::of(&ty, &leaves)),
+                    Some(ty) => Some(Value::from_leaves(&ty, &leaves)),
                     None => Some(Value::Tuple(leaves.into_iter().map(Value::Val).collect())),
                 }
             }

@@ -1,10 +1,11 @@
-//! What a rule's generics may stand for in a program: what the operators of its left side are called with.
+//! Matches of a rule, what its generics may stand for in a program: what the operators of its left side are called
+//! with.
 //!
-//! In goes a rule, out come environments: an element type for each generic, a rank for each pack, a constant for each attribute.
-//! A choice is offered only if each operator of the left side has an instance that takes the rule's own
+//! In goes a rule, out come environments: an element type for each generic, a rank for each pack, a constant for each
+//! attribute. A choice is offered only if each operator of the left side has an instance that takes the rule's own
 //! parameters as that choice types them, so that a rule of the library costs nothing in a program that has not its
-//! operators, transpositions, casts and slices among them. What the text of the left side does not tell (a function, a type out
-//! of another) excludes nothing.
+//! operators, transpositions, casts and slices among them. What the text of the left side does not tell (a function, a
+//! type out of another) excludes nothing.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -48,7 +49,7 @@ struct Instance<'m> {
 
 /// What is known of a program's operators: it grows with the module.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct UsedOperators {
     prims: usize,
     funcs: usize,
     names: HashSet<Sym>,
@@ -61,9 +62,10 @@ pub(crate) struct Known {
 }
 
 impl<'a> Checker<'a> {
-    /// The choices for which the operators of the left side stand somewhere, each with a name: the first where there are too many.
+    /// The choices for which the operators of the left side stand somewhere, each with a name: the first where there
+    /// are too many.
     pub(crate) fn choices(&mut self, def: &'a RuleDef) -> Vec<(Env, String)> {
-        self.know();
+        self.collect_operators();
         let mut calls = Vec::new();
         self.called(def, &def.lhs, &mut calls);
         let known = &self.known;
@@ -133,7 +135,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Learns the operators of what the module has had since.
-    fn know(&mut self) {
+    fn collect_operators(&mut self) {
         let known = &mut self.known;
         known.names.extend(self.module.prims.iter().skip(known.prims).map(|p| p.def));
         known.prims = self.module.prims.len();
@@ -212,7 +214,7 @@ impl<'a> Checker<'a> {
         for form in forms.unwrap_or_default() {
             let sig = form.sig();
             let names = || sig.params.iter().filter(|p| p.mode == Mode::Const).map(|p| p.name.name);
-            for (key, id) in self.instances.of(sig) {
+            for (key, id) in self.instances.prims_of(sig) {
                 let consts = names().zip(key.consts()).collect();
                 out.push(Instance { prim: self.module.prim(*id), ranks: key.ranks(), consts });
             }

@@ -1,8 +1,9 @@
-//! What else a rule that is tried as it is may stand for: other ranks of its packs, other attributes.
+//! Variants of a rule, what else a rule that is tried as it is may stand for: other ranks of its packs, other
+//! attributes.
 //!
-//! One rank and one choice of attributes are tried in the interpreter; a proof is to be of more than these. In goes a rule with a choice that
-//! the checker takes, out come choices with each rank up to [`RANK`] and each attribute that names axes of such a rank: all that
-//! differ, not those that say the same (`axis=-1` is `axis=1`).
+//! One rank and one choice of attributes are tried in the interpreter; a proof is to be of more than these. In goes a
+//! rule with a choice that the checker takes, out come choices with each rank up to [`RANK`] and each attribute that
+//! names axes of such a rank: all that differ, not those that say the same (`axis=-1` is `axis=1`).
 
 use ir::ast::{GenericKind, Mode, Param, RuleDef, TypeKind};
 use shape::{Expr as Dim, Sym};

@@ -1,4 +1,4 @@
-//! What would make one shape fit another, for the help of a diagnostic.
+//! Shape hints: what would make one shape fit another, for the help of a diagnostic.
 //!
 //! In: the shape that is needed and the one that is there. Out: a rearrangement that gives the first from the
 //! second for every value of the dims, or nothing: a hint that the checker would refuse in turn is worse than none.

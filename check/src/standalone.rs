@@ -1,15 +1,15 @@
-//! Definitions checked alone, whether or not anything calls them.
+//! Templates checked standalone, whether or not anything instantiates them.
 //!
-//! One that is generic over dims, packs and element types alone has an instance with the usual ones, which stays in the module.
-//! One that takes attributes, functions or values of any kind is only *tried*, in a module that is forgotten: with
-//! [`Checker::stand_in`]s for its arguments, of a function one of its type, and with attributes that satisfy its
+//! One that is generic over dims, packs and element types alone has an instance with the usual ones, which stays in the
+//! module. One that takes attributes, functions or values of any kind is only *tried*, in a module that is forgotten:
+//! with [`Checker::stand_in`]s for its arguments, of a function one of its type, and with attributes that satisfy its
 //! conditions. What depends on an attribute, a rank or an element type is wrong for some and right for others, and is
 //! said where they are chosen; so of several choices tried, that is said which all have in common, and what no choice
-//! can change: names, numbers of arguments, ownership. What a definition is guilty of is said once, and its
-//! instances say no more.
+//! can change: names, numbers of arguments, ownership. What a definition is guilty of is said once, and its instances
+//! say no more.
 //!
-//! A value of any kind (`S: value`) is not known here: what is done with it is checked where the kind is. Nothing is tried
-//! where no attributes are found that the conditions allow.
+//! A value of any kind (`S: value`) is not known here: what is done with it is checked where the kind is. Nothing is
+//! tried where no attributes are found that the conditions allow.
 
 use ir::ast::{FnDef, GenericKind, Item, Mode, Param, PrimDef, Signature, TypeKind};
 use ir::diag::Diagnostic;
@@ -169,7 +169,8 @@ impl<'a> Checker<'a> {
         faults
     }
 
-    /// Generics and attributes that the conditions of a definition allow: one choice, and some that differ from it in one.
+    /// Generics and attributes that the conditions of a definition allow: one choice, and some that differ from it in
+    /// one.
     pub(crate) fn made_up(&mut self, sig: &'a Signature) -> Vec<Env> {
         let Some(env) = self.sampled(sig) else { return vec![] };
         let texts: Vec<&str> = sig.wheres.iter().flat_map(texts_in).collect();

@@ -1,9 +1,9 @@
-//! Every name of a definition, to be looked at or replaced: where it is used, and where it is bound.
+//! A visitor of names: every name of a definition, where it is used and where it is bound, to be looked at or replaced.
 
 use ir::ast::*;
 
 /// A place in a definition.
-pub(crate) enum Place<'n> {
+pub(crate) enum Occurrence<'n> {
     /// An expression, before its parts.
     Expr(&'n mut Expr),
     /// A type, before its parts.
@@ -15,7 +15,7 @@ pub(crate) enum Place<'n> {
 }
 
 /// Calls `f` at every place of a definition, outer ones first.
-pub(crate) fn item(kind: &mut ItemKind, f: &mut dyn FnMut(Place<'_>)) {
+pub(crate) fn item(kind: &mut ItemKind, f: &mut dyn FnMut(Occurrence<'_>)) {
     match kind {
         ItemKind::Use(_) | ItemKind::Schedule(_) | ItemKind::Pipeline(_) => {}
         ItemKind::Const(_, t, e) => {
@@ -46,8 +46,8 @@ pub(crate) fn item(kind: &mut ItemKind, f: &mut dyn FnMut(Place<'_>)) {
             expr(&mut def.block, f);
             // The fields are reached through the block, not by their names.
             def.fields.iter_mut().flat_map(|p| &mut p.ty).for_each(|t| ty(t, f));
-            f(Place::Bound(def.decode.0));
-            f(Place::Bound(def.decode.1));
+            f(Occurrence::Bound(def.decode.0));
+            f(Occurrence::Bound(def.decode.1));
             expr(&mut def.value, f);
         }
         ItemKind::Config(fields) => fields.iter_mut().for_each(|field| match field {
@@ -55,27 +55,27 @@ pub(crate) fn item(kind: &mut ItemKind, f: &mut dyn FnMut(Place<'_>)) {
             ConfigField::Define(_, e) | ConfigField::Assert(e) => expr(e, f),
         }),
         ItemKind::Record(def) => {
-            def.generics.iter().for_each(|g| f(Place::Bound(g.name)));
+            def.generics.iter().for_each(|g| f(Occurrence::Bound(g.name)));
             def.fields.iter_mut().for_each(|field| ty(&mut field.ty, f));
         }
         ItemKind::Test(def) => block(&mut def.body, f),
     }
 }
 
-fn signature(sig: &mut Signature, f: &mut dyn FnMut(Place<'_>)) {
-    sig.generics.iter().for_each(|g| f(Place::Bound(g.name)));
+fn signature(sig: &mut Signature, f: &mut dyn FnMut(Occurrence<'_>)) {
+    sig.generics.iter().for_each(|g| f(Occurrence::Bound(g.name)));
     sig.params.iter_mut().for_each(|p| param(p, f));
     sig.wheres.iter_mut().for_each(|e| expr(e, f));
 }
 
-fn param(p: &mut Param, f: &mut dyn FnMut(Place<'_>)) {
-    f(Place::Bound(p.name));
+fn param(p: &mut Param, f: &mut dyn FnMut(Occurrence<'_>)) {
+    f(Occurrence::Bound(p.name));
     p.ty.iter_mut().for_each(|t| ty(t, f));
     p.default.iter_mut().for_each(|e| expr(e, f));
 }
 
-fn ty(t: &mut TypeExpr, f: &mut dyn FnMut(Place<'_>)) {
-    f(Place::Type(t));
+fn ty(t: &mut TypeExpr, f: &mut dyn FnMut(Occurrence<'_>)) {
+    f(Occurrence::Type(t));
     match &mut t.kind {
         TypeKind::Named { args, dims, .. } => {
             args.iter_mut().for_each(|t| ty(t, f));
@@ -92,14 +92,14 @@ fn ty(t: &mut TypeExpr, f: &mut dyn FnMut(Place<'_>)) {
             ty(result, f);
         }
         TypeKind::Exists(names, of) => {
-            Exist::names(names).into_iter().for_each(|name| f(Place::Bound(name)));
+            Exist::names(names).into_iter().for_each(|name| f(Occurrence::Bound(name)));
             names.iter_mut().filter_map(|e| e.fact.as_mut()).for_each(|e| expr(e, f));
             ty(of, f);
         }
     }
 }
 
-fn index(arg: &mut IndexArg, f: &mut dyn FnMut(Place<'_>)) {
+fn index(arg: &mut IndexArg, f: &mut dyn FnMut(Occurrence<'_>)) {
     match arg {
         IndexArg::Expr(e) | IndexArg::Spread(e) => expr(e, f),
         IndexArg::Range(r) => range(r, f),
@@ -107,28 +107,28 @@ fn index(arg: &mut IndexArg, f: &mut dyn FnMut(Place<'_>)) {
     }
 }
 
-fn range(r: &mut Range, f: &mut dyn FnMut(Place<'_>)) {
+fn range(r: &mut Range, f: &mut dyn FnMut(Occurrence<'_>)) {
     [&mut r.lo, &mut r.hi, &mut r.step].into_iter().flatten().for_each(|e| expr(e, f));
 }
 
-fn binder(b: &mut Binder, f: &mut dyn FnMut(Place<'_>)) {
+fn binder(b: &mut Binder, f: &mut dyn FnMut(Occurrence<'_>)) {
     b.attrs.iter_mut().flat_map(|a| &mut a.args).for_each(|a| expr(&mut a.value, f));
-    f(Place::Loop(b.name));
+    f(Occurrence::Loop(b.name));
     range(&mut b.range, f);
 }
 
-fn pattern(p: &Pattern, f: &mut dyn FnMut(Place<'_>)) {
+fn pattern(p: &Pattern, f: &mut dyn FnMut(Occurrence<'_>)) {
     match p {
-        Pattern::Name(n) => f(Place::Bound(*n)),
+        Pattern::Name(n) => f(Occurrence::Bound(*n)),
         Pattern::Tuple(parts, _) => parts.iter().for_each(|p| pattern(p, f)),
     }
 }
 
-fn block(b: &mut Block, f: &mut dyn FnMut(Place<'_>)) {
+fn block(b: &mut Block, f: &mut dyn FnMut(Occurrence<'_>)) {
     b.stmts.iter_mut().for_each(|s| stmt(s, f));
 }
 
-fn stmt(s: &mut Stmt, f: &mut dyn FnMut(Place<'_>)) {
+fn stmt(s: &mut Stmt, f: &mut dyn FnMut(Occurrence<'_>)) {
     match &mut s.kind {
         StmtKind::Let(p, t, e) => {
             pattern(p, f);
@@ -136,12 +136,12 @@ fn stmt(s: &mut Stmt, f: &mut dyn FnMut(Place<'_>)) {
             expr(e, f);
         }
         StmtKind::Var(name, t, e) => {
-            f(Place::Bound(*name));
+            f(Occurrence::Bound(*name));
             t.iter_mut().for_each(|t| ty(t, f));
             e.iter_mut().for_each(|e| expr(e, f));
         }
         StmtKind::Dim(name, e, wheres) => {
-            f(Place::Bound(*name));
+            f(Occurrence::Bound(*name));
             expr(e, f);
             wheres.iter_mut().for_each(|e| expr(e, f));
         }
@@ -162,10 +162,10 @@ fn stmt(s: &mut Stmt, f: &mut dyn FnMut(Place<'_>)) {
 }
 
 /// A chain of operators may be thousands long: its left spine is walked in a loop.
-pub(crate) fn expr(e: &mut Expr, f: &mut dyn FnMut(Place<'_>)) {
+pub(crate) fn expr(e: &mut Expr, f: &mut dyn FnMut(Occurrence<'_>)) {
     let mut at = e;
     loop {
-        f(Place::Expr(at));
+        f(Occurrence::Expr(at));
         match &mut at.kind {
             ExprKind::Binary(_, left, right) => {
                 expr(right, f);

@@ -83,7 +83,8 @@ impl Dims {
         let slope = one.checked_sub(zero)?;
         let rise = extent.checked_sub(zero)?;
         let value = if slope == 0 { return None } else { rise.checked_div(slope)? };
-        // Two points say nothing about a division in between: the value must give the extent, and the line go on beyond it.
+        // Two points say nothing about a division in between: the value must give the extent, and the line go on beyond
+        // it.
         let linear = at(2)?.checked_sub(one)? == slope && at(value)? == extent;
         linear.then_some(value)
     }

@@ -1,11 +1,11 @@
 //! Running graph functions: blocks of operations on tensors.
 //!
-//! A value is a scalar or a shared tensor ([`Value`]). What an operation consumes leaves the scope with it, and so does what a block made
-//! when the block ends; a primitive updates its owned tensor in place where it is the single holder, and a copy
-//! otherwise. After every operation the results are compared with their types: that is how dims an
-//! operation opens get their values, and how a wrong type is found where it arises.
+//! A value is a scalar or a shared tensor ([`Value`]). What an operation consumes leaves the scope with it, and so does
+//! what a block made when the block ends; a primitive updates its owned tensor in place where it is the single holder,
+//! and a copy otherwise. After every operation the results are compared with their types: that is how dims an operation
+//! opens get their values, and how a wrong type is found where it arises.
 
-use ir::display_names::said;
+use ir::display_names::demangle;
 use ir::graph::{Block, Func, Op, ValId};
 use ir::source::Span;
 use ir::{ExternId, FuncId, PrimId};
@@ -147,7 +147,8 @@ impl Run<'_, '_> {
         Ok(results)
     }
 
-    /// Runs a block on the values given, which become those that it gives back; what it defines and opens is gone afterwards.
+    /// Runs a block on the values given, which become those that it gives back; what it defines and opens is gone
+    /// afterwards.
     fn block(&mut self, s: &mut Scope<'_>, b: &Block, values: &mut Values, span: Span) -> Result<(), Error> {
         self.deeper(span, |run| {
             let mark = s.dims.mark();
@@ -240,7 +241,8 @@ impl Run<'_, '_> {
         }
         let tensors = values.iter().any(|v| v.rank() > 0);
         if tensors && !matches!(node.op, Op::While { .. }) {
-            // What a branch hands on as it is has one holder afterwards, its new name, unless the old one is read again.
+            // What a branch hands on as it is has one holder afterwards, its new name, unless the old one is read
+            // again.
             let handed = node.op.blocks().into_iter().flat_map(|arm| &arm.results);
             handed.filter(|v| is_last(b, at, **v)).for_each(|v| s.forget(*v));
         }
@@ -393,7 +395,7 @@ fn bind_dim(
     };
     if value < 0 {
         return Err(Error::Check {
-            message: said(&format!("dim {sym} = {value}: a dim cannot be negative")),
+            message: demangle(&format!("dim {sym} = {value}: a dim cannot be negative")),
             span,
         });
     }

@@ -1,4 +1,4 @@
-//! Tensors whose bytes count as held for as long as anyone holds them.
+//! Memory accounting: tensors whose bytes count as held for as long as anyone holds them.
 //!
 //! A run has one [`Ledger`]: what it makes is entered when it is made and struck out when its last holder lets go, so
 //! that the limit is on what lives at once, as that of the machine is. Arguments, constants and scalars are somebody

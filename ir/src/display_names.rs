@@ -1,18 +1,18 @@
-//! Names that the checker made, as people are told of them.
+//! Display names: mangled names that the checker made, demangled for messages.
 //!
-//! A dim or a variable whose name is taken gets another, `k·2`, which no program can write. In a message it is `k` again,
-//! unless the message speaks of another `k` too: then they are told apart as `k` and `k_2`.
+//! A dim or a variable whose name is taken gets another, `k·2`, which no program can write. In a message it is `k`
+//! again, unless the message speaks of another `k` too: then they are told apart as `k` and `k_2`.
 
 /// What stands between the name that was written and a number.
 const MARK: char = '·';
 
 /// A name that no program can write, made of one that it does.
-pub fn another(name: &str, number: usize) -> String {
+pub fn mangle(name: &str, number: usize) -> String {
     format!("{}{MARK}{number}", name.split(MARK).next().unwrap_or(name))
 }
 
 /// A message in the program's own names.
-pub fn said(text: &str) -> String {
+pub fn demangle(text: &str) -> String {
     if !text.contains(MARK) {
         return text.to_owned();
     }
@@ -21,14 +21,14 @@ pub fn said(text: &str) -> String {
     let alone = |word: &str| words.iter().all(|w| *w == word || stem(w) != stem(word));
     let said = words.iter().map(|word| match word.contains(MARK) {
         true if alone(word) => stem(word),
-        true => apart(word),
+        true => unmark(word),
         false => (*word).to_owned(),
     });
     said.collect()
 }
 
 /// A name that is told from others of its stem: `k_2`.
-pub fn apart(name: &str) -> String {
+pub fn unmark(name: &str) -> String {
     name.replace(MARK, "_")
 }
 
@@ -52,9 +52,9 @@ mod tests {
 
     #[test]
     fn a_name_is_said_as_it_was_written_where_nothing_else_has_it() {
-        assert_eq!(said("dim k·2 = 3: k·2 <= n"), "dim k = 3: k <= n");
-        assert_eq!(said("n·2 and n·3 of a·2"), "n_2 and n_3 of a");
-        assert_eq!(said("k*k·2 == m"), "k*k_2 == m");
-        assert_eq!(another("k·2", 3), "k·3");
+        assert_eq!(demangle("dim k·2 = 3: k·2 <= n"), "dim k = 3: k <= n");
+        assert_eq!(demangle("n·2 and n·3 of a·2"), "n_2 and n_3 of a");
+        assert_eq!(demangle("k*k·2 == m"), "k*k_2 == m");
+        assert_eq!(mangle("k·2", 3), "k·3");
     }
 }

@@ -1,8 +1,8 @@
-//! Positions under names: `let q = 2 * i` and `y[q]` say what `y[2 * i]` says.
+//! Inlining of index variables: `let q = 2 * i` and `y[q]` say what `y[2 * i]` says.
 //!
 //! In: a primitive. Out: one of the same meaning in which such a position is written where it is used, so that how an
-//! access moves with a loop is seen. A name is written out where it has one value in each round: it is set in one place, to a
-//! short dim over the dims of the primitive and the variables of the loops around, and used behind that.
+//! access moves with a loop is seen. A name is written out where it has one value in each round: it is set in one
+//! place, to a short dim over the dims of the primitive and the variables of the loops around, and used behind that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub fn positions(d: &Dim) -> bool {
 }
 
 /// The primitive with those positions written out that `which` is true of.
-pub fn written_out(prim: &Prim, which: &dyn Fn(&Dim) -> bool) -> Prim {
+pub fn inline_lets(prim: &Prim, which: &dyn Fn(&Dim) -> bool) -> Prim {
     let mut made = prim.clone();
     let mut times: BTreeMap<VarId, usize> = BTreeMap::new();
     prim.body.iter().for_each(|s| {
@@ -45,13 +45,13 @@ struct Names<'a> {
     times: BTreeMap<VarId, usize>,
     which: &'a dyn Fn(&Dim) -> bool,
     /// What stands for a variable here.
-    known: Vec<Known>,
+    known: Vec<Inlined>,
     /// The variables of the loops around.
     counting: Vec<Sym>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct Inlined {
     var: VarId,
     value: Dim,
     /// What its value is over.
@@ -77,7 +77,7 @@ impl Names<'_> {
                     });
                     if let Some(dim) = dim.filter(|_| self.times.get(v) == Some(&1)) {
                         self.times.insert(*v, 0);
-                        self.known.push(Known { var: *v, of: dim.syms(), value: dim });
+                        self.known.push(Inlined { var: *v, of: dim.syms(), value: dim });
                     }
                 }
                 Stmt::Alloc(_) | Stmt::Store { .. } => {}
@@ -89,7 +89,7 @@ impl Names<'_> {
     /// Inside a loop or reduction, whose variable hides another of its name.
     fn under(&mut self, var: VarId, f: impl FnOnce(&mut Self)) {
         let name = self.prim.var(var).name;
-        let hidden = |k: &Known| k.of.contains(&name);
+        let hidden = |k: &Inlined| k.of.contains(&name);
         let outside = self.known.iter().any(hidden).then(|| self.known.clone());
         self.known.retain(|k| !hidden(k));
         self.counting.push(name);

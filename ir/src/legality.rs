@@ -1,7 +1,7 @@
-//! Which loops can run as they are told ([`Run`]).
+//! Legality of loop attributes: which loops can be vectorized (SIMD), unrolled or streamed as they are told ([`Run`]).
 //!
-//! In: a primitive whose loops are marked. Out: what is in the way, in words. The checker asks it of text, transformations of
-//! what they made, so that both accept the same.
+//! In: a primitive whose loops are marked. Out: what is in the way, in words. The checker asks it of text,
+//! transformations of what they made, so that both accept the same.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a question is about a few kinds of expressions")]
 
@@ -106,7 +106,7 @@ impl Prim {
                     add(*var, run.in_range().and_then(|()| run.in_loop()));
                     let carries = carried.iter().find(|c| c.0 == *var).map(|c| c.1);
                     match (run, carries) {
-                        (Run::Unrolled, _) => add(*var, self.written_out(*var, lo, hi)),
+                        (Run::Unrolled, _) => add(*var, self.can_unroll(*var, lo, hi)),
                         (Run::Lanes { .. }, Some(Carried::Buf(_))) if self.puts_in_turn(body) => {}
                         (Run::Lanes { .. } | Run::Stream { .. } | Run::Rows(_), Some(c)) => {
                             add(*var, Err(self.dependent(*var, c)))
@@ -122,7 +122,7 @@ impl Prim {
                         let ScalarKind::Reduce { combine, run, var, lo, hi, body } = &e.kind else { return };
                         add(*var, run.in_range().and_then(|()| run.in_reduction()));
                         match run {
-                            Run::Unrolled => add(*var, self.written_out(*var, lo, hi)),
+                            Run::Unrolled => add(*var, self.can_unroll(*var, lo, hi)),
                             Run::Dot if *combine != Combine::Add || !is_dot(self.rounds(lo, hi), body) => {
                                 add(*var, Err(no_dot()));
                             }
@@ -149,9 +149,9 @@ impl Prim {
         }
     }
 
-    /// Whether each round of a loop puts one number at a place of its own finding, of which rounds read nothing: lanes are computed
-    /// together then, and put there one after the other. At most one access is checked, so that the first that fails is
-    /// the first of all.
+    /// Whether each round of a loop puts one number at a place of its own finding, of which rounds read nothing: lanes
+    /// are computed together then, and put there one after the other. At most one access is checked, so that the first
+    /// that fails is the first of all.
     pub fn puts_in_turn(&self, body: &[Stmt]) -> bool {
         let Some((Stmt::Store { buf, index, checked, .. }, sets)) = body.split_last() else { return false };
         let mut unset = Vec::new();
@@ -254,7 +254,7 @@ impl Prim {
         Misfit::new(format!("the rounds of `{}` are not independent: {what}", self.var(var).name), help)
     }
 
-    fn written_out(&self, var: VarId, lo: &Scalar, hi: &Scalar) -> Result<(), Misfit> {
+    fn can_unroll(&self, var: VarId, lo: &Scalar, hi: &Scalar) -> Result<(), Misfit> {
         let name = self.var(var).name;
         let what = match self.rounds(lo, hi) {
             Some(n) if n <= UNROLLED => return Ok(()),
@@ -280,8 +280,9 @@ fn no_dot() -> Misfit {
     Misfit::new("this is no sum of products of two narrow numbers", help)
 }
 
-/// The type of a constant that is multiplied by narrow numbers, where it fits: a byte is multiplied by one of the other kind.
-pub fn beside(other: DType, constant: i64) -> Option<DType> {
+/// The type of a constant that is multiplied by narrow numbers, where it fits: a byte is multiplied by one of the other
+/// kind.
+pub fn dot_constant_type(other: DType, constant: i64) -> Option<DType> {
     let (dtype, range) = match other {
         DType::U8 => (DType::I8, -128..=127),
         DType::I8 => (DType::U8, 0..=255),
@@ -292,7 +293,7 @@ pub fn beside(other: DType, constant: i64) -> Option<DType> {
 }
 
 /// The products that one instruction adds up, where `body` is one of them.
-pub fn products(body: &Scalar) -> Option<i64> {
+pub fn dot_width(body: &Scalar) -> Option<i64> {
     let ScalarKind::Op(Intrinsic::Mul, args) = &body.kind else { return None };
     let (x, y) = (args.first()?, args.get(1)?);
     if body.dtype == DType::Bf16 && x.dtype == DType::Bf16 && y.dtype == DType::Bf16 {
@@ -301,7 +302,9 @@ pub fn products(body: &Scalar) -> Option<i64> {
     let (x, y) = match (&x.kind, &y.kind) {
         (ScalarKind::Cast(x), ScalarKind::Cast(y)) => (x.dtype, y.dtype),
         (ScalarKind::Cast(x), ScalarKind::Const(Literal::Int(c)))
-        | (ScalarKind::Const(Literal::Int(c)), ScalarKind::Cast(x)) => (x.dtype, beside(x.dtype, *c)?),
+        | (ScalarKind::Const(Literal::Int(c)), ScalarKind::Cast(x)) => {
+            (x.dtype, dot_constant_type(x.dtype, *c)?)
+        }
         _ => return None,
     };
     let both = |of: &[DType]| of.contains(&x) && of.contains(&y);
@@ -314,5 +317,5 @@ pub fn products(body: &Scalar) -> Option<i64> {
 }
 
 fn is_dot(rounds: Option<i64>, body: &Scalar) -> bool {
-    rounds.is_some() && rounds == products(body)
+    rounds.is_some() && rounds == dot_width(body)
 }

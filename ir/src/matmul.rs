@@ -1,14 +1,16 @@
-//! Loops that are a product of matrices, however they are written, and what they do with it.
+//! Idiom recognition: loops that are a product of matrices (matmul), however they are written, and what they do with
+//! it.
 //!
-//! In: a primitive. Out: the two operands, how their axes lie, and the rest, a primitive over the product; done one after the
-//! other they are the primitive. The loops are read as what becomes of one element of the output ([`Reader`]): in which order
-//! elements have their turn does not matter, a sum may be added up in a variable or in the output itself, which begins as
-//! anything, and whatever else is done to an element is the rest. Loops whose bounds are no dims, what stands under a condition,
-//! an element that is read at another place, a sum that does not go over whole axes: those are no such nest.
+//! In: a primitive. Out: the two operands, how their axes lie, and the rest, a primitive over the product; done one
+//! after the other they are the primitive. The loops are read as what becomes of one element of the output
+//! ([`Reader`]): in which order elements have their turn does not matter, a sum may be added up in a variable or in the
+//! output itself, which begins as anything, and whatever else is done to an element is the rest. Loops whose bounds are
+//! no dims, what stands under a condition, an element that is read at another place, a sum that does not go over whole
+//! axes: those are no such nest.
 //!
-//! Numbers: a sum is then rounded once, where the loops may round each step; so not in a type of 16 bits. It is rounded before
-//! anything is done with it, where the loops may not; so in such a type only if they do too. And it begins with 0, where the loops
-//! may begin with -0; so not if something is divided by what comes of that.
+//! Numbers: a sum is then rounded once, where the loops may round each step; so not in a type of 16 bits. It is rounded
+//! before anything is done with it, where the loops may not; so in such a type only if they do too. And it begins with
+//! 0, where the loops may begin with -0; so not if something is divided by what comes of that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +53,7 @@ pub struct Rest {
 const PRODUCT: BufId = BufId(u32::MAX);
 
 /// The product that a primitive computes.
-pub fn product(prim: &Prim) -> Option<Product> {
+pub fn recognize(prim: &Prim) -> Option<Product> {
     let [out] = prim.outs[..] else { return None };
     if prim.in_place(out) || !prim.checked().is_empty() {
         return None;
@@ -91,8 +93,8 @@ pub fn product(prim: &Prim) -> Option<Product> {
     exact.then_some(Product { dtype, operands, rest })
 }
 
-/// What a primitive does to one element of its output, read statement by statement. An element that several nests go over has
-/// its turn in each, in their order, as nothing is read of the others.
+/// What a primitive does to one element of its output, read statement by statement. An element that several nests go
+/// over has its turn in each, in their order, as nothing is read of the others.
 struct Reader<'a> {
     prim: &'a Prim,
     out: BufId,

@@ -1,4 +1,4 @@
-//! Scalars as dims: where the wrapping arithmetic of i64 is that of the integers.
+//! Overflow analysis, scalars as dims: where the wrapping arithmetic of i64 is that of the integers.
 //!
 //! The checker proves accesses in bounds, and loops independent, over [`shape::Expr`], whose values are integers. A
 //! scalar operation on i64 wraps. An expression is read as a dim only if no operation in it can wrap:
@@ -6,12 +6,12 @@
 //! - No dim, position or product of them that a program meets reaches 2^47 bytes' worth of elements: an extent is
 //!   of a tensor in memory, a loop's variable counts rounds that are run, and a product of extents and positions counts
 //!   the elements of what is stored or the rounds of a nest. This is the one assumption.
-//! - What a variable was given out of memory may be any i64: it is compared and divided exactly, and adding to it is not
-//!   trusted.
-//! - Constants are exact numbers. What is multiplied by them, and how often things are added up, is counted: the *scale*
-//!   of an expression is the number of times 2^47 that it may be. Where that passes 2^15 the product of both is
-//!   no i64 for sure, and the expression is no dim: an index with it is checked while running, and a
-//!   condition with it is no fact.
+//! - What a variable was given out of memory may be any i64: it is compared and divided exactly, and adding to it is
+//!   not trusted.
+//! - Constants are exact numbers. What is multiplied by them, and how often things are added up, is counted: the
+//!   *scale* of an expression is the number of times 2^47 that it may be. Where that passes 2^15 the product of both is
+//!   no i64 for sure, and the expression is no dim: an index with it is checked while running, and a condition with it
+//!   is no fact.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -184,7 +184,8 @@ fn nonzero(d: &Dim, facts: &Facts) -> bool {
 /// What a primitive asks of its dims wherever it is called, for its arithmetic on positions not to wrap.
 #[derive(Default)]
 pub struct Positions {
-    /// Dims in sums and products that are the one extent of no tensor, by their place: at most `tensor::limits::LARGEST_DIM`.
+    /// Dims in sums and products that are the one extent of no tensor, by their place: at most
+    /// `tensor::limits::LARGEST_DIM`.
     pub dims: BTreeSet<usize>,
     /// The most that a position can be which has such a dim in a product: it must fit in 64 bits.
     pub most: BTreeSet<Dim>,

@@ -1,25 +1,27 @@
-//! Which values of a function may be given away: to an update in place, or to a call that takes them.
+//! Buffer donation, by alias analysis: which values of a function may be given away, to an update in place, or to a
+//! call that takes them.
 //!
 //! A view holds the memory of what it shows, so an update of that memory while the view lives would have to
-//! copy all of it. What may be consumed is therefore not looked at through views: a copy of a part is cheap beside that. Values that may
-//! be the same memory (through loops, branches, calls and views) are taken together. Of a call that is what the callee may give back of
-//! what it was given, which its own text tells: a layer that takes a cache of bf16 gives back no weight of bf16.
+//! copy all of it. What may be consumed is therefore not looked at through views: a copy of a part is cheap beside
+//! that. Values that may be the same memory (through loops, branches, calls and views) are taken together. Of a call
+//! that is what the callee may give back of what it was given, which its own text tells: a layer that takes a cache of
+//! bf16 gives back no weight of bf16.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ir::graph::{Block, Func, Node, Op, ValId};
 use ir::{FuncId, Module, PrimId};
 
-use crate::alias_sets::Families;
+use crate::alias_sets::AliasSets;
 
 /// The values of a function that may be consumed, each with all that may be the same memory.
-pub(crate) struct Consumed {
-    families: Families,
+pub(crate) struct Consumable {
+    families: AliasSets,
     roots: BTreeSet<u32>,
 }
 
 /// What is asked of other functions and of primitives.
-pub(crate) struct Known<'a> {
+pub(crate) struct Queries<'a> {
     pub(crate) module: &'a Module,
     /// Which parameter a primitive shows.
     pub(crate) view: &'a mut dyn FnMut(PrimId) -> Option<usize>,
@@ -29,7 +31,7 @@ pub(crate) struct Known<'a> {
 /// By function the pairs of a parameter and a result that may be the same memory; none while that is being found.
 pub(crate) type GivenBack = BTreeMap<FuncId, Option<Vec<(usize, usize)>>>;
 
-impl Known<'_> {
+impl Queries<'_> {
     /// What a function may give back of what it was given; none for one that leads to itself.
     fn given_back(&mut self, id: FuncId) -> Option<Vec<(usize, usize)>> {
         if let Some(known) = self.given.get(&id) {
@@ -37,7 +39,7 @@ impl Known<'_> {
         }
         self.given.insert(id, None);
         let func = self.module.func(id);
-        let all = Consumed::of(func, self);
+        let all = Consumable::new(func, self);
         let (params, results) = (&func.body.params, &func.body.results);
         let pairs = (0..params.len()).flat_map(|p| (0..results.len()).map(move |r| (p, r)));
         let found: Vec<(usize, usize)> =
@@ -47,10 +49,10 @@ impl Known<'_> {
     }
 }
 
-impl Consumed {
+impl Consumable {
     /// Of a function.
-    pub(crate) fn of(func: &Func, known: &mut Known<'_>) -> Consumed {
-        let mut all = Consumed { families: Families::new(func.vals.len()), roots: BTreeSet::new() };
+    pub(crate) fn new(func: &Func, known: &mut Queries<'_>) -> Consumable {
+        let mut all = Consumable { families: AliasSets::new(func.vals.len()), roots: BTreeSet::new() };
         let mut taken = Vec::new();
         all.block(func, &func.body, known, &mut taken);
         all.roots = taken.iter().map(|v| all.root(*v)).collect();
@@ -63,11 +65,11 @@ impl Consumed {
     }
 
     fn root(&self, v: ValId) -> u32 {
-        self.families.root(v.0)
+        self.families.find(v.0)
     }
 
     fn join(&mut self, a: ValId, b: ValId) {
-        self.families.join(a.0, b.0);
+        self.families.union(a.0, b.0);
     }
 
     fn join_all(&mut self, a: &[ValId], b: &[ValId]) {
@@ -76,7 +78,7 @@ impl Consumed {
         }
     }
 
-    fn block(&mut self, func: &Func, block: &Block, known: &mut Known<'_>, taken: &mut Vec<ValId>) {
+    fn block(&mut self, func: &Func, block: &Block, known: &mut Queries<'_>, taken: &mut Vec<ValId>) {
         for node in &block.nodes {
             for inner in node.op.blocks() {
                 self.block(func, inner, known, taken);
@@ -85,7 +87,7 @@ impl Consumed {
         }
     }
 
-    fn node(&mut self, func: &Func, node: &Node, known: &mut Known<'_>, taken: &mut Vec<ValId>) {
+    fn node(&mut self, func: &Func, node: &Node, known: &mut Queries<'_>, taken: &mut Vec<ValId>) {
         let module = known.module;
         match &node.op {
             Op::Prim(id, _) => {

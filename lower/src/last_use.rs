@@ -1,4 +1,4 @@
-//! The last uses of values: after which node of a block a value is needed no more.
+//! Last uses of values: after which node of a block a value is needed no more.
 //!
 //! A use inside a nested block counts as a use by the node that owns the block.
 

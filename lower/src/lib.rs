@@ -5,9 +5,9 @@
 //!
 //! Two steps with one form between them. [`graph`] turns functions into the structured runtime IR ([`rt`]):
 //! dims become scalar code, computed once for each block that needs them; what was implicit (allocation, the end of
-//! a value's life, who owns a buffer, checks) becomes statements; control flow stays a tree. [`arena`] gives the buffers
-//! whose sizes are known when a function is entered a region of one block. [`emit`] prints that
-//! tree as bytecode, giving registers by the lifetime of variables. Other printers (C) can stand beside it.
+//! a value's life, who owns a buffer, checks) becomes statements; control flow stays a tree. [`arena`] gives the
+//! buffers whose sizes are known when a function is entered a region of one block. [`emit`] prints that tree as
+//! bytecode, giving registers by the lifetime of variables. Other printers (C) can stand beside it.
 //!
 //! Invariants of what comes out:
 //! - it passes [`vm::verify`];
@@ -100,7 +100,8 @@ pub struct Peak {
     pub func: FuncId,
     /// Bytes, over its dims.
     pub bytes: shape::Expr,
-    /// What is not among them: buffers of extents that only running tells, and calls that need such, or are of a function in itself.
+    /// What is not among them: buffers of extents that only running tells, and calls that need such, or are of a
+    /// function in itself.
     pub open: usize,
 }
 

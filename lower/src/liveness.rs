@@ -1,4 +1,4 @@
-//! When the variables of a function live.
+//! Liveness: when the variables of a function live.
 //!
 //! Statements are numbered in the order of the text, uses before definitions. A variable lives from its first to its
 //! last mention; one that is older than a loop and mentioned in it lives to the loop's end, since the next round
@@ -7,7 +7,7 @@
 use crate::rt::{Func, Kind, Stmt, Var};
 
 /// When variables live, in half steps: even for uses, odd for definitions.
-pub(crate) struct Lives {
+pub(crate) struct Liveness {
     /// By variable; none for one that is never mentioned.
     pub(crate) vars: Vec<Option<(usize, usize)>>,
     /// The first and last moment of each loop, outer ones before those inside.
@@ -20,10 +20,10 @@ pub(crate) struct Lives {
     pub(crate) now: usize,
 }
 
-impl Lives {
-    pub(crate) fn of(func: &Func) -> Lives {
+impl Liveness {
+    pub(crate) fn new(func: &Func) -> Liveness {
         let vars = vec![None; func.vars.len()];
-        let mut lives = Lives { vars, loops: Vec::new(), allocs: Vec::new(), moments: Vec::new(), now: 0 };
+        let mut lives = Liveness { vars, loops: Vec::new(), allocs: Vec::new(), moments: Vec::new(), now: 0 };
         func.params.iter().for_each(|p| lives.defines(p.0));
         lives.block(&func.body);
         lives.now += 2;

@@ -1,12 +1,16 @@
-//! The most memory that a call of a function holds at once, as an expression of its dims: a run with so much passes.
+//! Peak memory, the most that a call of a function holds at once, as an expression of its dims: a run with so
+//! much passes.
 //!
-//! What is held is the function's arena and what it took from the pool, and while it calls something, what that needs: a
-//! kernel its scratch (that of one thread: more threads are used where there is more memory), a function its own need.
+//! What is held is the function's arena and what it took from the pool, and while it calls something, what that needs:
+//! a kernel its scratch (that of one thread: more threads are used where there is more memory), a function its own
+//! need.
 //!
-//! - The arena is held from the first moment to the last, and counts as its regions at the worst moment, to which any placement comes close.
-//! - A *site* is a statement that takes from the pool: a buffer without a region, the result of a call, a copy of what others hold. Sites
-//!   are taken by families (variables that may hold the same buffer): those that are alive together need the sum of their sizes, and a family never
-//!   holds more buffers than it has variables that are alive. The latter says what a loop holds, where one site is many buffers.
+//! - The arena is held from the first moment to the last, and counts as its regions at the worst moment, to which any
+//!   placement comes close.
+//! - A *site* is a statement that takes from the pool: a buffer without a region, the result of a call, a copy of what
+//!   others hold. Sites are taken by families (variables that may hold the same buffer): those that are alive together
+//!   need the sum of their sizes, and a family never holds more buffers than it has variables that are alive. The
+//!   latter says what a loop holds, where one site is many buffers.
 //!
 //! Every buffer is a number of whole lines. What only running tells has no size here, and is counted ([`Peak::open`]).
 
@@ -18,9 +22,9 @@ use tensor::LINE;
 use tensor::abi::{Step, StepOp};
 use vm::Type;
 
-use crate::alias_sets::Families;
+use crate::alias_sets::AliasSets;
 use crate::graph::GATE;
-use crate::liveness::Lives;
+use crate::liveness::Liveness;
 use crate::rt::{self, Func, Kind, Stmt, Value, Var};
 use crate::{Peak, arena};
 
@@ -96,8 +100,8 @@ struct Frame<'a> {
     kernels: &'a [vm::Kernel],
     func: &'a Func,
     facts: &'a Facts,
-    lives: Lives,
-    families: Families,
+    lives: Liveness,
+    families: AliasSets,
     spans: BTreeMap<u32, (usize, usize)>,
     ints: BTreeMap<Var, Dim>,
     /// The symbols that its call tells.
@@ -115,8 +119,8 @@ struct Frame<'a> {
 impl<'a> Frame<'a> {
     fn new(module: &'a Module, rt: &'a rt::Module, kernels: &'a [vm::Kernel], func: &'a Func) -> Frame<'a> {
         let of = module.func(func.of);
-        let lives = Lives::of(func);
-        let families = arena::families(func);
+        let lives = Liveness::new(func);
+        let families = arena::alias_sets(func);
         let spans = arena::spans(&lives, &families);
         let mut frame = Frame {
             module,
@@ -188,7 +192,7 @@ impl<'a> Frame<'a> {
                 shown.insert(*v, *from);
             }
             Kind::Const(v, _) => {
-                self.lent.insert(self.families.root(v.0));
+                self.lent.insert(self.families.find(v.0));
                 none.insert(*v);
             }
             Kind::Let(..)
@@ -206,7 +210,7 @@ impl<'a> Frame<'a> {
         });
         for (v, own) in &self.func.params {
             if !own {
-                self.lent.insert(self.families.root(v.0));
+                self.lent.insert(self.families.find(v.0));
             }
         }
         for i in 0..self.func.vars.len() as u32 {
@@ -219,7 +223,7 @@ impl<'a> Frame<'a> {
             };
             let same = assigned.get(&v) == Some(&1) && shown.get(&v).is_some_and(within);
             if matches!(self.func.ty(v), Type::Tensor(_)) && !none.contains(&v) && !same {
-                self.holders.entry(self.families.root(i)).or_default().push(v);
+                self.holders.entry(self.families.find(i)).or_default().push(v);
             }
         }
     }
@@ -292,7 +296,7 @@ impl<'a> Frame<'a> {
     }
 
     fn take(&mut self, v: Var, moment: usize, placed: Option<(bool, Dim)>) {
-        let family = self.families.root(v.0);
+        let family = self.families.find(v.0);
         let span = self.spans.get(&family).copied().unwrap_or((moment, moment));
         let through = arena::through(&self.lives, span, moment);
         let (from, to) = through.map_or((moment, span.1), |(start, end)| (start, span.1.max(end)));
@@ -309,7 +313,7 @@ impl<'a> Frame<'a> {
 
     /// Whether something else may hold a variable's buffer just after a moment.
     fn is_shared(&self, v: Var, moment: usize) -> bool {
-        let family = self.families.root(v.0);
+        let family = self.families.find(v.0);
         let others = self.holders.get(&family).into_iter().flatten();
         let alive =
             |w: &Var| self.lives.vars[w.0 as usize].is_some_and(|(from, to)| from < moment && to > moment);
@@ -397,12 +401,12 @@ impl<'a> Frame<'a> {
         let mut copies = Vec::new();
         let mut fresh = Vec::new();
         for (i, r) in func.results.iter().enumerate() {
-            let family = self.families.root(r.0);
+            let family = self.families.find(r.0);
             fresh.push(
                 self.lent.contains(&family) || self.sites.iter().any(|s| s.family == family) || self.open > 0,
             );
             let twice =
-                func.results.iter().enumerate().any(|(j, o)| j != i && self.families.root(o.0) == family);
+                func.results.iter().enumerate().any(|(j, o)| j != i && self.families.find(o.0) == family);
             let copied = self.lent.contains(&family) || twice || self.is_cut(family);
             copies.extend(self.size(*r).filter(|_| copied));
         }
@@ -418,7 +422,7 @@ impl<'a> Frame<'a> {
         let mut cut = false;
         self.func.each(&mut |kind| {
             if let Kind::Slice(v, ..) = kind {
-                cut |= self.families.root(v.0) == family;
+                cut |= self.families.find(v.0) == family;
             }
         });
         cut

@@ -1,4 +1,4 @@
-//! Equality of trees, places aside.
+//! Structural equality of trees, spans aside.
 
 use std::fmt::{self, Write};
 
@@ -7,7 +7,7 @@ use ir::ast::File;
 /// Whether two files hold the same program: the same tree and documentation, spans and comments aside.
 /// It compares the trees' `Debug` forms, which recurse along chains of operators: for tests, and for
 /// files that a person writes.
-pub fn same(a: &File, b: &File) -> bool {
+pub fn same_program(a: &File, b: &File) -> bool {
     shape_of(a) == shape_of(b)
 }
 

@@ -34,7 +34,7 @@ lalrpop_util::lalrpop_mod!(
     grammar
 );
 
-pub use equality::same;
+pub use equality::same_program;
 pub use print::{format, print, print_expr, print_item, print_stmt, print_type};
 
 use ir::ast::{Comment, Expr, File, Item, Stmt};

@@ -1,4 +1,4 @@
-//! Loops: cut in two, made one, exchanged.
+//! Loop splitting, fusion and interchange: loops cut in two, made one, exchanged.
 
 use ir::depend::{enter, independent};
 use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
@@ -394,7 +394,8 @@ fn commutes(prim: &Prim, stmts: &[Stmt], buf: BufId, order: Order) -> bool {
     !read && ways.first().is_some_and(|w| w.is_some() && ways.iter().all(|x| x == w))
 }
 
-/// Cuts loops that stand directly in each other into tiles, and brings the loops over tiles outside, in the order given.
+/// Cuts loops that stand directly in each other into tiles, and brings the loops over tiles outside, in the order
+/// given.
 pub fn tile(prim: &Prim, tiles: &[(VarId, i64)], order: Order) -> Result<Prim, Refusal> {
     let mut prim = distinct_of(prim);
     let mut outer = Vec::new();

@@ -1,9 +1,9 @@
-//! Lower bounds of polynomials: the engine below the prover.
+//! Fourier-Motzkin elimination, lower bounds of polynomials: the engine below the prover.
 //!
-//! Fourier-Motzkin elimination directed by the goal. To show `p >= 0`, take a term of `p` that drags its lower bound down
-//! and a known `f >= 0` with a term of the same sign that divides it, the ratio `r` being non-negative. Then
-//! `p >= p - b·r·f`, and for the right `b` the term is gone; go on until ranges suffice. Known are the facts, and what the
-//! atoms of `p` mean:
+//! Fourier-Motzkin elimination directed by the goal. To show `p >= 0`, take a term of `p` that drags its lower bound
+//! down and a known `f >= 0` with a term of the same sign that divides it, the ratio `r` being non-negative. Then
+//! `p >= p - b·r·f`, and for the right `b` the term is gone; go on until ranges suffice. Known are the facts, and what
+//! the atoms of `p` mean:
 //!
 //! ```text
 //! q = x / y, y > 0      x - y·q >= 0         y·q - x + y - 1 >= 0
@@ -16,7 +16,7 @@
 //! exponential: each query owns a number of steps, and a step looks at a bounded number of polynomials.
 
 use crate::expr::{Atom, Div, Expr};
-use crate::facts::Known;
+use crate::facts::FactBase;
 use crate::poly::{Mono, Poly, Term, gcd};
 use crate::prove::{Search, Used};
 use crate::range::{self, Range, Ranges};
@@ -28,7 +28,8 @@ const MAX_CHAIN: u32 = 8;
 /// Longer polynomials are bounded by ranges only, and elimination may not make one: what grows does not cancel.
 const MAX_TERMS: usize = 24;
 
-/// A proof combines the latest of the facts that speak of one thing: where there are hundreds, each new one must not cost more.
+/// A proof combines the latest of the facts that speak of one thing: where there are hundreds, each new one must not
+/// cost more.
 pub(crate) const MAX_FACTS: usize = 32;
 
 /// A polynomial known not to be negative, and why.
@@ -122,7 +123,8 @@ impl Search<'_> {
         least
     }
 
-    /// For `p = c·q + rest` and `q = x / y` with `y >= 1`: `p >= goal` exactly if `y·(p - goal + 1) >= 1`, where `y·q` is known from `x`.
+    /// For `p = c·q + rest` and `q = x / y` with `y >= 1`: `p >= goal` exactly if `y·(p - goal + 1) >= 1`, where `y·q`
+    /// is known from `x`.
     fn by_divisor(&mut self, poly: &Poly, target: &Term, goal: i128, chain: u32) -> bool {
         let [atom @ Atom::Div(d)] = target.mono.0.as_slice() else { return false };
         if d.den.as_int().is_some() || Range::of_with(&d.den, self.known).lo.is_none_or(|lo| lo < 1) {
@@ -231,7 +233,8 @@ impl Search<'_> {
         bounds().unwrap_or([None, None])
     }
 
-    /// For `q = x / y`, what bounds `q` from below and from above: `x - y·q` is in `0..y`, or in `y+1..=0` when `y` is negative.
+    /// For `q = x / y`, what bounds `q` from below and from above: `x - y·q` is in `0..y`, or in `y+1..=0` when `y` is
+    /// negative.
     fn meaning_of_quotient(&self, atom: &Atom, d: &Div) -> [Option<Poly>; 2] {
         let sign = Range::of_with(&d.den, self.known);
         let remainder = || {
@@ -260,8 +263,9 @@ fn distinct<'a>(atoms: impl Iterator<Item = &'a Atom>) -> SmallVec<[&'a Atom; 8]
     found
 }
 
-/// The terms that keep the lower bound down: one without a bound if there is any, for it has to go, otherwise each in turn.
-fn targets<'p>(poly: &'p Poly, known: &Known) -> Vec<&'p Term> {
+/// The terms that keep the lower bound down: one without a bound if there is any, for it has to go, otherwise each in
+/// turn.
+fn targets<'p>(poly: &'p Poly, known: &FactBase) -> Vec<&'p Term> {
     let unbounded = |t: &&Term| range::of_term(t, known).lo.is_none();
     match poly.terms.iter().find(unbounded) {
         Some(t) => vec![t],

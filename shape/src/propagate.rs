@@ -1,35 +1,38 @@
-//! Taking facts apart: from a predicate to what the prover uses of it. [`facts`](crate::facts) says into what.
+//! Constraint propagation, facts taken apart: from a predicate to what the prover uses of it. [`facts`](crate::facts)
+//! says into what.
 
 use crate::Pred;
 use crate::Sym;
 use crate::expr::{Atom, Expr};
-use crate::facts::{Known, Quotient, Why};
+use crate::facts::{FactBase, Quotient, Why};
 use crate::fourier_motzkin::MAX_FACTS;
 use crate::poly::{Mono, Poly, Term, gcd};
 use crate::prove::Search;
 use crate::range::{self, Range};
 
-/// Facts are propagated into ranges this often. Chains in practice are shorter; `n < m` and `m < n` would go on for ever.
+/// Facts are propagated into ranges this often. Chains in practice are shorter; `n < m` and `m < n` would go on for
+/// ever.
 const ROUNDS: usize = 3;
 
-/// An equality whose solution is larger than this stays a pair of inequalities: substituting it would bloat every query.
+/// An equality whose solution is larger than this stays a pair of inequalities: substituting it would bloat every
+/// query.
 const MAX_SOLUTION: u32 = 128;
 
 /// How many times one fact may be taken apart into others.
 const MAX_PIECES: u32 = 32;
 
 /// Takes one assumed predicate apart.
-pub(crate) struct Learn<'a> {
-    known: &'a mut Known,
+pub(crate) struct Propagation<'a> {
+    known: &'a mut FactBase,
     why: Why,
     pieces: u32,
 }
 
-impl Learn<'_> {
+impl Propagation<'_> {
     /// Adds the predicate `known.given[why]` to what is known.
-    pub(crate) fn given(known: &mut Known, why: Why) {
+    pub(crate) fn assume(known: &mut FactBase, why: Why) {
         let Some(pred) = known.given.get(why as usize).cloned() else { return };
-        let mut learn = Learn { known, why, pieces: MAX_PIECES };
+        let mut learn = Propagation { known, why, pieces: MAX_PIECES };
         // What holds has a value.
         pred.divisors().iter().for_each(|d| learn.not_zero(d));
         learn.pred(&pred);
@@ -238,8 +241,8 @@ impl Learn<'_> {
         let range = known.ranges.remove(&sym);
 
         // What is rewritten follows from its own fact and from this one; the former says more to a reader.
-        let mut again = |why: Why, learn: &mut dyn FnMut(&mut Learn)| {
-            learn(&mut Learn { known: &mut *self.known, why, pieces: MAX_PIECES });
+        let mut again = |why: Why, learn: &mut dyn FnMut(&mut Propagation)| {
+            learn(&mut Propagation { known: &mut *self.known, why, pieces: MAX_PIECES });
         };
         for (poly, why) in at_least_zero {
             again(why, &mut |l| l.at_least_zero(&Expr::from_poly(Some(poly.clone()))));
@@ -292,8 +295,8 @@ impl Learn<'_> {
         }
     }
 
-    /// Bounds each factor of a product that is at least `lo`, 0 or 1, by that: where the others are 1 or more, and none of a
-    /// product that is 1 or more is 0.
+    /// Bounds each factor of a product that is at least `lo`, 0 or 1, by that: where the others are 1 or more, and none
+    /// of a product that is 1 or more is 0.
     fn narrow_factors(&mut self, mono: &Mono, lo: i128) {
         for atom in &mono.0 {
             let Atom::Sym(sym) = atom else { continue };
@@ -313,8 +316,8 @@ impl Learn<'_> {
             // c·s >= bound
             let c = i128::from(*coef);
             let [Atom::Sym(sym)] = mono.0.as_slice() else {
-                // The sign of a product is that of a factor where the others are positive: a quotient that is known to be
-                // exact, of a dim, is a symbol that only this tells to be none below 0.
+                // The sign of a product is that of a factor where the others are positive: a quotient that is known to
+                // be exact, of a dim, is a symbol that only this tells to be none below 0.
                 if c > 0 && bound >= 0 {
                     self.narrow_factors(mono, i128::from(bound > 0));
                 }

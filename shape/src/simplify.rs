@@ -1,7 +1,8 @@
 //! Simplification of an expression by facts.
 //!
 //! Solved symbols are replaced, and what the normal form had to leave open is settled: a divisor known not to be zero
-//! cancels, a quotient known to be constant is that constant, a maximum loses the arguments that are never the greatest.
+//! cancels, a quotient known to be constant is that constant, a maximum loses the arguments that are never the
+//! greatest.
 
 use crate::Sym;
 use crate::expr::{Atom, Expr};

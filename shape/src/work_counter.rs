@@ -1,7 +1,7 @@
-//! How much work was done: a count that is the same on every machine, for tests that hold the cost of queries below a bound.
+//! A counter of work: a count that is the same on every machine, for tests that hold the cost of queries below a bound.
 //!
-//! Counted are the terms that polynomial arithmetic makes, the terms that ranges are taken of, and the terms that comparison looks
-//! at. All else is done once for each of those.
+//! Counted are the terms that polynomial arithmetic makes, the terms that ranges are taken of, and the terms that
+//! comparison looks at. All else is done once for each of those.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! Checksums of a mapped section, each chunk's looked at when it is first used.
+//! Lazy checksums of a mapped section, each chunk's looked at when it is first used.
 //!
 //! A model's weights are many times its code, and most loads use them through kernels that read them anyway: checking
 //! them all when a file is opened would read it whole. What a chunk was found to be is kept, so each is read
@@ -18,7 +18,7 @@ const INTACT: u8 = 1;
 const DAMAGED: u8 = 2;
 
 /// The sums of a section, and what is known of its chunks.
-pub(crate) struct Chunks {
+pub(crate) struct Checksums {
     file: Arc<Blob>,
     section: Range<usize>,
     sums: Vec<u32>,
@@ -30,14 +30,14 @@ pub(crate) fn sums(section: &[u8]) -> Vec<u32> {
     section.chunks(CHUNK).map(crc32fast::hash).collect()
 }
 
-impl Chunks {
+impl Checksums {
     /// A section of a file with its sums; none if they are not as many as its chunks.
-    pub(crate) fn new(file: &Arc<Blob>, section: Range<usize>, sums: Vec<u32>) -> Option<Chunks> {
+    pub(crate) fn new(file: &Arc<Blob>, section: Range<usize>, sums: Vec<u32>) -> Option<Checksums> {
         if sums.len() != section.len().div_ceil(CHUNK) {
             return None;
         }
         let known = sums.iter().map(|_| AtomicU8::new(UNKNOWN)).collect();
-        Some(Chunks { file: file.clone(), section, sums, known })
+        Some(Checksums { file: file.clone(), section, sums, known })
     }
 
     /// Whether a range of the section is what was written.
@@ -63,14 +63,14 @@ impl Chunks {
 
 /// A range of a section, with what is known of the whole of it.
 pub(crate) struct Part {
-    of: Arc<Chunks>,
+    of: Arc<Checksums>,
     range: Range<usize>,
     known: AtomicU8,
 }
 
 impl Part {
     /// A range that lies in the section.
-    pub(crate) fn new(of: &Arc<Chunks>, range: Range<usize>) -> Part {
+    pub(crate) fn new(of: &Arc<Checksums>, range: Range<usize>) -> Part {
         Part { of: of.clone(), range, known: AtomicU8::new(UNKNOWN) }
     }
 

@@ -1,4 +1,4 @@
-//! Flags that are raised when their time has come, for code that can look at a byte but at no clock.
+//! Deadlines: flags that are raised when their time has come, for code that can look at a byte but at no clock.
 //!
 //! One thread waits for all of them; it begins with the first. An alarm that is dropped is no longer waited for.
 
@@ -27,13 +27,13 @@ static CLOCK: LazyLock<Arc<Clock>> = LazyLock::new(|| {
 
 /// A flag that is raised at a time.
 #[derive(Debug)]
-pub(crate) struct Alarm {
+pub(crate) struct Deadline {
     flag: Arc<AtomicBool>,
     key: Key,
 }
 
-impl Alarm {
-    pub(crate) fn at(time: Instant) -> Alarm {
+impl Deadline {
+    pub(crate) fn at(time: Instant) -> Deadline {
         let key = (time, CLOCK.next.fetch_add(1, Ordering::Relaxed));
         let flag = Arc::new(AtomicBool::new(false));
         let mut waiting = CLOCK.lock();
@@ -43,7 +43,7 @@ impl Alarm {
         if is_next {
             CLOCK.changed.notify_one();
         }
-        Alarm { flag, key }
+        Deadline { flag, key }
     }
 
     pub(crate) fn flag(&self) -> &AtomicBool {
@@ -51,7 +51,7 @@ impl Alarm {
     }
 }
 
-impl Drop for Alarm {
+impl Drop for Deadline {
     fn drop(&mut self) {
         CLOCK.lock().remove(&self.key);
     }
@@ -89,8 +89,8 @@ mod tests {
     #[test]
     fn flags_are_raised_in_their_time_and_forgotten_when_dropped() {
         let now = Instant::now();
-        let late = Alarm::at(now + Duration::from_secs(3600));
-        let soon = Alarm::at(now + Duration::from_millis(20));
+        let late = Deadline::at(now + Duration::from_secs(3600));
+        let soon = Deadline::at(now + Duration::from_millis(20));
         let key = late.key;
         while !soon.flag().load(Ordering::Relaxed) {
             assert!(now.elapsed() < Duration::from_secs(20), "it is raised");

@@ -28,5 +28,5 @@ pub use machine::{
 };
 pub use program::{
     Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kept, KeptLoad,
-    Kernel, MAX_RANK, Param, Place, Program, Region, Setting, TensorType, Type, Work,
+    Kernel, MAX_RANK, Param, Program, Region, Setting, SourceLocation, TensorType, Type, Work,
 };

@@ -65,13 +65,13 @@ pub struct Function {
     /// What the [`List`](crate::isa::List)s of the code hold.
     pub pool: Vec<Reg>,
     /// Where the code is written, sorted by `pc`; each holds until the next.
-    pub places: Vec<Place>,
+    pub places: Vec<SourceLocation>,
     /// The parts of a call's arena.
     pub regions: Vec<Region>,
 }
 
 /// A part of the memory that a call of a function takes at once. What lies where is fitted when running, for the
-/// sizes at hand (`machine/fit.rs`).
+/// sizes at hand (`machine/offsets.rs`).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Region {
     /// Its size, over the ints that the function is given; the last step is the answer.
@@ -118,7 +118,7 @@ pub struct Param {
 
 /// A place in the source that code came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Place {
+pub struct SourceLocation {
     /// The first instruction of it; of a kernel's check 0.
     pub pc: u32,
     /// An index in [`Program::files`].
@@ -146,7 +146,7 @@ pub struct Kernel {
     /// bytecode can make a kernel leave its buffers.
     pub shapes: Vec<Vec<Extent>>,
     /// Where its checks are written, by their number; none for those that have no place.
-    pub places: Vec<Place>,
+    pub places: Vec<SourceLocation>,
     /// What a call of it does, for the profiler. In a file it is a section of its own, which older files lack.
     #[serde(skip)]
     pub work: Option<Work>,
@@ -296,7 +296,7 @@ impl Program {
 
 impl Function {
     /// Where an instruction is written.
-    pub fn place(&self, pc: usize) -> Option<&Place> {
+    pub fn source_location(&self, pc: usize) -> Option<&SourceLocation> {
         let after = self.places.partition_point(|p| p.pc as usize <= pc);
         self.places.get(after.checked_sub(1)?)
     }

@@ -1,7 +1,7 @@
-//! Files that are being written beside the one they will replace: `NAME.PID.tmp`.
+//! Temporary files that are being written beside the one they will replace: `NAME.PID.tmp`.
 //!
-//! A writer that is killed leaves its draft; the next one that writes the same name removes those whose writer no longer
-//! lives. A system that does not tell which processes live keeps them.
+//! A writer that is killed leaves its draft; the next one that writes the same name removes those whose writer no
+//! longer lives. A system that does not tell which processes live keeps them.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

@@ -5,10 +5,10 @@
 //! table row: kind u32 | crc32 of the bytes u32 | start u64 | length u64
 //! ```
 //!
-//! All numbers are little endian; every section starts at a multiple of 64, and zeros fill what is between. A section of a kind that a
-//! reader does not know is skipped, so that later versions can add to the file; if the highest bit of its kind is set, what it
-//! says is needed, and who does not know it refuses the file. A new version number means that nothing of the file can be
-//! read by older readers.
+//! All numbers are little endian; every section starts at a multiple of 64, and zeros fill what is between. A section
+//! of a kind that a reader does not know is skipped, so that later versions can add to the file; if the highest bit of
+//! its kind is set, what it says is needed, and who does not know it refuses the file. A new version number means that
+//! nothing of the file can be read by older readers.
 //!
 //! - *program* (1): bytecode and metadata, by postcard; needed, always verified by checksum and then by
 //!   [`verify`](crate::verify).
@@ -21,7 +21,8 @@
 //! - *work* (5): what a call of each kernel does, for the profiler. A file without it runs as well, and its profile
 //!   says less.
 //! - *sums* (6): the crc32 of each MiB of the section *constants*, u32.
-//! - *kept* (7): what of each entry may be done once for many runs. A file without it runs as well, and does it in each.
+//! - *kept* (7): what of each entry may be done once for many runs. A file without it runs as well, and does it in
+//!   each.
 //!
 //! Reading believes nothing: sizes are compared with the file before anything is allocated.
 
@@ -34,7 +35,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::blob::Blob;
-use crate::checksums::{self, Chunks, Part};
+use crate::checksums::{self, Checksums, Part};
 use crate::program::{Bytes, Kept, Program, Work};
 
 /// What the file of a compiled program begins with.
@@ -286,7 +287,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
     }
     let range = constants.unwrap_or(0..0);
     let chunks =
-        Chunks::new(file, range.clone(), sums).ok_or_else(|| damaged("not every chunk has a sum"))?;
+        Checksums::new(file, range.clone(), sums).ok_or_else(|| damaged("not every chunk has a sum"))?;
     let chunks = Arc::new(chunks);
     for (constant, place) in package.program.constants.iter_mut().zip(places) {
         let inside = usize::try_from(place.start).ok().zip(usize::try_from(place.len).ok()).and_then(
@@ -303,7 +304,8 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
     Ok(package)
 }
 
-/// True if all that is in none of the ranges is zero, and less than the room to the next multiple: no changed byte goes unseen.
+/// True if all that is in none of the ranges is zero, and less than the room to the next multiple: no changed byte goes
+/// unseen.
 fn is_filled(bytes: &[u8], mut used: Vec<Range<usize>>) -> bool {
     used.sort_by_key(|r| r.start);
     let mut end = 0;

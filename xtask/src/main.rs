@@ -1,7 +1,7 @@
 //! Long campaigns: `cargo xtask soak [PROGRAMS]`, `cargo xtask fuzz [--what front|shape|rewrites] [--count N]`.
 //!
-//! `fuzz` takes texts through the front half ([`fuzz`]), questions about dims through `shape` ([`questions`]), or the plans of
-//! random programs, whatever chose them, through every engine ([`terms`]).
+//! `fuzz` takes texts through the front half ([`fuzz`]), questions about dims through `shape` ([`fuzz_shape`]), or the
+//! plans of random programs, whatever chose them, through every engine ([`fuzz_rewrites`]).
 //!
 //! The differential test of `filetests`, for as long as it is given. What is done is kept in
 //! `target/soak.json`, so that a campaign goes on where it stopped; notes quote its tally.

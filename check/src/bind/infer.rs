@@ -1,4 +1,5 @@
-//! Which generics the types of the parameters tell, which brackets may give, and the names in an expression.
+//! Inferability of generics: which the types of the parameters tell, which the brackets of a call may give; and the
+//! names in an expression.
 
 use std::collections::BTreeSet;
 
@@ -10,22 +11,22 @@ use crate::env::Env;
 use crate::types::dim_said;
 
 /// The generics that the brackets of a call may give, in the order of the definition: from those without which nothing
-/// tells the others, by those that the arguments alone do not tell, to all. Of `<n, h, d>(x: f32[n, h * d])` these are `h`, then
-/// `h, d`, then `n, h, d`. Each list is longer than the one before it.
-pub(super) fn in_brackets(sig: &Signature) -> Vec<Vec<&Generic>> {
+/// tells the others, by those that the arguments alone do not tell, to all. Of `<n, h, d>(x: f32[n, h * d])` these are
+/// `h`, then `h, d`, then `n, h, d`. Each list is longer than the one before it.
+pub(super) fn explicit_generics(sig: &Signature) -> Vec<Vec<&Generic>> {
     let all: Vec<&Generic> =
         sig.generics.iter().filter(|g| g.kind != GenericKind::DType && !is_config(g)).collect();
     let is_dim = |g: &Generic| g.kind == GenericKind::Dim;
     let extents = extents(sig);
     let mut by_arguments: BTreeSet<Sym> =
         sig.generics.iter().filter(|g| is_config(g) || !is_dim(g)).map(|g| g.name.name).collect();
-    follow(sig, &extents, &mut by_arguments);
-    let free = |g: &Generic| !told(sig, g.name.name);
+    solve_linear(sig, &extents, &mut by_arguments);
+    let free = |g: &Generic| !is_inferable(sig, g.name.name);
     let open: Vec<&Generic> =
         all.iter().copied().filter(|g| free(g) || !by_arguments.contains(&g.name.name)).collect();
     let mut known = by_arguments;
     known.extend(open.iter().filter(|g| free(g)).map(|g| g.name.name));
-    follow(sig, &extents, &mut known);
+    solve_linear(sig, &extents, &mut known);
     let mut least = Vec::new();
     for g in &open {
         if !free(g) && known.contains(&g.name.name) {
@@ -33,7 +34,7 @@ pub(super) fn in_brackets(sig: &Signature) -> Vec<Vec<&Generic>> {
         }
         least.push(*g);
         known.insert(g.name.name);
-        follow(sig, &extents, &mut known);
+        solve_linear(sig, &extents, &mut known);
     }
     let mut lists = vec![least];
     let all = if all.iter().all(|g| is_dim(g)) { all } else { Vec::new() };
@@ -66,12 +67,12 @@ fn extents(sig: &Signature) -> Vec<Expr> {
         }
     }
     let mut out = Vec::new();
-    given(sig).for_each(|t| go(t, &mut out));
+    required_types(sig).for_each(|t| go(t, &mut out));
     out
 }
 
 /// Adds the dims that follow from extents where some are known.
-fn follow(sig: &Signature, extents: &[Expr], known: &mut BTreeSet<Sym>) {
+fn solve_linear(sig: &Signature, extents: &[Expr], known: &mut BTreeSet<Sym>) {
     loop {
         let before = known.len();
         for e in extents {
@@ -93,14 +94,14 @@ fn follow(sig: &Signature, extents: &[Expr], known: &mut BTreeSet<Sym>) {
 }
 
 /// The types of the parameters that every call gives.
-fn given(sig: &Signature) -> impl Iterator<Item = &TypeExpr> {
+fn required_types(sig: &Signature) -> impl Iterator<Item = &TypeExpr> {
     let params = sig.params.iter().filter(|p| p.mode != Mode::Const && p.default.is_none());
     params.filter_map(|p| p.ty.as_ref())
 }
 
 /// True if the type of some parameter tells this generic: it stands alone in it, or linearly. One that may be
 /// left out does not, nor does one that only broadcasts to it.
-pub(super) fn told(sig: &Signature, name: Sym) -> bool {
+pub(super) fn is_inferable(sig: &Signature, name: Sym) -> bool {
     fn tells(t: &TypeExpr, name: Sym) -> bool {
         match &t.kind {
             TypeKind::Named { name: n, args, dims } => {
@@ -119,7 +120,7 @@ pub(super) fn told(sig: &Signature, name: Sym) -> bool {
             TypeKind::Fn(..) | TypeKind::Exists(..) => false,
         }
     }
-    given(sig).any(|t| tells(t, name))
+    required_types(sig).any(|t| tells(t, name))
 }
 
 /// True for an extent that tells a dim where the other names in it are known.

@@ -1,4 +1,4 @@
-//! Parameter types taken apart into tensors and generics, and the element types that arguments tell.
+//! Unification of element types: parameter types are taken apart into tensors and generics, arguments tell the rest.
 
 use ir::ast::{self, GenericKind, Ident, IndexArg, Mode, Param, Signature, TypeExpr, TypeKind};
 use ir::diag::Diagnostic;
@@ -56,7 +56,7 @@ impl Checker<'_> {
                     Value::Tree(t) if !front.is_empty() && t.ty.field_names().len() == types.len() => (0
                         ..types.len())
                         .filter_map(|i| t.ty.field(&i.to_string()))
-                        .map(|(ty, at)| Value::of(&ty, &t.leaves[at..at + ty.count()]))
+                        .map(|(ty, at)| Value::from_leaves(&ty, &t.leaves[at..at + ty.count()]))
                         .collect(),
                     _ => {
                         let want = format!("a tuple of {}", types.len());

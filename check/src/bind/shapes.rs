@@ -1,4 +1,5 @@
-//! Dims and packs: those that stand alone, shapes that broadcast, and the rest, solved or compared.
+//! Unification of shapes: dims and packs that stand alone, shapes that broadcast, and the rest, solved or
+//! compared.
 
 use std::collections::BTreeMap;
 

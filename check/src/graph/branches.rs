@@ -1,4 +1,4 @@
-//! Branches: what they assign becomes results. Extents in which they differ are opened.
+//! Branches: what they assign becomes results, as phi nodes are at a merge. Extents in which they differ are opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -125,9 +125,9 @@ impl<'a> Checker<'a> {
         body.aliases.extend(results.iter().copied().zip(passed));
         let moved = merge.moved.into_iter().map(|(v, at)| (v, results[at])).collect();
         for (name, v) in vars.iter().zip(merged) {
-            body.set(*name, place(&v, &results).moved(&moved));
+            body.set(*name, instantiate_form(&v, &results).moved(&moved));
         }
-        Some(place(&value, &results).moved(&moved))
+        Some(instantiate_form(&value, &results).moved(&moved))
     }
 
     /// Makes both branches give one value: its parts become results, counted by position.
@@ -417,12 +417,12 @@ struct Merge {
 }
 
 /// A form with the values in place of its positions.
-pub(super) fn place(form: &Value, vals: &[ValId]) -> Value {
+pub(super) fn instantiate_form(form: &Value, vals: &[ValId]) -> Value {
     match form {
         Value::Val(at) => Value::Val(vals[at.0 as usize]),
-        Value::Tuple(parts) => Value::Tuple(parts.iter().map(|p| place(p, vals)).collect()),
+        Value::Tuple(parts) => Value::Tuple(parts.iter().map(|p| instantiate_form(p, vals)).collect()),
         Value::Record(r, parts) => {
-            Value::Record(Rc::clone(r), parts.iter().map(|p| place(p, vals)).collect())
+            Value::Record(Rc::clone(r), parts.iter().map(|p| instantiate_form(p, vals)).collect())
         }
         Value::Tree(t) => {
             let leaves = t.leaves.iter().map(|at| vals[at.0 as usize]).collect();
@@ -454,7 +454,7 @@ pub(super) fn assigned(stmts: &[ast::Stmt], wanted: &dyn Fn(&Expr) -> bool, out:
         match &s.kind {
             StmtKind::Assign(place, _, e) => {
                 if wanted(place)
-                    && let Some((n, _)) = super::lvalue::way(place)
+                    && let Some((n, _)) = super::lvalue::lvalue_steps(place)
                     && !out.contains(&n)
                 {
                     out.push(n);

@@ -1,4 +1,4 @@
-//! `x[i, a..b, rows]`: parts of a tensor, as calls of `std/index.tn`, one an axis.
+//! Indexing and slicing, `x[i, a..b, rows]`: parts of a tensor, as calls of `std/index.tn`, one an axis.
 //!
 //! - `i`, an integer: the axis goes away. A dim is proved within the axis or checked before; an integer that only
 //!   running tells is checked where it is read.

@@ -1,5 +1,5 @@
-//! Generics of a definition that only its function parameters tell: from the types that a given function says of its own
-//! parameters, and from what it gives when it is tried.
+//! Inference from function arguments, for generics of a definition that only its function parameters tell: from the
+//! types that a given function says of its own parameters, and from what it gives when it is tried.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ use crate::{Checker, Maybe};
 impl Checker<'_> {
     /// Finds generics from what a function says of its parameters, where it says all of a type.
     #[expect(clippy::too_many_arguments, reason = "one call of a function parameter")]
-    pub(super) fn told_by_parameters(
+    pub(super) fn infer_from_parameters(
         &mut self,
         body: &mut Body,
         env: &mut Env,
@@ -44,8 +44,8 @@ impl Checker<'_> {
                 _ => return Some(()),
             },
             Closure::Choice(_, a, b) => {
-                self.told_by_parameters(body, env, sig, takes, a, what, at)?;
-                return self.told_by_parameters(body, env, sig, takes, b, what, at);
+                self.infer_from_parameters(body, env, sig, takes, a, what, at)?;
+                return self.infer_from_parameters(body, env, sig, takes, b, what, at);
             }
         };
         let types: Vec<Option<TypeExpr>> = types;
@@ -62,7 +62,7 @@ impl Checker<'_> {
     }
 
     /// Finds generics from what a function gives.
-    pub(super) fn told_by_result(
+    pub(super) fn infer_from_result(
         &mut self,
         body: &mut Body,
         sig: &Signature,

@@ -1,9 +1,9 @@
-//! Calls of a `fn` one of whose parameters or results is a function, or is of a generic `S: value`: its body is checked
-//! where the call stands, in the names of the definition.
+//! Inlining, the calls of a `fn` one of whose parameters or results is a function, or is of a generic `S: value`: its
+//! body is checked where the call stands, in the names of the definition.
 //!
-//! What the other parameters tell is bound as ever. Of a function parameter (`f: fn(T[..s]) -> U[..r]`), the types that the
-//! function given says of its own parameters tell more; what only its result tells is found by trying it on values of
-//! the types it takes, which must be known by then.
+//! What the other parameters tell is bound as ever. Of a function parameter (`f: fn(T[..s]) -> U[..r]`), the types that
+//! the function given says of its own parameters tell more; what only its result tells is found by trying it on values
+//! of the types it takes, which must be known by then.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -170,7 +170,7 @@ impl<'a> Checker<'a> {
             let ty = self.ty(&env, p.ty.as_ref()?)?;
             let vals: Vec<ValId> = leaves.by_ref().take(ty.count()).collect();
             if p.mode == Mode::Own { &mut owned } else { &mut lent }.extend(&vals);
-            let value = Value::of(&ty, &vals);
+            let value = Value::from_leaves(&ty, &vals);
             locals.insert(p.name.name, Local { value, mutable: false, declared: None });
         }
         // The value generics. Of one that only functions speak of nothing is known.
@@ -211,7 +211,7 @@ impl<'a> Checker<'a> {
         while !functions.is_empty() {
             for (_, what, _, (takes, _), f, at) in &functions {
                 if takes.iter().any(|t| unbound(&env, t).is_some()) {
-                    self.told_by_parameters(body, &mut env, sig, takes, f, what, *at)?;
+                    self.infer_from_parameters(body, &mut env, sig, takes, f, what, *at)?;
                 }
             }
             let known = functions.iter().position(|f| f.3.0.iter().all(|t| unbound(&env, t).is_none()));
@@ -231,7 +231,7 @@ impl<'a> Checker<'a> {
             self.takes_as_declared(body, &c, &f, at)?;
             match unbound(&env, gives) {
                 Some(_) => {
-                    self.told_by_result(body, sig, &mut env, &c, &f, at)?;
+                    self.infer_from_result(body, sig, &mut env, &c, &f, at)?;
                     // What could not be checked was said.
                     if unbound(&env, gives).is_some() {
                         return None;

@@ -1,4 +1,4 @@
-//! Loops: what their bodies assign is carried, and its shape may change from round to round.
+//! Loop-carried variables: what bodies assign is carried, and its shape may change from round to round.
 //!
 //! A carried variable begins with the extents it has before the loop. Where a round leaves another extent in it that is
 //! not proved to be the same, the axis is *opened*: the loop's blocks see a symbol there, which the loop binds at the
@@ -20,7 +20,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
 use tensor::DType;
 
-use super::branches::{assigned_in, place};
+use super::branches::{assigned_in, instantiate_form};
 use super::{Body, Local, Value};
 use crate::env::Env;
 use crate::{Checker, Maybe};
@@ -150,7 +150,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A loop: what its body assigns is carried. A counter, where there is one, is carried first. `inside` checks the body.
+    /// A loop: what its body assigns is carried. A counter, where there is one, is carried first. `inside` checks the
+    /// body.
     pub(super) fn repeat(
         &mut self,
         body: &mut Body,
@@ -274,7 +275,7 @@ impl<'a> Checker<'a> {
         let results = body.push_all(op, first, round.types, opens, span);
         body.aliases.extend(results.iter().zip(rounds).map(|(r, (_, begin, next))| (*r, vec![begin, next])));
         for (name, shape) in carried {
-            body.set(name, place(&shape, &results));
+            body.set(name, instantiate_form(&shape, &results));
         }
         Some(Value::Unit)
     }
@@ -293,7 +294,7 @@ impl<'a> Checker<'a> {
             let params: Vec<ValId> =
                 types.iter().map(|t| body.func.add_val(Sym::new("v"), t.clone())).collect();
             for (name, shape) in carried {
-                let value = place(shape, &params);
+                let value = instantiate_form(shape, &params);
                 if let Value::Val(v) = value {
                     body.func.vals[v.0 as usize].name = *name;
                 }

@@ -1,4 +1,4 @@
-//! Places of a variable: `y[i] = row`, `y[i, a..b] += part`, `s.h[i] = x`, `s.h = x`.
+//! Lvalues, assigned parts of a variable: `y[i] = row`, `y[i, a..b] += part`, `s.h[i] = x`, `s.h = x`.
 //!
 //! A place is a variable, fields of records and tuples, and an index; what an index takes is what it takes where it
 //! is read ([`super::index`]). The variable's tensor is given to `put_part` of `std/index.tn`, which owns it, and
@@ -27,7 +27,7 @@ pub(super) enum Step<'e> {
 }
 
 /// The variable that a place is part of, and the steps to it from there.
-pub(super) fn way(place: &Expr) -> Option<(Sym, Vec<Step<'_>>)> {
+pub(super) fn lvalue_steps(place: &Expr) -> Option<(Sym, Vec<Step<'_>>)> {
     let mut steps = Vec::new();
     let mut at = place;
     loop {
@@ -68,7 +68,7 @@ impl<'a> Checker<'a> {
         op: AssignOp,
         e: &Expr,
     ) -> Maybe<()> {
-        let Some((name, steps)) = way(place) else {
+        let Some((name, steps)) = lvalue_steps(place) else {
             let d = Diagnostic::error("E0404", place.span, "a variable or a part of one is assigned");
             return self.fail(d.help("write `var y = ..`, then `y = ..`, `y[i] = ..` or `y.field = ..`"));
         };
@@ -121,10 +121,9 @@ impl<'a> Checker<'a> {
         let name = field.name.name();
         let found = match &t.value {
             // That of an array is the array of those, so the positions given are its first.
-            Value::Tree(tree) => tree
-                .ty
-                .field(name)
-                .map(|(ty, before)| (Value::of(&ty, &tree.leaves[before..before + ty.count()]), before)),
+            Value::Tree(tree) => tree.ty.field(name).map(|(ty, before)| {
+                (Value::from_leaves(&ty, &tree.leaves[before..before + ty.count()]), before)
+            }),
             Value::Record(r, parts) => r.fields.iter().position(|f| f.name == field.name).map(|i| {
                 let mut before = Vec::new();
                 parts[..i].iter().for_each(|p| p.leaves(&mut before));

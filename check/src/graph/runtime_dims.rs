@@ -1,4 +1,4 @@
-//! Integers of a function as dims: what stands in brackets, in types and in the bounds of a slice.
+//! Run-time dims, the integers of a function as dims: what stands in brackets, in types and in the bounds of a slice.
 //!
 //! An integer that only running tells is *opened* where a dim is needed: a symbol that nobody named, bound by a
 //! `BindDim` that checks that it is not negative. Integers that differ by something known when compiling share one
@@ -234,8 +234,8 @@ impl<'a> Checker<'a> {
         known.then_some(preds)
     }
 
-    /// What a condition says of dims where it holds, of those of its parts that speak of dims alone. True if that is all
-    /// that it says.
+    /// What a condition says of dims where it holds, of those of its parts that speak of dims alone. True if that is
+    /// all that it says.
     pub(super) fn facts_of(&mut self, body: &mut Body, e: &Expr, out: &mut Vec<Pred>) -> bool {
         if let Some(preds) = self.preds_of(body, e) {
             out.extend(preds);

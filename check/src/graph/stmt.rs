@@ -335,7 +335,7 @@ impl<'a> Checker<'a> {
             let what = if leaf.path.is_empty() { what } else { &leaf.path };
             self.same_type(body, &leaf.ty, &got, span, what)?;
         }
-        Some(Value::of(&want, &leaves))
+        Some(Value::from_leaves(&want, &leaves))
     }
 
     /// `dim k = e where ..`: a number computed while running becomes a dim.
@@ -460,7 +460,8 @@ impl<'a> Checker<'a> {
         self.materialize(body, &value, dtype, span).map(Value::Val)
     }
 
-    /// Literals and dims as tensors of the types that a variable has in their places, functions with the types they have there.
+    /// Literals and dims as tensors of the types that a variable has in their places, functions with the types they
+    /// have there.
     pub(super) fn settled(&mut self, body: &mut Body, old: &Value, new: Value, span: Span) -> Maybe<Value> {
         match (old, new) {
             (Value::Val(o), new @ (Value::Lit(_) | Value::Dim(_) | Value::Literals(_))) => {

@@ -1,4 +1,4 @@
-//! Places in records, arrays and encoded tensors: `at.table[s, p]`, `w.layers[i].q[j, k]`, `w.block[i, b].scale`.
+//! Access paths in records, arrays and encoded tensors: `at.table[s, p]`, `w.layers[i].q[j, k]`, `w.block[i, b].scale`.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::{Checker, Maybe};
 
 /// Part of a parameter or an output.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct AccessPath {
     pub(super) ty: Rc<Ty>,
     /// The first of its buffers.
     pub(super) first: u32,
@@ -24,8 +24,8 @@ pub(crate) struct Place {
     block: bool,
 }
 
-impl From<Place> for Local {
-    fn from(p: Place) -> Local {
+impl From<AccessPath> for Local {
+    fn from(p: AccessPath) -> Local {
         Local::Tree(p)
     }
 }
@@ -36,14 +36,14 @@ impl From<Scalar> for Local {
     }
 }
 
-impl Place {
-    pub(crate) fn new(ty: Rc<Ty>, first: u32) -> Place {
-        Place { ty, first, done: vec![], index: vec![], block: false }
+impl AccessPath {
+    pub(crate) fn new(ty: Rc<Ty>, first: u32) -> AccessPath {
+        AccessPath { ty, first, done: vec![], index: vec![], block: false }
     }
 
     /// A block of an encoded tensor.
-    pub(crate) fn block(ty: Rc<Ty>, first: u32, at: Vec<Scalar>) -> Place {
-        Place { ty, first, done: at, index: vec![], block: true }
+    pub(crate) fn block(ty: Rc<Ty>, first: u32, at: Vec<Scalar>) -> AccessPath {
+        AccessPath { ty, first, done: at, index: vec![], block: true }
     }
 
     fn given(&self) -> usize {
@@ -64,15 +64,15 @@ impl Place {
 
 impl Checker<'_> {
     /// The place an expression means; none where it means none.
-    pub(super) fn place(&mut self, b: &mut Body, e: &Expr) -> Option<Maybe<Place>> {
+    pub(super) fn access_path(&mut self, b: &mut Body, e: &Expr) -> Option<Maybe<AccessPath>> {
         match &e.kind {
-            ExprKind::Paren(e) => self.place(b, e),
+            ExprKind::Paren(e) => self.access_path(b, e),
             ExprKind::Name(name) => match b.find(*name)? {
                 Local::Tree(p) => Some(Some(p)),
                 Local::Buf(_) | Local::Var(_) | Local::Value(_) | Local::Pack(_) | Local::Broken => None,
             },
             ExprKind::Field(base, field) => {
-                let Some(p) = self.place(b, base)? else { return Some(None) };
+                let Some(p) = self.access_path(b, base)? else { return Some(None) };
                 // An index of an array takes elements before the field is taken.
                 let name = field.name.name();
                 let (ty, taken) = if p.block { (&*p.ty, true) } else { after(&p.ty, p.given()) };
@@ -85,23 +85,23 @@ impl Checker<'_> {
                 let fronts = if p.block { vec![] } else { fronts(&p.ty, p.given()) };
                 let ty = fronts.into_iter().rev().fold(of, |ty, k| ty.stacked(k));
                 let first = p.first + before as u32;
-                Some(Some(Place { ty: Rc::new(ty), first, block: false, ..p }))
+                Some(Some(AccessPath { ty: Rc::new(ty), first, block: false, ..p }))
             }
             ExprKind::Index(base, args) => {
                 if let ExprKind::Field(of, method) = &base.kind
                     && method.name.name() == "block"
-                    && let Some(p) = self.place(b, of)
+                    && let Some(p) = self.access_path(b, of)
                     && p.as_ref().is_none_or(|p| matches!(*p.ty, Ty::Encoded(_)) && !p.block)
                 {
                     return Some(p.and_then(|p| self.block(b, p, args, e.span)));
                 }
-                let Some(mut p) = self.place(b, base)? else { return Some(None) };
+                let Some(mut p) = self.access_path(b, base)? else { return Some(None) };
                 p.index.extend(args.iter().cloned());
                 Some(Some(p))
             }
             ExprKind::Call(f, _) => {
                 let ExprKind::Field(base, method) = &f.kind else { return None };
-                let Some(p) = self.place(b, base)? else { return Some(None) };
+                let Some(p) = self.access_path(b, base)? else { return Some(None) };
                 let text = format!("`{}` has no function `{}`", p.ty, method.name);
                 let d = Diagnostic::error("E0405", e.span, text);
                 Some(self.fail(match &*p.ty {
@@ -114,7 +114,7 @@ impl Checker<'_> {
     }
 
     /// `w.block[i, b]`
-    fn block(&mut self, b: &mut Body, mut p: Place, args: &[IndexArg], span: Span) -> Maybe<Place> {
+    fn block(&mut self, b: &mut Body, mut p: AccessPath, args: &[IndexArg], span: Span) -> Maybe<AccessPath> {
         let Ty::Encoded(e) = &*p.ty else { return None };
         let rank = e.shape.len();
         p.index.extend(args.iter().cloned());
@@ -127,7 +127,7 @@ impl Checker<'_> {
             );
             return self.fail(Diagnostic::error("E0403", span, text));
         }
-        Some(Place { block: true, ..p })
+        Some(AccessPath { block: true, ..p })
     }
 
     fn no_field<T>(&mut self, ty: &Ty, name: &str, span: Span) -> Maybe<T> {
@@ -142,7 +142,7 @@ impl Checker<'_> {
     }
 
     /// The whole index of a place as numbers; how many they are.
-    fn whole(&mut self, b: &mut Body, p: &mut Place) -> Maybe<usize> {
+    fn whole(&mut self, b: &mut Body, p: &mut AccessPath) -> Maybe<usize> {
         let index = std::mem::take(&mut p.index);
         let index = self.indices(b, &index)?;
         p.done.extend(index);
@@ -150,7 +150,7 @@ impl Checker<'_> {
     }
 
     /// A place as what a name stands for: its index is computed here, once.
-    pub(super) fn fixed(&mut self, b: &mut Body, mut p: Place, out: &mut Vec<Stmt>) -> Maybe<Local> {
+    pub(super) fn fixed(&mut self, b: &mut Body, mut p: AccessPath, out: &mut Vec<Stmt>) -> Maybe<Local> {
         self.whole(b, &mut p)?;
         for i in &mut p.done {
             if b.steady(i).is_none() {
@@ -163,7 +163,12 @@ impl Checker<'_> {
     }
 
     /// The buffer and the whole index of a place that must be an element of one.
-    pub(super) fn leaf(&mut self, b: &mut Body, mut p: Place, span: Span) -> Maybe<(BufId, Vec<Scalar>)> {
+    pub(super) fn leaf(
+        &mut self,
+        b: &mut Body,
+        mut p: AccessPath,
+        span: Span,
+    ) -> Maybe<(BufId, Vec<Scalar>)> {
         match &*p.ty {
             Ty::Tensor(_) => {
                 self.whole(b, &mut p)?;
@@ -179,7 +184,7 @@ impl Checker<'_> {
     }
 
     /// The value at a place: an element, decoded where it is encoded.
-    pub(super) fn read(&mut self, b: &mut Body, mut p: Place, span: Span) -> Maybe<Scalar> {
+    pub(super) fn read(&mut self, b: &mut Body, mut p: AccessPath, span: Span) -> Maybe<Scalar> {
         if let Ty::Encoded(e) = &*p.ty
             && !p.block
         {

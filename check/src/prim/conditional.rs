@@ -1,8 +1,9 @@
-//! `if c { a } else { b }` as a scalar, and what a condition says where it holds and where it does not.
+//! Conditional expressions, `if c { a } else { b }` as a scalar, and what a condition says where it holds and where it
+//! does not.
 //!
 //! In: the condition and two blocks, each of `let`s and one expression. Out: a
-//! [`ScalarKind::Choose`](ir::loops::ScalarKind), of which one branch is evaluated. Inside a branch the condition, or its
-//! negation, is a fact, so that padding and masks read in bounds without a check.
+//! [`ScalarKind::Choose`](ir::loops::ScalarKind), of which one branch is evaluated. Inside a branch the condition, or
+//! its negation, is a fact, so that padding and masks read in bounds without a check.
 //!
 //! A `let` in a branch is no variable of the primitive, which a statement would have to set: it stands for
 //! its expression, rounded as a variable is, wherever it is named.

@@ -1,4 +1,5 @@
-//! Indices of accesses: what they are, packs among them, and whether they lie within the extents.
+//! Indices of accesses and their bounds checks: what indices are, packs among them, and whether they lie within the
+//! extents.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

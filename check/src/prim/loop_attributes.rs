@@ -1,8 +1,8 @@
-//! How loops run: the attributes of binders.
+//! Loop attributes: how the loop of a binder runs.
 //!
-//! In: `#[lanes(16, 4)]`, `#[stream(16, 4, 16384)]`, `#[rows(6, 2, 1)]`, `#[unroll]`, `#[ahead(8)]`, `#[dot]` before a binder of a primitive. Out: the [`Run`] of
-//! the loop or reduction. An attribute that the loop cannot follow is an error: whether it can is read from the finished
-//! body, where it is known which rounds are independent.
+//! In: `#[lanes(16, 4)]`, `#[stream(16, 4, 16384)]`, `#[rows(6, 2, 1)]`, `#[unroll]`, `#[ahead(8)]`, `#[dot]` before a
+//! binder of a primitive. Out: the [`Run`] of the loop or reduction. An attribute that the loop cannot follow is an
+//! error: whether it can is read from the finished body, where it is known which rounds are independent.
 
 use ir::ast::{Attr, Binder};
 use ir::depend::Carried;
@@ -29,7 +29,7 @@ const RUNS: &[(&str, &str)] = &[
 ];
 
 /// A loop that is told how to run.
-pub(super) struct Told {
+pub(super) struct MarkedLoop {
     var: VarId,
     /// The attribute.
     span: Span,
@@ -41,18 +41,18 @@ impl<'a> Checker<'a> {
         let [attr, more @ ..] = x.attrs.as_slice() else { return Some(Run::Plain) };
         if let Some(second) = more.first() {
             let text = format!("`{}` cannot run in two ways", x.name.name);
-            return self.misrun(second, text, "one attribute says how a loop runs");
+            return self.bad_loop_attribute(second, text, "one attribute says how a loop runs");
         }
-        let run = self.run(b, attr)?;
+        let run = self.loop_attribute(b, attr)?;
         let place = if statement { run.in_loop() } else { run.in_reduction() };
         if let Err(m) = run.in_range().and(place) {
-            return self.misrun(attr, m.what, &m.help);
+            return self.bad_loop_attribute(attr, m.what, &m.help);
         }
-        b.told.extend(vars.iter().map(|&var| Told { var, span: attr.name.span }));
+        b.told.extend(vars.iter().map(|&var| MarkedLoop { var, span: attr.name.span }));
         Some(run)
     }
 
-    fn run(&mut self, b: &Body, attr: &Attr) -> Maybe<Run> {
+    fn loop_attribute(&mut self, b: &Body, attr: &Attr) -> Maybe<Run> {
         let name = attr.name.name.name();
         let Some((_, form)) = RUNS.iter().find(|r| r.0 == name) else {
             let text = format!("no loop runs as `#[{name}]`");
@@ -60,7 +60,7 @@ impl<'a> Checker<'a> {
                 Some(guess) => format!("did you mean `#[{guess}]`?"),
                 None => format!("say {}", RUNS.iter().map(|r| r.1).collect::<Vec<_>>().join("; ")),
             };
-            return self.misrun(attr, text, &help);
+            return self.bad_loop_attribute(attr, text, &help);
         };
         let mut numbers = Vec::new();
         for arg in &attr.args {
@@ -81,11 +81,11 @@ impl<'a> Checker<'a> {
             ("unroll", []) => Some(Run::Unrolled),
             ("ahead", &[rounds]) => Some(Run::Ahead(rounds)),
             ("dot", []) => Some(Run::Dot),
-            _ => self.misrun(attr, format!("`#[{name}]` has other arguments"), form),
+            _ => self.bad_loop_attribute(attr, format!("`#[{name}]` has other arguments"), form),
         }
     }
 
-    fn misrun<T>(&mut self, attr: &Attr, text: String, help: &str) -> Maybe<T> {
+    fn bad_loop_attribute<T>(&mut self, attr: &Attr, text: String, help: &str) -> Maybe<T> {
         self.fail(Diagnostic::error("E0407", attr.name.span, text).help(help))
     }
 

@@ -19,7 +19,7 @@ impl<'a> Checker<'a> {
     /// A scalar expression. `want` types literals; the caller compares the type it gets.
     pub(crate) fn scalar(&mut self, b: &mut Body, e: &Expr, want: Option<DType>) -> Maybe<Scalar> {
         if let ExprKind::Name(_) | ExprKind::Field(..) | ExprKind::Index(..) | ExprKind::Call(..) = &e.kind
-            && let Some(place) = self.place(b, e)
+            && let Some(place) = self.access_path(b, e)
         {
             return self.read(b, place?, e.span);
         }

@@ -351,7 +351,7 @@ impl Arrange<'_> {
                         }
                         return;
                     }
-                    if ir::legality::products(body) == Some(rounds) {
+                    if ir::legality::dot_width(body) == Some(rounds) {
                         *run = Run::Dot;
                     }
                 });

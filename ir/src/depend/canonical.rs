@@ -1,5 +1,5 @@
-//! Forms of a primitive in which more is seen of what its loops touch: nothing but what writes, two loops for one that stands for
-//! both, one loop for tiles that lie side by side.
+//! Canonical loops (delinearized, untiled), forms of a primitive in which more is seen of what its loops touch: nothing
+//! but what writes, two loops for one that stands for both, one loop for tiles that lie side by side.
 //!
 //! In: a primitive. Out: one that writes the same; what else it does, or in which order, may be lost.
 
@@ -260,7 +260,8 @@ fn speaks_evenly(prim: &Prim, e: &Scalar, names: &[Sym], even: &dyn Fn(&Dim) -> 
     parts.into_iter().all(|e| speaks_evenly(prim, e, names, even))
 }
 
-/// Makes the one loop whose range speaks of `o` go over the tiles of all `o`; false where that is not seen to be one range.
+/// Makes the one loop whose range speaks of `o` go over the tiles of all `o`; false where that is not seen to be one
+/// range.
 fn join(
     prim: &Prim,
     facts: &Facts,

@@ -1,9 +1,12 @@
-//! Whether rounds of a loop touch different elements.
+//! The dependence test: whether rounds of a loop touch different elements.
 //!
-//! In: the regions that one round touches, over the loop's variable. Out: true where those of any two rounds are proved to
-//! have nothing in common: on some axis each round keeps to a band of its own, or each region of a round lies before or
-//! behind each region of every later one. Where the axes as they are written do not show it, a buffer may be looked at another
-//! way ([`View`]): as one axis, or with a position cut into rows.
+//! It does for affine and for other symbolic accesses what GCD and Banerjee tests do for constant bounds, by the
+//! prover.
+//!
+//! In: the regions that one round touches, over the loop's variable. Out: true where those of any two rounds are proved
+//! to have nothing in common: on some axis each round keeps to a band of its own, or each region of a round lies before
+//! or behind each region of every later one. Where the axes as they are written do not show it, a buffer may be looked
+//! at another way ([`View`]): as one axis, or with a position cut into rows.
 
 use std::collections::BTreeSet;
 
@@ -31,9 +34,9 @@ pub(super) struct Bands<'a> {
 }
 
 impl Bands<'_> {
-    /// True if rounds of `body` with different values of `v` touch different elements. `fixed` may be spoken of: the loop's
-    /// own variable, and what is made of it; `gone` may not: it differs with what is made of it.
-    pub(super) fn apart(
+    /// True if rounds of `body` with different values of `v` touch different elements. `fixed` may be spoken of: the
+    /// loop's own variable, and what is made of it; `gone` may not: it differs with what is made of it.
+    pub(super) fn rounds_disjoint(
         &self,
         (v, body): (VarId, &[Stmt]),
         touches: &[&Touch],
@@ -67,8 +70,8 @@ impl Bands<'_> {
                 let outer = [fixed, &[f.quotient]].concat();
                 let inner = [&outer[..], &[f.remainder]].concat();
                 let gone = [gone, &[v]].concat();
-                self.apart((f.quotient, f.rest), touches, &outer, &gone)
-                    && self.apart((f.remainder, f.rest), touches, &inner, &gone)
+                self.rounds_disjoint((f.quotient, f.rest), touches, &outer, &gone)
+                    && self.rounds_disjoint((f.remainder, f.rest), touches, &inner, &gone)
             })
     }
 
@@ -90,7 +93,8 @@ impl Bands<'_> {
         })
     }
 
-    /// Whether any two regions, one of a round and one of a later round, are apart on some axis; those that are only read may meet.
+    /// Whether any two regions, one of a round and one of a later round, are apart on some axis; those that are only
+    /// read may meet.
     fn pairs(&self, v: Sym, regions: &[Sure<'_>]) -> bool {
         if regions.len() > REGIONS {
             return false;
@@ -127,7 +131,7 @@ pub(super) struct View {
 
 impl View {
     /// The region of one element, given where on each axis it is.
-    pub(super) fn of(&self, prim: &Prim, place: &Region, facts: &Facts) -> Region {
+    pub(super) fn region(&self, prim: &Prim, place: &Region, facts: &Facts) -> Region {
         let mut place = place.clone();
         if let Some(shape) = &self.flat {
             place = vec![flat(shape, &place)];
@@ -174,8 +178,8 @@ fn rows(prim: &Prim, d: &Dim, long: &Dim, facts: &Facts) -> Option<(Dim, Dim)> {
     inside.iter().all(|p| facts.prove(p).is_proved()).then_some((row, at))
 }
 
-/// The ways to look at a buffer that may show rounds of a loop apart: rows are as long as what some position in it grows by with
-/// a variable.
+/// The ways to look at a buffer that may show rounds of a loop apart: rows are as long as what some position in it
+/// grows by with a variable.
 pub(super) fn views(prim: &Prim, (var, body): (VarId, &[Stmt]), buf: BufId) -> Vec<View> {
     let shape = &prim.buf(buf).shape;
     let mut found: Vec<View> = Vec::new();

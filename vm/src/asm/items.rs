@@ -115,7 +115,7 @@ impl Reader<'_, '_> {
                 "library" => kernel.abi.libraries.push(c.text("a library in quotes")?),
                 "check" => {
                     kernel.abi.checks.push(c.text("a message in quotes")?);
-                    kernel.places.extend(code::place(c, 0)?);
+                    kernel.places.extend(code::source_location(c, 0)?);
                 }
                 _ => {
                     c.expect("flops")?;

@@ -1,4 +1,5 @@
-//! Fitting regions into an arena: which bytes each gets, so that regions alive together never meet.
+//! Offset assignment (dynamic storage allocation): which bytes of an arena each region gets, so that regions alive
+//! together never meet.
 //!
 //! The least that any placement needs is what is alive at the worst moment ([`bound`]). Placing regions one after
 //! the other, each at the lowest gap, nearly always reaches it for one of a few orders; where none does, the
@@ -25,7 +26,7 @@ impl Item {
 
 /// Where each region starts, and how long the arena is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fit {
+pub(crate) struct Offsets {
     pub(crate) starts: Vec<usize>,
     pub(crate) total: usize,
 }
@@ -34,7 +35,7 @@ pub(crate) struct Fit {
 const ATTEMPTS: [(usize, usize); 3] = [(200, 256), (1000, 32), (usize::MAX, 0)];
 
 /// The most bytes that are alive at one moment.
-pub(crate) fn bound(items: &[Item]) -> usize {
+pub(crate) fn peak_live(items: &[Item]) -> usize {
     let mut events: Vec<(u32, bool, usize)> = Vec::with_capacity(items.len() * 2);
     for i in items {
         events.push((i.from, true, i.size));
@@ -55,8 +56,8 @@ pub(crate) fn bound(items: &[Item]) -> usize {
 }
 
 /// Fits items; sizes must be multiples of the alignment.
-pub(crate) fn fit(items: &[Item]) -> Fit {
-    let least = bound(items);
+pub(crate) fn assign(items: &[Item]) -> Offsets {
+    let least = peak_live(items);
     let all = || (0..items.len()).collect::<Vec<_>>();
     let area = |i: usize| items[i].size as u128 * u128::from(items[i].duration() + 1);
     let mut orders = [all(), all(), all(), all()];
@@ -64,9 +65,9 @@ pub(crate) fn fit(items: &[Item]) -> Fit {
     orders[1].sort_by_key(|&i| (std::cmp::Reverse(area(i)), items[i].from, i));
     orders[2].sort_by_key(|&i| (items[i].from, std::cmp::Reverse(items[i].size), i));
     orders[3].sort_by_key(|&i| (std::cmp::Reverse(items[i].duration()), items[i].from, i));
-    let mut best: Option<(Fit, Vec<usize>)> = None;
+    let mut best: Option<(Offsets, Vec<usize>)> = None;
     for order in orders {
-        let found = place(items, &order);
+        let found = first_fit(items, &order);
         if best.as_ref().is_none_or(|(b, _)| found.total < b.total) {
             let done = found.total == least;
             best = Some((found, order));
@@ -75,12 +76,12 @@ pub(crate) fn fit(items: &[Item]) -> Fit {
             }
         }
     }
-    let Some((best, order)) = best else { return Fit { starts: Vec::new(), total: 0 } };
+    let Some((best, order)) = best else { return Offsets { starts: Vec::new(), total: 0 } };
     improve(items, least, best, order)
 }
 
 /// Places earlier what lies on top, while that helps.
-fn improve(items: &[Item], least: usize, mut best: Fit, mut order: Vec<usize>) -> Fit {
+fn improve(items: &[Item], least: usize, mut best: Offsets, mut order: Vec<usize>) -> Offsets {
     let attempts = ATTEMPTS.iter().find(|a| items.len() <= a.0).map_or(0, |a| a.1);
     let mut current = best.clone();
     for attempt in 0..attempts {
@@ -102,7 +103,7 @@ fn improve(items: &[Item], least: usize, mut best: Fit, mut order: Vec<usize>) -
         let to = if attempt % 4 < 2 { chosen / 2 } else { 0 };
         let moved = order.remove(chosen);
         order.insert(to, moved);
-        current = place(items, &order);
+        current = first_fit(items, &order);
         if current.total < best.total {
             best = current.clone();
         }
@@ -111,7 +112,7 @@ fn improve(items: &[Item], least: usize, mut best: Fit, mut order: Vec<usize>) -
 }
 
 /// Each item in turn at the lowest place where nothing that is alive with it lies.
-fn place(items: &[Item], order: &[usize]) -> Fit {
+fn first_fit(items: &[Item], order: &[usize]) -> Offsets {
     let mut starts = vec![0; items.len()];
     let mut placed: Vec<usize> = Vec::with_capacity(items.len());
     let mut around: Vec<(usize, usize)> = Vec::new();
@@ -136,7 +137,7 @@ fn place(items: &[Item], order: &[usize]) -> Fit {
             placed.push(i);
         }
     }
-    Fit { starts, total }
+    Offsets { starts, total }
 }
 
 #[cfg(test)]
@@ -154,8 +155,8 @@ mod tests {
         let sizes = [3, 5, 4, 1, 9, 2];
         let items: Vec<Item> =
             sizes.iter().enumerate().map(|(i, &s)| item(s, i as u32, i as u32 + 1)).collect();
-        assert_eq!(fit(&items).total, 11 * 64);
-        assert_eq!(fit(&[]).total, 0);
+        assert_eq!(assign(&items).total, 11 * 64);
+        assert_eq!(assign(&[]).total, 0);
     }
 
     proptest! {
@@ -165,7 +166,7 @@ mod tests {
             all in prop::collection::vec((0usize..40, 0u32..60, 0u32..12), 0..60)
         ) {
             let items: Vec<Item> = all.iter().map(|&(s, from, d)| item(s, from, from + d)).collect();
-            let fit = fit(&items);
+            let fit = assign(&items);
             for (i, a) in items.iter().enumerate() {
                 prop_assert!(fit.starts[i] + a.size <= fit.total);
                 for (j, b) in items.iter().enumerate().take(i) {
@@ -174,7 +175,7 @@ mod tests {
                     prop_assert!(apart || a.size == 0 || b.size == 0 || !a.meets(b));
                 }
             }
-            let least = bound(&items);
+            let least = peak_live(&items);
             prop_assert!(fit.total >= least);
             // The worst that these random lives, far more tangled than a program's, have shown.
             prop_assert!(fit.total * 100 <= least * 115, "{} of {least}", fit.total);
