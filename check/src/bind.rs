@@ -146,7 +146,7 @@ enum Pattern<'b> {
 /// A generic of a record: what the signature says, and what the argument has.
 struct Generics<'b> {
     what: String,
-    said: &'b TypeExpr,
+    declared: &'b TypeExpr,
     has: Arg,
     span: Span,
 }

@@ -39,7 +39,7 @@ pub(crate) fn is_config(g: &Generic) -> bool {
 enum Meaning {
     Dim,
     /// A dim that those before it tell.
-    Told(Expr),
+    Equation(Expr),
     Number(TypeExpr),
     /// Written out: only dims and numbers are named in it.
     Derived(Expr),
@@ -65,7 +65,7 @@ struct Configs {
 
 /// What a definition says.
 #[derive(Default)]
-struct Said {
+struct Mentions {
     /// The names of configs.
     names: BTreeSet<usize>,
     /// Other definitions.
@@ -142,7 +142,7 @@ impl Configs {
                 let before = said.len();
                 let mut e = self.write_out(e, said);
                 if said.len() == before && self.speaks_of_dims(&mut e) {
-                    self.declare(*ident, Meaning::Told(e), said);
+                    self.declare(*ident, Meaning::Equation(e), said);
                     return;
                 }
                 if said.len() == before && size(&mut e) > LONGEST {
@@ -208,7 +208,7 @@ impl Configs {
             }
             match self.index.get(&name).map(|i| &self.names[*i].meaning) {
                 Some(Meaning::Derived(d)) => *e = parens(d, e.span),
-                Some(Meaning::Dim | Meaning::Told(_) | Meaning::Number(_)) => {}
+                Some(Meaning::Dim | Meaning::Equation(_) | Meaning::Number(_)) => {}
                 None => {
                     let text = format!("the config has no `{name}` before this line");
                     let d = Diagnostic::error("E0201", e.span, text);
@@ -257,11 +257,11 @@ impl Configs {
             let name = n.ident.name;
             let is = match &n.meaning {
                 // What is no dim expression is said where it is a condition.
-                Meaning::Told(e) => Some(dims.dim(e).ok()?),
+                Meaning::Equation(e) => Some(dims.dim(e).ok()?),
                 _ => None,
             };
             let dtype = match &n.meaning {
-                Meaning::Dim | Meaning::Told(_) => {
+                Meaning::Dim | Meaning::Equation(_) => {
                     dims.dims.insert(name, shape::Expr::sym(name));
                     None
                 }
@@ -301,7 +301,7 @@ impl Configs {
 
     /// What each definition needs: what it names, and what those need that it speaks of.
     fn spread(&mut self, files: &mut Files, defs: &Defs<'_>, said: &mut Vec<Diagnostic>) {
-        let mut all: Vec<(Span, Said)> = Vec::new();
+        let mut all: Vec<(Span, Mentions)> = Vec::new();
         for item in files.modules.iter_mut().chain(&mut files.own).flat_map(|f| &mut f.items) {
             if matches!(
                 item.kind,
@@ -309,7 +309,7 @@ impl Configs {
             ) {
                 continue;
             }
-            let found = self.said_by(&mut item.kind, defs);
+            let found = self.mentions_of(&mut item.kind, defs);
             all.push((definition_span(item), found));
         }
         let mut users: BTreeMap<Span, Vec<Span>> = BTreeMap::new();
@@ -366,8 +366,8 @@ impl Configs {
         d.label(self.names[known].ident.span, "the config's").help("rename this one")
     }
 
-    fn said_by(&self, kind: &mut ItemKind, defs: &Defs<'_>) -> Said {
-        let mut found = Said::default();
+    fn mentions_of(&self, kind: &mut ItemKind, defs: &Defs<'_>) -> Mentions {
+        let mut found = Mentions::default();
         let mut names: Vec<(Sym, Span)> = Vec::new();
         let mut bound = Vec::new();
         visit::item(kind, &mut |place| match place {
@@ -399,7 +399,7 @@ impl Configs {
             Meaning::Dim | Meaning::Number(_) => {
                 out.insert(i);
             }
-            Meaning::Told(e) => {
+            Meaning::Equation(e) => {
                 out.insert(i);
                 self.named_in(e).into_iter().for_each(|i| self.base(i, out));
             }
@@ -423,7 +423,7 @@ impl Configs {
         let about = |e: &&Expr| self.named_in(e).is_subset(needs);
         let mut out: Vec<Expr> = self.asserts.iter().filter(about).cloned().collect();
         for &i in needs {
-            let Meaning::Told(e) = &self.names[i].meaning else { continue };
+            let Meaning::Equation(e) = &self.names[i].meaning else { continue };
             let Ident { name, span } = self.names[i].ident;
             let name = Box::new(Expr { kind: ExprKind::Name(name), span });
             out.push(Expr { kind: ExprKind::Binary(BinaryOp::Eq, name, Box::new(parens(e, e.span))), span });
@@ -432,7 +432,7 @@ impl Configs {
     }
 
     fn is_dim(&self, i: usize) -> bool {
-        matches!(self.names[i].meaning, Meaning::Dim | Meaning::Told(_))
+        matches!(self.names[i].meaning, Meaning::Dim | Meaning::Equation(_))
     }
 
     /// True for what a test says, a checkpoint has, and so on.
@@ -576,7 +576,9 @@ impl Configs {
         // What those tell follows them, and is said by the last of them.
         let said_at = given.values().map(|e| e.span).max();
         let tells = |i: &usize| match &self.names[*i].meaning {
-            Meaning::Told(e) => Some((*i, Expr { kind: e.kind.clone(), span: said_at.unwrap_or(e.span) })),
+            Meaning::Equation(e) => {
+                Some((*i, Expr { kind: e.kind.clone(), span: said_at.unwrap_or(e.span) }))
+            }
             _ => None,
         };
         let told: BTreeMap<usize, Expr> = needs.iter().filter_map(tells).collect();
@@ -589,7 +591,7 @@ impl Configs {
         let mut wheres = self.asserted(&known);
         for (i, e) in &given {
             // Who takes it knows that an extent is not negative.
-            if let Meaning::Told(_) = self.names[*i].meaning {
+            if let Meaning::Equation(_) = self.names[*i].meaning {
                 let int = |n| Box::new(Expr { kind: ExprKind::Int(n), span: e.span });
                 let value = Box::new(parens(e, e.span));
                 wheres.push(Expr { kind: ExprKind::Binary(BinaryOp::Le, int(0), value), span: e.span });
@@ -601,7 +603,7 @@ impl Configs {
             let name = Ident { name: self.names[i].ident.name, span: value.span };
             let kind = match &self.names[i].meaning {
                 Meaning::Number(ty) => StmtKind::Let(Pattern::Name(name), Some(ty.clone()), value.clone()),
-                Meaning::Dim | Meaning::Told(_) | Meaning::Derived(_) => {
+                Meaning::Dim | Meaning::Equation(_) | Meaning::Derived(_) => {
                     let wheres = if Some(i) == last { std::mem::take(&mut wheres) } else { vec![] };
                     StmtKind::Dim(name, value.clone(), wheres)
                 }

@@ -192,7 +192,7 @@ impl<'a> Checker<'a> {
             return self.fail(if span == w.name.span { d } else { d.label(span, "used here") });
         }
         self.consts.open.push(name);
-        let value = body.apart(self.env(), |body| {
+        let value = body.in_own_scope(self.env(), |body| {
             let value = self.expr(body, w.value)?;
             self.const_typed(body, value, w, name)
         });

@@ -487,8 +487,8 @@ impl<'a> Checker<'a> {
         for item in &file.items {
             self.attributes_of_item(item);
             match &item.kind {
-                ItemKind::Fn(d) => self.sample_fn(d, item),
-                ItemKind::Prim(d) => self.sample_prim(d),
+                ItemKind::Fn(d) => self.instantiate_sample_fn(d, item),
+                ItemKind::Prim(d) => self.instantiate_sample_prim(d),
                 ItemKind::Extern(d) => {
                     self.extern_instance(d);
                 }

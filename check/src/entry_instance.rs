@@ -67,7 +67,7 @@ impl<'a> Checker<'a> {
         for p in sig.params.iter().filter(|p| p.mode != Mode::Const) {
             if let Some(t) = &p.ty {
                 let same = |n: Sym| sig.generics.iter().any(|g| g.name.name == n).then_some(n);
-                self.tell(t, p.name.name.name(), &same, request, &mut told);
+                self.infer_from_argument(t, p.name.name.name(), &same, request, &mut told);
             }
         }
         // What is said by hand stands before what arguments say. Generics that a signature leaves out have a dot.
@@ -89,7 +89,7 @@ impl<'a> Checker<'a> {
             }
             told.insert(g.name.name, *choice);
         }
-        let mut env = self.sampled(sig)?;
+        let mut env = self.sample_env(sig)?;
         let mut open = Vec::new();
         for g in &sig.generics {
             let name = g.name.name;
@@ -145,7 +145,7 @@ impl<'a> Checker<'a> {
 
     /// What arguments tell of the generics in a parameter's type. `known` gives the generic of the definition that
     /// a name in the type is.
-    fn tell(
+    fn infer_from_argument(
         &self,
         t: &TypeExpr,
         path: &str,
@@ -156,10 +156,10 @@ impl<'a> Checker<'a> {
         match &t.kind {
             TypeKind::Tuple(parts) => {
                 for (i, p) in parts.iter().enumerate() {
-                    self.tell(p, &format!("{path}.{i}"), known, request, out);
+                    self.infer_from_argument(p, &format!("{path}.{i}"), known, request, out);
                 }
             }
-            TypeKind::Array(of, _) => self.tell(of, path, known, request, out),
+            TypeKind::Array(of, _) => self.infer_from_argument(of, path, known, request, out),
             TypeKind::Named { name, args, dims } => {
                 if let Some(Named::Record(id)) = self.types.get(name.name)
                     && known(name.name).is_none()
@@ -173,7 +173,13 @@ impl<'a> Checker<'a> {
                         }
                     };
                     for f in &def.fields {
-                        self.tell(&f.ty, &format!("{path}.{}", f.name.name), &inner, request, out);
+                        self.infer_from_argument(
+                            &f.ty,
+                            &format!("{path}.{}", f.name.name),
+                            &inner,
+                            request,
+                            out,
+                        );
                     }
                     return;
                 }

@@ -94,7 +94,7 @@ pub(crate) struct Body {
     /// Values whose memory a callee has taken.
     consumed: HashMap<ValId, Span>,
     /// Where that was no call but an assignment or a loop.
-    kept: BTreeSet<Span>,
+    consumed_by_statement: BTreeSet<Span>,
     /// Parameters that are only read.
     borrowed: BTreeSet<ValId>,
     /// Values that may be the same memory under another name: what an `if` or a loop passed on.
@@ -135,7 +135,7 @@ impl Body {
             blocks: vec![first],
             entry: vec![],
             consumed: HashMap::new(),
-            kept: BTreeSet::new(),
+            consumed_by_statement: BTreeSet::new(),
             borrowed,
             aliases: HashMap::new(),
             dims,
@@ -214,7 +214,7 @@ impl Body {
     }
 
     /// Runs `f` where no name of this body is seen: what stands elsewhere means the same everywhere.
-    pub(crate) fn apart<T>(&mut self, env: Env, f: impl FnOnce(&mut Body) -> T) -> T {
+    pub(crate) fn in_own_scope<T>(&mut self, env: Env, f: impl FnOnce(&mut Body) -> T) -> T {
         let facts = self.env.facts.clone();
         let scopes = std::mem::take(&mut self.scopes);
         let saved = std::mem::replace(&mut self.env, Env { facts, ..env });
@@ -444,7 +444,7 @@ impl<'a> Checker<'a> {
             return self.fail(d.here("this runs more than once, and consumes it each time"));
         }
         let d = d.label(taken, "here it was consumed");
-        self.fail(d.help(match body.kept.contains(&taken) && taken.file == span.file {
+        self.fail(d.help(match body.consumed_by_statement.contains(&taken) && taken.file == span.file {
             true => "the variable that is assigned there has its memory: use that one",
             false => "use the value that the call gave back",
         }))
@@ -490,7 +490,7 @@ impl<'a> Checker<'a> {
     /// Notes that a callee takes the memory of a value, and so of whatever may be the same memory.
     pub(crate) fn consume(&mut self, body: &mut Body, val: ValId, span: Span, callee: &str) -> Maybe<()> {
         if callee.starts_with("this ") {
-            body.kept.insert(span);
+            body.consumed_by_statement.insert(span);
         }
         let mut work = vec![val];
         while let Some(v) = work.pop() {

@@ -338,7 +338,7 @@ impl<'a> Checker<'a> {
         if sig.params.iter().all(|p| p.default.is_none()) {
             return;
         }
-        let Some(env) = self.sampled(sig) else { return };
+        let Some(env) = self.sample_env(sig) else { return };
         for p in &sig.params {
             let (Some(e), Some(TypeKind::Named { name, dims: None, .. })) =
                 (&p.default, p.ty.as_ref().map(|t| &t.kind))

@@ -193,7 +193,7 @@ struct Checker<'a> {
     unsound: HashSet<Span>,
     diagnostics: Vec<Diagnostic>,
     /// What has been said: an instance repeats the faults of its template.
-    said: HashSet<(&'static str, Span, String)>,
+    reported: HashSet<(&'static str, Span, String)>,
     /// A body that could not be checked.
     lost: Option<Span>,
     /// Rules whose operators stand in no function have an instance too.
@@ -218,7 +218,7 @@ impl<'a> Checker<'a> {
             trial: Default::default(),
             unsound: HashSet::new(),
             diagnostics: Vec::new(),
-            said: HashSet::new(),
+            reported: HashSet::new(),
             lost: None,
             every_rule: false,
             known: rule_matches::UsedOperators::default(),
@@ -266,7 +266,7 @@ impl<'a> Checker<'a> {
             *text = ir::display_names::demangle(text);
         }
         // What follows from something that was said has no message.
-        if !d.message.is_empty() && self.said.insert((d.code, d.span(), d.message.clone())) {
+        if !d.message.is_empty() && self.reported.insert((d.code, d.span(), d.message.clone())) {
             self.diagnostics.push(d);
         }
     }

@@ -29,7 +29,7 @@ impl Checker<'_> {
             if let Some(found) = recognize(prim) {
                 let said = self.diagnostics.len();
                 let rule = self.rule_of_product(id, found);
-                self.unsay(said);
+                self.retract_after(said);
                 if let Some(rule) = rule {
                     self.module.add_rule(rule);
                 }
@@ -61,8 +61,12 @@ impl Checker<'_> {
         let [rows, columns] = &found.operands;
         let rows = self.operand(&mut right, rows, found.dtype, &args, span)?;
         let columns = self.operand(&mut right, columns, found.dtype, &args, span)?;
-        let mut made =
-            self.operator(&mut right, "matmul", &[], vec![given(rows, span), given(columns, span)])?;
+        let mut made = self.operator(
+            &mut right,
+            "matmul",
+            &[],
+            vec![positional(rows, span), positional(columns, span)],
+        )?;
         if let Some(rest) = found.rest {
             let others = rest.params.iter().map(|i| args[*i]);
             let others = std::iter::once(made).chain(others).collect();
@@ -100,7 +104,7 @@ impl Checker<'_> {
         let mut val = args[of.param];
         if body.func.ty(val).dtype != dtype {
             let to = IndexArg::Expr(expr(ExprKind::Name(Sym::new(dtype.name()))));
-            val = self.operator(body, "cast", &[to], vec![given(val, span)])?;
+            val = self.operator(body, "cast", &[to], vec![positional(val, span)])?;
         }
         if of.perm.is_sorted() {
             return Some(val);
@@ -112,7 +116,7 @@ impl Checker<'_> {
             expr: Some(expr(ExprKind::Array(perm))),
             span,
         };
-        self.operator(body, "transpose", &[], vec![given(val, span), perm])
+        self.operator(body, "transpose", &[], vec![positional(val, span), perm])
     }
 
     fn operator(
@@ -128,7 +132,7 @@ impl Checker<'_> {
     }
 }
 
-fn given(val: ValId, span: Span) -> Actual {
+fn positional(val: ValId, span: Span) -> Actual {
     Actual { name: None, value: Value::Val(val), expr: None, span }
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct Body {
     /// Where each output is declared.
     heads: Vec<Span>,
     /// The loops that are told how to run.
-    told: Vec<loop_attributes::MarkedLoop>,
+    marked_loops: Vec<loop_attributes::MarkedLoop>,
     /// What variables of loops, which are not below 0, stay below.
     counts: BTreeMap<VarId, Vec<Dim>>,
 }
@@ -88,7 +88,7 @@ impl Body {
             sizes: BTreeMap::new(),
             starts: BTreeMap::new(),
             heads: vec![],
-            told: vec![],
+            marked_loops: vec![],
             counts: BTreeMap::new(),
         }
     }

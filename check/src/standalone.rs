@@ -33,7 +33,7 @@ const WHATEVER: [&str; 8] = ["E0201", "E0202", "E0304", "E0305", "E0306", "E0404
 
 impl<'a> Checker<'a> {
     /// Generics to check an unused template with: `f32`, or the first type allowed, and rank 2.
-    pub(crate) fn sampled(&mut self, sig: &'a Signature) -> Maybe<Env> {
+    pub(crate) fn sample_env(&mut self, sig: &'a Signature) -> Maybe<Env> {
         let mut env = self.env();
         for g in &sig.generics {
             match g.kind {
@@ -53,12 +53,12 @@ impl<'a> Checker<'a> {
     }
 
     /// A function that is generic over dims, packs and element types at most.
-    pub(crate) fn sample_fn(&mut self, def: &'a FnDef, item: &'a Item) {
+    pub(crate) fn instantiate_sample_fn(&mut self, def: &'a FnDef, item: &'a Item) {
         if self.is_tried(def) {
             return;
         }
         self.signature(&def.sig);
-        if let Some(mut env) = self.sampled(&def.sig) {
+        if let Some(mut env) = self.sample_env(&def.sig) {
             self.count_blocks(&def.sig, &[], &mut env);
             self.func_instance(def, item, &env, None);
             self.bodies();
@@ -66,12 +66,12 @@ impl<'a> Checker<'a> {
     }
 
     /// A primitive without attributes.
-    pub(crate) fn sample_prim(&mut self, def: &'a PrimDef) {
+    pub(crate) fn instantiate_sample_prim(&mut self, def: &'a PrimDef) {
         if takes_attributes(&def.sig) || !self.outputs(&def.sig, &def.outs) {
             return;
         }
         self.signature(&def.sig);
-        if let Some(mut env) = self.sampled(&def.sig) {
+        if let Some(mut env) = self.sample_env(&def.sig) {
             self.count_blocks(&def.sig, &def.outs, &mut env);
             self.prim_instance(def, &env);
         }
@@ -154,11 +154,11 @@ impl<'a> Checker<'a> {
         let module = std::mem::replace(&mut self.module, module);
         let instances = std::mem::replace(&mut self.instances, instances);
         let diagnostics = std::mem::take(&mut self.diagnostics);
-        let said = std::mem::take(&mut self.said);
+        let said = std::mem::take(&mut self.reported);
         let lost = self.lost;
         inside(self);
         self.lost = lost;
-        self.said = said;
+        self.reported = said;
         let faults = std::mem::replace(&mut self.diagnostics, diagnostics);
         let instances = std::mem::replace(&mut self.instances, instances);
         let module = std::mem::replace(&mut self.module, module);
@@ -172,7 +172,7 @@ impl<'a> Checker<'a> {
     /// Generics and attributes that the conditions of a definition allow: one choice, and some that differ from it in
     /// one.
     pub(crate) fn made_up(&mut self, sig: &'a Signature) -> Vec<Env> {
-        let Some(env) = self.sampled(sig) else { return vec![] };
+        let Some(env) = self.sample_env(sig) else { return vec![] };
         let texts: Vec<&str> = sig.wheres.iter().flat_map(texts_in).collect();
         let attributes: Vec<&Param> = sig.params.iter().filter(|p| p.mode == Mode::Const).collect();
         let packs: Vec<Sym> =

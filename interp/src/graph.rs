@@ -25,7 +25,7 @@ pub(crate) fn enter(interp: &Interp<'_>, func: &Func, args: Vec<Tensor>) -> Resu
     let args: Values = args.into_iter().map(|t| Value::from(Held::outside(t))).collect();
     let dims = entry_dims(func, &args)?;
     let results = run.call(func, args, dims);
-    interp.took(run.budget.taken());
+    interp.took(run.budget.steps_used());
     Ok(results?.into_iter().map(|v| Held::give(v.into_tensor())).collect())
 }
 

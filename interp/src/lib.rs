@@ -142,7 +142,7 @@ impl Budget {
     }
 
     /// Steps taken so far.
-    fn taken(&self) -> u64 {
+    fn steps_used(&self) -> u64 {
         self.limit - self.later - self.left
     }
 

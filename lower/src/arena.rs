@@ -25,18 +25,18 @@ const MOST: usize = 1 << 13;
 
 /// Gives the buffers of a function their regions.
 pub(crate) fn assign_regions(func: &mut Func) {
-    let lives = Liveness::new(func);
-    let families = alias_sets(func);
-    let spans = spans(&lives, &families);
-    let given_back: Vec<u32> = func.results.iter().map(|r| families.find(r.0)).collect();
+    let liveness = Liveness::new(func);
+    let aliases = alias_sets(func);
+    let spans = spans(&liveness, &aliases);
+    let given_back: Vec<u32> = func.results.iter().map(|r| aliases.find(r.0)).collect();
 
-    let mut at = lives.allocs.iter();
+    let mut at = liveness.allocs.iter();
     let mut regions = Vec::new();
     let mut body = std::mem::take(&mut func.body);
     each_alloc(&mut body, &mut |kind| {
         let Some(&(v, moment)) = at.next() else { return };
         let Kind::Alloc(_, dims, extents) = kind else { return };
-        let family = families.find(v.0);
+        let family = aliases.find(v.0);
         let Type::Tensor(ty) = func.ty(v) else { return };
         let known =
             extents.iter().all(|e| !e.is_poison() && e.syms().iter().all(|s| func.known.contains_key(s)));
@@ -45,7 +45,7 @@ pub(crate) fn assign_regions(func: &mut Func) {
         }
         let (first, mut last) = spans.get(&family).copied().unwrap_or((moment, moment));
         let mut from = moment;
-        let through = through(&lives, (first, last), moment);
+        let through = through(&liveness, (first, last), moment);
         if let Some((start, end)) = through {
             from = start;
             last = last.max(end);
@@ -69,22 +69,22 @@ pub(crate) fn assign_regions(func: &mut Func) {
 
 /// The variables of a function that may hold the same buffer.
 pub(crate) fn alias_sets(func: &Func) -> AliasSets {
-    let mut families = AliasSets::new(func.vars.len());
-    join(&mut families, func, &func.body);
-    families
+    let mut aliases = AliasSets::new(func.vars.len());
+    join(&mut aliases, func, &func.body);
+    aliases
 }
 
 /// When any of a family is first and last mentioned.
-pub(crate) fn spans(lives: &Liveness, families: &AliasSets) -> BTreeMap<u32, (usize, usize)> {
+pub(crate) fn spans(liveness: &Liveness, aliases: &AliasSets) -> BTreeMap<u32, (usize, usize)> {
     let mut spans: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
-    for (i, life) in lives.vars.iter().enumerate() {
+    for (i, life) in liveness.vars.iter().enumerate() {
         if let Some((from, to)) = *life {
-            let span = spans.entry(families.find(i as u32)).or_insert((from, to));
+            let span = spans.entry(aliases.find(i as u32)).or_insert((from, to));
             *span = (span.0.min(from), span.1.max(to));
         }
     }
     // One that is older than a loop and mentioned in it lives to the loop's end.
-    for &(start, end) in &lives.loops {
+    for &(start, end) in &liveness.loops {
         for span in spans.values_mut().filter(|s| s.0 < start && s.1 >= start) {
             span.1 = span.1.max(end);
         }
@@ -94,11 +94,11 @@ pub(crate) fn spans(lives: &Liveness, families: &AliasSets) -> BTreeMap<u32, (us
 
 /// The outermost loop through whose rounds a buffer goes that is taken at a moment, by the span of its family.
 pub(crate) fn through(
-    lives: &Liveness,
+    liveness: &Liveness,
     (first, last): (usize, usize),
     moment: usize,
 ) -> Option<(usize, usize)> {
-    let mut loops = lives.loops.iter().copied();
+    let mut loops = liveness.loops.iter().copied();
     loops.find(|&(start, end)| (start..=end).contains(&moment) && (first < start || last > end))
 }
 
@@ -132,28 +132,28 @@ fn each_alloc(stmts: &mut [Stmt], f: &mut dyn FnMut(&mut Kind)) {
 }
 
 /// Makes families of the variables that may hold the same buffer.
-fn join(families: &mut AliasSets, func: &Func, stmts: &[Stmt]) {
+fn join(aliases: &mut AliasSets, func: &Func, stmts: &[Stmt]) {
     for s in stmts {
         match &s.kind {
             Kind::Share(a, b) | Kind::Own(a, b) | Kind::View(a, b, _) | Kind::Slice(a, b, ..) => {
-                families.union(a.0, b.0)
+                aliases.union(a.0, b.0)
             }
             Kind::Call(_, args, results) => {
                 // A callee may give back what it was given, seen otherwise but of the same elements.
                 let dtype = |v: &Var| if let Type::Tensor(t) = func.ty(*v) { Some(t.dtype) } else { None };
                 for r in results.iter().filter(|r| dtype(r).is_some()) {
                     for a in args.iter().filter(|a| dtype(a) == dtype(r)) {
-                        families.union(a.0, r.0);
+                        aliases.union(a.0, r.0);
                     }
                 }
             }
             Kind::If(_, then, other) => {
-                join(families, func, then);
-                join(families, func, other);
+                join(aliases, func, then);
+                join(aliases, func, other);
             }
             Kind::While { head, body, .. } => {
-                join(families, func, head);
-                join(families, func, body);
+                join(aliases, func, head);
+                join(aliases, func, body);
             }
             Kind::Let(..)
             | Kind::Alloc(..)

@@ -16,7 +16,7 @@ use crate::alias_sets::AliasSets;
 
 /// The values of a function that may be consumed, each with all that may be the same memory.
 pub(crate) struct Consumable {
-    families: AliasSets,
+    aliases: AliasSets,
     roots: BTreeSet<u32>,
 }
 
@@ -52,7 +52,7 @@ impl Queries<'_> {
 impl Consumable {
     /// Of a function.
     pub(crate) fn new(func: &Func, known: &mut Queries<'_>) -> Consumable {
-        let mut all = Consumable { families: AliasSets::new(func.vals.len()), roots: BTreeSet::new() };
+        let mut all = Consumable { aliases: AliasSets::new(func.vals.len()), roots: BTreeSet::new() };
         let mut taken = Vec::new();
         all.block(func, &func.body, known, &mut taken);
         all.roots = taken.iter().map(|v| all.root(*v)).collect();
@@ -65,11 +65,11 @@ impl Consumable {
     }
 
     fn root(&self, v: ValId) -> u32 {
-        self.families.find(v.0)
+        self.aliases.find(v.0)
     }
 
     fn join(&mut self, a: ValId, b: ValId) {
-        self.families.union(a.0, b.0);
+        self.aliases.union(a.0, b.0);
     }
 
     fn join_all(&mut self, a: &[ValId], b: &[ValId]) {

@@ -91,7 +91,7 @@ pub(crate) fn entry(func: &Func, number: u32) -> Result<Entry, Error> {
             shape: ty.shape.iter().map(Dim::to_string).collect(),
         })
         .collect();
-    Ok(Entry { name: func.name.clone(), function: number, dims, params, results, kept: None })
+    Ok(Entry { name: func.name.clone(), function: number, dims, params, results, load_split: None })
 }
 
 /// The dims of a function as expressions over the extents of its arguments: those that stand alone first, then by

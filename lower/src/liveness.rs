@@ -23,12 +23,13 @@ pub(crate) struct Liveness {
 impl Liveness {
     pub(crate) fn new(func: &Func) -> Liveness {
         let vars = vec![None; func.vars.len()];
-        let mut lives = Liveness { vars, loops: Vec::new(), allocs: Vec::new(), moments: Vec::new(), now: 0 };
-        func.params.iter().for_each(|p| lives.defines(p.0));
-        lives.block(&func.body);
-        lives.now += 2;
-        lives.uses(&func.results);
-        lives
+        let mut liveness =
+            Liveness { vars, loops: Vec::new(), allocs: Vec::new(), moments: Vec::new(), now: 0 };
+        func.params.iter().for_each(|p| liveness.defines(p.0));
+        liveness.block(&func.body);
+        liveness.now += 2;
+        liveness.uses(&func.results);
+        liveness
     }
 
     fn mention(&mut self, v: Var, at: usize) {

@@ -100,8 +100,8 @@ struct Frame<'a> {
     kernels: &'a [vm::Kernel],
     func: &'a Func,
     facts: &'a Facts,
-    lives: Liveness,
-    families: AliasSets,
+    liveness: Liveness,
+    aliases: AliasSets,
     spans: BTreeMap<u32, (usize, usize)>,
     ints: BTreeMap<Var, Dim>,
     /// The symbols that its call tells.
@@ -119,17 +119,17 @@ struct Frame<'a> {
 impl<'a> Frame<'a> {
     fn new(module: &'a Module, rt: &'a rt::Module, kernels: &'a [vm::Kernel], func: &'a Func) -> Frame<'a> {
         let of = module.func(func.of);
-        let lives = Liveness::new(func);
-        let families = arena::alias_sets(func);
-        let spans = arena::spans(&lives, &families);
+        let liveness = Liveness::new(func);
+        let aliases = arena::alias_sets(func);
+        let spans = arena::spans(&liveness, &aliases);
         let mut frame = Frame {
             module,
             rt,
             kernels,
             func,
             facts: &of.facts,
-            lives,
-            families,
+            liveness,
+            aliases,
             spans,
             ints: BTreeMap::new(),
             told: of.dims.iter().chain(func.known.keys()).copied().collect(),
@@ -141,7 +141,7 @@ impl<'a> Frame<'a> {
         };
         frame.numbers();
         frame.hold();
-        let mut moments = frame.lives.moments.clone().into_iter();
+        let mut moments = frame.liveness.moments.clone().into_iter();
         frame.empty(&func.body, &mut moments);
         frame
     }
@@ -192,7 +192,7 @@ impl<'a> Frame<'a> {
                 shown.insert(*v, *from);
             }
             Kind::Const(v, _) => {
-                self.lent.insert(self.families.find(v.0));
+                self.lent.insert(self.aliases.find(v.0));
                 none.insert(*v);
             }
             Kind::Let(..)
@@ -210,20 +210,20 @@ impl<'a> Frame<'a> {
         });
         for (v, own) in &self.func.params {
             if !own {
-                self.lent.insert(self.families.find(v.0));
+                self.lent.insert(self.aliases.find(v.0));
             }
         }
         for i in 0..self.func.vars.len() as u32 {
             let v = Var(i);
-            let Some((from, to)) = self.lives.vars[i as usize] else { continue };
+            let Some((from, to)) = self.liveness.vars[i as usize] else { continue };
             // What is shown by another for all its life is that one's.
             let within = |w: &Var| {
                 assigned.get(w).is_none_or(|n| *n == 1)
-                    && self.lives.vars[w.0 as usize].is_some_and(|l| l.0 <= from && to <= l.1)
+                    && self.liveness.vars[w.0 as usize].is_some_and(|l| l.0 <= from && to <= l.1)
             };
             let same = assigned.get(&v) == Some(&1) && shown.get(&v).is_some_and(within);
             if matches!(self.func.ty(v), Type::Tensor(_)) && !none.contains(&v) && !same {
-                self.holders.entry(self.families.find(i)).or_default().push(v);
+                self.holders.entry(self.aliases.find(i)).or_default().push(v);
             }
         }
     }
@@ -275,7 +275,7 @@ impl<'a> Frame<'a> {
     /// Whether a variable may hold a buffer at a moment.
     fn is_full(&self, v: Var, at: usize) -> bool {
         let gaps = self.gaps.get(&v).into_iter().flatten();
-        self.lives.vars[v.0 as usize].is_some_and(|(from, to)| (from..=to).contains(&at))
+        self.liveness.vars[v.0 as usize].is_some_and(|(from, to)| (from..=to).contains(&at))
             && !gaps.into_iter().any(|g| g.0 < at && at < g.1)
     }
 
@@ -296,9 +296,9 @@ impl<'a> Frame<'a> {
     }
 
     fn take(&mut self, v: Var, moment: usize, placed: Option<(bool, Dim)>) {
-        let family = self.families.find(v.0);
+        let family = self.aliases.find(v.0);
         let span = self.spans.get(&family).copied().unwrap_or((moment, moment));
-        let through = arena::through(&self.lives, span, moment);
+        let through = arena::through(&self.liveness, span, moment);
         let (from, to) = through.map_or((moment, span.1), |(start, end)| (start, span.1.max(end)));
         let many = through.is_some();
         let (bytes, placed) = match placed {
@@ -313,16 +313,16 @@ impl<'a> Frame<'a> {
 
     /// Whether something else may hold a variable's buffer just after a moment.
     fn is_shared(&self, v: Var, moment: usize) -> bool {
-        let family = self.families.find(v.0);
+        let family = self.aliases.find(v.0);
         let others = self.holders.get(&family).into_iter().flatten();
         let alive =
-            |w: &Var| self.lives.vars[w.0 as usize].is_some_and(|(from, to)| from < moment && to > moment);
+            |w: &Var| self.liveness.vars[w.0 as usize].is_some_and(|(from, to)| from < moment && to > moment);
         self.lent.contains(&family) || others.into_iter().any(|w| *w != v && alive(w))
     }
 
     fn need(mut self, needs: &[Option<Need>]) -> Need {
         let func = self.func;
-        let mut moments = self.lives.moments.clone().into_iter();
+        let mut moments = self.liveness.moments.clone().into_iter();
         // What calls need, and when.
         let mut calls: Vec<(usize, Option<Dim>)> = Vec::new();
         func.each(&mut |kind| {
@@ -396,17 +396,17 @@ impl<'a> Frame<'a> {
             }
         }
         let bytes = &self.largest(self.regions()) + &self.largest(sums);
-        let end = self.lives.now;
+        let end = self.liveness.now;
         // Copies are made one after the other, and are the host's at once.
         let mut copies = Vec::new();
         let mut fresh = Vec::new();
         for (i, r) in func.results.iter().enumerate() {
-            let family = self.families.find(r.0);
+            let family = self.aliases.find(r.0);
             fresh.push(
                 self.lent.contains(&family) || self.sites.iter().any(|s| s.family == family) || self.open > 0,
             );
             let twice =
-                func.results.iter().enumerate().any(|(j, o)| j != i && self.families.find(o.0) == family);
+                func.results.iter().enumerate().any(|(j, o)| j != i && self.aliases.find(o.0) == family);
             let copied = self.lent.contains(&family) || twice || self.is_cut(family);
             copies.extend(self.size(*r).filter(|_| copied));
         }
@@ -422,7 +422,7 @@ impl<'a> Frame<'a> {
         let mut cut = false;
         self.func.each(&mut |kind| {
             if let Kind::Slice(v, ..) = kind {
-                cut |= self.families.find(v.0) == family;
+                cut |= self.aliases.find(v.0) == family;
             }
         });
         cut
@@ -450,12 +450,12 @@ impl<'a> Frame<'a> {
 
     /// What is held of the pool at a moment.
     fn pool(&self, at: usize) -> Dim {
-        let mut families: BTreeMap<u32, Vec<&Site>> = BTreeMap::new();
+        let mut aliases: BTreeMap<u32, Vec<&Site>> = BTreeMap::new();
         for site in self.sites.iter().filter(|s| (s.from..=s.to).contains(&at)) {
-            families.entry(site.family).or_default().push(site);
+            aliases.entry(site.family).or_default().push(site);
         }
         let mut sum = Dim::int(0);
-        for (family, sites) in families {
+        for (family, sites) in aliases {
             let holders = self.holders.get(&family).into_iter().flatten();
             let holders = holders.filter(|v| self.is_full(**v, at)).count();
             let placed: usize = sites.iter().map(|s| s.placed).sum();

@@ -29,8 +29,8 @@ impl Registers {
 
 /// Gives every variable that is mentioned a register; parameters get the first ones of their kind.
 pub(crate) fn allocate(func: &Func) -> Result<Registers, Error> {
-    let lives = Liveness::new(func);
-    let mut order: Vec<(usize, usize, Var)> = lives
+    let liveness = Liveness::new(func);
+    let mut order: Vec<(usize, usize, Var)> = liveness
         .vars
         .iter()
         .enumerate()

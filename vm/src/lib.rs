@@ -27,6 +27,6 @@ pub use machine::{
     Arg, Condition, Context, Error, Executable, KernelCode, Limits, Loaded, Profile, Site, profile,
 };
 pub use program::{
-    Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kept, KeptLoad,
-    Kernel, MAX_RANK, Param, Program, Region, Setting, SourceLocation, TensorType, Type, Work,
+    Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kernel,
+    LoadCall, LoadSplit, MAX_RANK, Param, Program, Region, Setting, SourceLocation, TensorType, Type, Work,
 };

@@ -181,7 +181,7 @@ pub struct Constant {
     pub dtype: DType,
     /// The extents.
     pub shape: Vec<i64>,
-    /// The elements, row-major, little endian. Kept apart from the metadata in a file.
+    /// The elements, row-major, little endian. LoadSplit apart from the metadata in a file.
     #[serde(skip)]
     pub bytes: Bytes,
 }
@@ -211,21 +211,21 @@ pub struct Entry {
     pub results: Vec<EntryResult>,
     /// What may be kept for further runs with the same weights. In a file it is a section of its own.
     #[serde(skip)]
-    pub kept: Option<Kept>,
+    pub load_split: Option<LoadSplit>,
 }
 
 /// What of an entry may be done once for many runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Kept {
+pub struct LoadSplit {
     /// The entries that make it.
-    pub loads: Vec<KeptLoad>,
+    pub loads: Vec<LoadCall>,
     /// The entry that runs instead: it takes the same arguments, and after them the results of all loads.
     pub step: u32,
 }
 
 /// An entry that loads for another.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct KeptLoad {
+pub struct LoadCall {
     /// Its number.
     pub entry: u32,
     /// Its arguments: their places among those of the other.

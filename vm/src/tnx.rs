@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blob::Blob;
 use crate::checksums::{self, Checksums, Part};
-use crate::program::{Bytes, Kept, Program, Work};
+use crate::program::{Bytes, LoadSplit, Program, Work};
 
 /// What the file of a compiled program begins with.
 pub const MAGIC: &[u8; 8] = b"TENONX\r\n";
@@ -158,7 +158,7 @@ pub fn encode(package: &Package) -> Result<Vec<u8>, Error> {
     if work.iter().any(|w| w.is_some()) {
         sections.push((WORK, postcard::to_stdvec(&work).map_err(fail)?));
     }
-    let kept: Vec<&Option<Kept>> = package.program.entries.iter().map(|e| &e.kept).collect();
+    let kept: Vec<&Option<LoadSplit>> = package.program.entries.iter().map(|e| &e.load_split).collect();
     if kept.iter().any(|k| k.is_some()) {
         sections.push((KEPT, postcard::to_stdvec(&kept).map_err(fail)?));
     }
@@ -216,7 +216,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
     let mut head = None;
     let mut constants = None;
     let mut work: Option<Vec<Option<Work>>> = None;
-    let mut kept: Option<Vec<Option<Kept>>> = None;
+    let mut kept: Option<Vec<Option<LoadSplit>>> = None;
     let mut sums = Vec::new();
     let mut used: Vec<Range<usize>> = Vec::new();
     used.push(0..table + 4);
@@ -274,7 +274,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
         if kept.len() != package.program.entries.len() {
             return Err(damaged("not every entry says what it keeps"));
         }
-        package.program.entries.iter_mut().zip(kept).for_each(|(e, k)| e.kept = k);
+        package.program.entries.iter_mut().zip(kept).for_each(|(e, k)| e.load_split = k);
     }
     if let Some(work) = work {
         if work.len() != package.program.kernels.len() {

@@ -39,7 +39,7 @@ use tensor::abi::{Access, Step};
 use crate::isa::{FuncId, Instr, KernelId, Label, List, Operand, Reg, T};
 use crate::machine::signature;
 use crate::program::{
-    Entry, EntryParam, EntryResult, Extent, Function, Kept, Kernel, MAX_RANK, Program, SourceLocation,
+    Entry, EntryParam, EntryResult, Extent, Function, Kernel, LoadSplit, MAX_RANK, Program, SourceLocation,
     TensorType, Type,
 };
 
@@ -246,11 +246,11 @@ fn entry(program: &Program, e: &Entry) -> Result {
         steps(&x.steps, e.dims.len())?;
         ensure(!x.steps.is_empty(), || format!("extent {} is not computed", x.text))?;
     }
-    e.kept.as_ref().map_or(Ok(()), |k| load_split(program, e, k))
+    e.load_split.as_ref().map_or(Ok(()), |k| load_split(program, e, k))
 }
 
 /// What an entry keeps fits those that make it and the one that takes it.
-fn load_split(program: &Program, e: &Entry, kept: &Kept) -> Result {
+fn load_split(program: &Program, e: &Entry, kept: &LoadSplit) -> Result {
     let entry = |at: u32| program.entries.get(at as usize).ok_or_else(|| format!("there is no entry {at}"));
     let param = |p: &EntryParam| (p.dtype, p.shape.len(), p.own);
     let step = entry(kept.step)?;

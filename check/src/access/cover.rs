@@ -50,7 +50,7 @@ struct Region {
 
 /// What statements write.
 #[derive(Default)]
-struct Written {
+struct WrittenRegions {
     regions: Vec<Region>,
     /// What is written and not counted on, and why.
     missed: Vec<(Span, String)>,
@@ -360,8 +360,8 @@ fn chains(bands: &[Band]) -> Vec<Band> {
 }
 
 /// The regions of `buf` that statements are sure to write.
-fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, names: &Names) -> Written {
-    let mut out = Written::default();
+fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, names: &Names) -> WrittenRegions {
+    let mut out = WrittenRegions::default();
     for s in stmts {
         match s {
             Stmt::Store { buf: b, index, combine: None, span, .. } if *b == buf => {

@@ -95,7 +95,12 @@ impl Checker<'_> {
                             return self.not_a(body, b, param, &record, value, &what, span);
                         }
                         for (said, has) in args.iter().zip(&r.args) {
-                            out.generics.push(Generics { what: what.clone(), said, has: has.clone(), span });
+                            out.generics.push(Generics {
+                                what: what.clone(),
+                                declared: said,
+                                has: has.clone(),
+                                span,
+                            });
                         }
                         let leaf = |v: &ValId| Slot::Leaf(*v, param.mode, span);
                         out.order.extend(tree.leaves.iter().map(leaf));
@@ -180,7 +185,7 @@ impl Checker<'_> {
     /// The generics of records: what the signature says against what the arguments have.
     pub(super) fn generics(&mut self, b: &mut Binder<'_>, parts: &Parts<'_>) -> Maybe<()> {
         for g in &parts.generics {
-            let (Arg::Elem(has, shown), TypeKind::Named { name, .. }) = (&g.has, &g.said.kind) else {
+            let (Arg::Elem(has, shown), TypeKind::Named { name, .. }) = (&g.has, &g.declared.kind) else {
                 continue;
             };
             let generic = b.sig.generics.iter().find(|x| x.name.name == name.name);

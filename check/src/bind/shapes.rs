@@ -95,7 +95,7 @@ impl Checker<'_> {
             self.match_dim(body, b, e, got.clone(), origin.clone())?;
         }
         for g in &parts.generics {
-            let (Arg::Dim(has), Some(said)) = (&g.has, dim_said(g.said)) else { continue };
+            let (Arg::Dim(has), Some(said)) = (&g.has, dim_said(g.declared)) else { continue };
             let what = match &said.kind {
                 ExprKind::Name(name) => format!("`{name}` of `{}`", g.what),
                 _ => format!("a generic of `{}`", g.what),

@@ -181,7 +181,10 @@ impl<'a> Checker<'a> {
         for e in more {
             let right = self.expr(body, e);
             let (l, r) = (value?, right?);
-            let args = [given(l, at), given(r, e.span)].into_iter().chain(others.iter().cloned()).collect();
+            let args = [positional(l, at), positional(r, e.span)]
+                .into_iter()
+                .chain(others.iter().cloned())
+                .collect();
             value = self.call_def(body, def, dims, args, span);
             at = span;
         }
@@ -471,7 +474,13 @@ impl<'a> Checker<'a> {
         let Some(def) = self.defs.operator(Sym::new("cast")) else {
             return self.unknown(body, Sym::new("cast"), span);
         };
-        self.call_def(body, def, &[IndexArg::Expr(name)], vec![given(Value::Val(val), arg.value.span)], span)
+        self.call_def(
+            body,
+            def,
+            &[IndexArg::Expr(name)],
+            vec![positional(Value::Val(val), arg.value.span)],
+            span,
+        )
     }
 }
 
@@ -483,7 +492,7 @@ fn output_types(syms: &[Sym], dims: &[Dim], bufs: &[Buf], outs: &[BufId]) -> Vec
 }
 
 /// An argument without a name.
-pub(super) fn given(value: Value, span: Span) -> Actual {
+pub(super) fn positional(value: Value, span: Span) -> Actual {
     Actual { name: None, value, expr: None, span }
 }
 

@@ -102,7 +102,7 @@ impl<'a> Checker<'a> {
                 body.forget(&mark);
                 return Some(());
             }
-            args.push(super::call::given(value, at));
+            args.push(super::call::positional(value, at));
         }
         let done = self.apply(body, f, args, at).and_then(|value| then(self, body, value));
         body.forget(&mark);
@@ -181,10 +181,10 @@ impl<'a> Checker<'a> {
         for (t, a) in c.takes.iter().zip(args) {
             let what = format!("{}, its argument", c.what);
             let said = self.diagnostics.len();
-            let value =
-                body.apart(c.env.clone(), |body| self.annotated(body, a.value, Some(t), &what, a.span));
+            let value = body
+                .in_own_scope(c.env.clone(), |body| self.annotated(body, a.value, Some(t), &what, a.span));
             self.declared_here(said, c);
-            given.push(super::call::given(value?, a.span));
+            given.push(super::call::positional(value?, a.span));
         }
         let Some(f) = f else {
             let value = self.stand_in(body, &c.env, &c.gives)?;
@@ -206,7 +206,7 @@ impl<'a> Checker<'a> {
         let said = self.diagnostics.len();
         let what = format!("{}, its result", c.what);
         let at = f.gives_at().unwrap_or(at);
-        let value = body.apart(c.env.clone(), |body| self.returned(body, value, &c.gives, &what, at));
+        let value = body.in_own_scope(c.env.clone(), |body| self.returned(body, value, &c.gives, &what, at));
         self.declared_here(said, c);
         value
     }

@@ -59,12 +59,12 @@ fn is_special(types: &Types<'_>, t: &TypeExpr, sig: &Signature) -> bool {
 
 /// The names that a value of a type tells, where the type holds functions: what those take and give, and what is
 /// beside them.
-fn told_by(t: &TypeExpr, out: &mut Vec<Sym>) {
+fn inferable_from(t: &TypeExpr, out: &mut Vec<Sym>) {
     match &t.kind {
         TypeKind::Fn(..) => names_of(t, out),
-        TypeKind::Tuple(parts) => parts.iter().for_each(|p| told_by(p, out)),
+        TypeKind::Tuple(parts) => parts.iter().for_each(|p| inferable_from(p, out)),
         TypeKind::Array(of, k) => {
-            told_by(of, out);
+            inferable_from(of, out);
             out.extend(crate::bind::names_in(k));
         }
         TypeKind::Named { .. } | TypeKind::Dim(_) | TypeKind::Exists(..) => names_of(t, out),
@@ -130,7 +130,7 @@ impl<'a> Checker<'a> {
             .filter_map(|p| p.ty.as_ref())
             .for_each(|t| names_of(t, &mut told));
         for p in sig.params.iter().filter(|p| special(p)) {
-            p.ty.iter().for_each(|t| told_by(t, &mut given));
+            p.ty.iter().for_each(|t| inferable_from(t, &mut given));
         }
         // In brackets all are given.
         let late =

@@ -143,7 +143,7 @@ impl<'a> Checker<'a> {
         for d in later {
             let at = d.span();
             if at.file == here.file && here.lo <= at.lo && at.hi <= here.hi {
-                self.said.remove(&(d.code, at, d.message.clone()));
+                self.reported.remove(&(d.code, at, d.message.clone()));
             } else {
                 self.diagnostics.push(d);
             }

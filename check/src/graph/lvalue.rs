@@ -13,7 +13,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym};
 
 use super::branches::assigned;
-use super::call::given;
+use super::call::positional;
 use super::index::Part;
 use super::{Body, Tree, Value};
 use crate::env::Const;
@@ -92,7 +92,7 @@ impl<'a> Checker<'a> {
                     }
                     (v, false) => return self.not_a_tensor(&v.clone(), place.span),
                 };
-                self.combined(body, op, || given(old, place.span), given(new, e.span), e.span)?
+                self.combined(body, op, || positional(old, place.span), positional(new, e.span), e.span)?
             }
         };
         let new = self.replaced(body, &target, new, place.span, e.span, name)?;

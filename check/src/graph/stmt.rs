@@ -11,7 +11,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
-use super::call::given;
+use super::call::positional;
 use super::{Body, Declared, Local, Tree, Value};
 use crate::bind::{Actual, names_in};
 use crate::env::Env;
@@ -391,7 +391,8 @@ impl<'a> Checker<'a> {
         if matches!(old, Value::Unit) {
             return None;
         }
-        let value = self.combined(body, op, || given(old.clone(), place.span), given(new, e.span), e.span)?;
+        let value =
+            self.combined(body, op, || positional(old.clone(), place.span), positional(new, e.span), e.span)?;
         let value = self.settled(body, &old, value, e.span)?;
         self.same_kind(body, &old, &value, e.span, name.name())?;
         let declared = body.find(*name).and_then(|l| l.declared.clone());

@@ -10,7 +10,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Facts, Sym};
 use tensor::{DType, Tensor};
 
-use super::call::given;
+use super::call::positional;
 use super::{Body, Lit, Value};
 use crate::bind::Actual;
 use crate::types::{Arg as Generics, RecordId, Ty};
@@ -164,7 +164,14 @@ impl<'a> Checker<'a> {
             _ => false,
         };
         if name == "T" && tensor {
-            return self.call_named(body, Sym::new("transpose"), span, &[], vec![given(value, at)], span);
+            return self.call_named(
+                body,
+                Sym::new("transpose"),
+                span,
+                &[],
+                vec![positional(value, at)],
+                span,
+            );
         }
         let text = match &value {
             Value::Tuple(parts) => {
@@ -548,7 +555,7 @@ impl<'a> Checker<'a> {
                     let (value, at) = held.next()?;
                     let env = bound.env.clone();
                     let what = format!("{}: `{}`", def.name.name, f.name.name);
-                    body.apart(env, |body| self.annotated(body, value, Some(&f.ty), &what, at))?
+                    body.in_own_scope(env, |body| self.annotated(body, value, Some(&f.ty), &what, at))?
                 }
                 false => {
                     let vals: Vec<ValId> = leaves.by_ref().take(field.ty.count()).collect();

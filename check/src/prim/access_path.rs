@@ -46,7 +46,7 @@ impl AccessPath {
         AccessPath { ty, first, done: at, index: vec![], block: true }
     }
 
-    fn given(&self) -> usize {
+    fn index_count(&self) -> usize {
         self.done.len() + self.index.len()
     }
 
@@ -55,8 +55,8 @@ impl AccessPath {
         let spread = self.index.iter().any(|i| matches!(i, IndexArg::Spread(_)));
         match &*self.ty {
             Ty::Encoded(_) if self.block => true,
-            Ty::Encoded(e) => !spread && self.given() < e.shape.len(),
-            Ty::Tensor(t) => !spread && self.given() < t.shape.len(),
+            Ty::Encoded(e) => !spread && self.index_count() < e.shape.len(),
+            Ty::Tensor(t) => !spread && self.index_count() < t.shape.len(),
             Ty::Tuple(_) | Ty::Record(_) | Ty::Array(..) | Ty::Fn => true,
         }
     }
@@ -75,14 +75,14 @@ impl Checker<'_> {
                 let Some(p) = self.access_path(b, base)? else { return Some(None) };
                 // An index of an array takes elements before the field is taken.
                 let name = field.name.name();
-                let (ty, taken) = if p.block { (&*p.ty, true) } else { after(&p.ty, p.given()) };
+                let (ty, taken) = if p.block { (&*p.ty, true) } else { after(&p.ty, p.index_count()) };
                 let found = taken.then(|| ty.field(name)).flatten();
                 let found = found.filter(|_| p.block || !matches!(ty, Ty::Encoded(_)));
                 let Some((of, before)) = found else {
                     return Some(self.no_field(ty, name, field.span));
                 };
                 // The axes that arrays put in front are still there: those given and those to come.
-                let fronts = if p.block { vec![] } else { fronts(&p.ty, p.given()) };
+                let fronts = if p.block { vec![] } else { fronts(&p.ty, p.index_count()) };
                 let ty = fronts.into_iter().rev().fold(of, |ty, k| ty.stacked(k));
                 let first = p.first + before as u32;
                 Some(Some(AccessPath { ty: Rc::new(ty), first, block: false, ..p }))

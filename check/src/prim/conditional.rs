@@ -152,7 +152,7 @@ impl<'a> Checker<'a> {
             };
             let local = match self.annotation(b, ty.as_ref(), e) {
                 Some(value) => {
-                    let value = held(value);
+                    let value = rounded_to_type(value);
                     let mut size = 0;
                     value.walk(&mut |_| size += 1);
                     if size > LARGEST_LET {
@@ -183,7 +183,7 @@ fn value_of(block: &ast::Block) -> Option<&Expr> {
 }
 
 /// A value as a variable holds it: rounded to its type.
-fn held(value: Scalar) -> Scalar {
+fn rounded_to_type(value: Scalar) -> Scalar {
     let exact = !value.dtype.is_float()
         || matches!(value.kind, ScalarKind::Var(_) | ScalarKind::Load { .. } | ScalarKind::Cast(_));
     if exact {

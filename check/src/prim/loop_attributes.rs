@@ -48,7 +48,7 @@ impl<'a> Checker<'a> {
         if let Err(m) = run.in_range().and(place) {
             return self.bad_loop_attribute(attr, m.what, &m.help);
         }
-        b.told.extend(vars.iter().map(|&var| MarkedLoop { var, span: attr.name.span }));
+        b.marked_loops.extend(vars.iter().map(|&var| MarkedLoop { var, span: attr.name.span }));
         Some(run)
     }
 
@@ -102,7 +102,7 @@ impl<'a> Checker<'a> {
     pub(super) fn runs(&mut self, b: &Body, carried: &[(VarId, Carried)]) -> Maybe<()> {
         let wrong = b.prim.misfits(carried);
         for (var, Misfit { what, help }) in &wrong {
-            let at = b.told.iter().find(|t| t.var == *var).map_or(b.prim.span, |t| t.span);
+            let at = b.marked_loops.iter().find(|t| t.var == *var).map_or(b.prim.span, |t| t.span);
             self.report(Diagnostic::error("E0407", at, what.clone()).help(help.clone()));
         }
         wrong.is_empty().then_some(())

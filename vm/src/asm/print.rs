@@ -115,7 +115,7 @@ fn entry(out: &mut String, program: &Program, e: &Entry) {
         let shape: Vec<String> = r.shape.iter().map(|x| format!("{x:?}")).collect();
         let _ = writeln!(out, "    result {name}{}{}", r.dtype, bracketed(&shape));
     }
-    if let Some(kept) = &e.kept {
+    if let Some(kept) = &e.load_split {
         for load in &kept.loads {
             let args: Vec<String> = load.args.iter().map(u32::to_string).collect();
             let _ = writeln!(out, "    load entry{}({})", load.entry, args.join(", "));

@@ -31,7 +31,7 @@ pub use profile::Profile;
 pub use value::Arg;
 
 use crate::deadline::Deadline;
-use crate::program::{KeptLoad, Program};
+use crate::program::{LoadCall, Program};
 use crate::threads::Pool;
 use crate::verify::Verified;
 use arena::{Layout, Placements};
@@ -184,10 +184,10 @@ impl Context {
     ) -> Result<Option<Loaded>, Error> {
         let exe = Arc::clone(&self.exe);
         let entries = &exe.program.entries;
-        let Some(kept) = &entries[self.find(entry)?].kept else { return Ok(None) };
+        let Some(kept) = &entries[self.find(entry)?].load_split else { return Ok(None) };
         let mut loaded = Loaded { step: entries[kept.step as usize].name.clone(), kept: Vec::new() };
         let given =
-            |load: &KeptLoad| load.args.iter().map(|&a| args.get(a as usize).copied().flatten()).collect();
+            |load: &LoadCall| load.args.iter().map(|&a| args.get(a as usize).copied().flatten()).collect();
         let Some(given) = kept.loads.iter().map(given).collect::<Option<Vec<Vec<&Tensor>>>>() else {
             return Ok(None);
         };
