@@ -41,7 +41,8 @@ impl<'a> Checker<'a> {
             self.report(match nearest(name, ATTRIBUTES.iter().map(|m| m.0)) {
                 Some(guess) => d.help(format!("did you mean `#[{guess}]`?")),
                 None => d.help(
-                    "the attributes are `#[config(..)]` of tests, `#[force(..)]`, `#[forbid(..)]`, `#[invariant]`, `#[pipeline(..)]`, `#[plan]`, `#[tolerance(..)]` of functions and rules, and `#[variadic]`",
+                    "the attributes are `#[config(..)]` of tests, `#[force(..)]`, `#[forbid(..)]`, `#[invariant]`, \
+                     `#[pipeline(..)]`, `#[plan]`, `#[tolerance(..)]` of functions and rules, and `#[variadic]`",
                 ),
             });
         }

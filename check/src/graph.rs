@@ -322,7 +322,8 @@ impl<'a> Checker<'a> {
             let d = Diagnostic::error(code, span, text).here(format!("this is `{got}`"));
             match what {
                 "a condition" if !got.shape.is_empty() => d.help(
-                    "an `if` takes one way: choose element by element with `select(c, a, b)`, or ask `all(c)` or `any(c)`",
+                    "an `if` takes one way: choose element by element with `select(c, a, b)`, or ask `all(c)` or \
+                     `any(c)`",
                 ),
                 "a condition" if got.dtype.is_int() => d.help("compare it: `k != 0`"),
                 "assert" if got.dtype == DType::Bool => {
@@ -332,7 +333,11 @@ impl<'a> Checker<'a> {
                 _ if want.dtype != got.dtype => d.help(format!("convert it: `{}(..)`", want.dtype)),
                 _ => match (crate::shape_hints::rearranged(&want.shape, &got.shape), what) {
                     (Some(hint), _) => d.help(hint),
-                    (None, what) if matches!(what, "this `let`" | "this `var`") || what.starts_with("constant ") => d.help(format!("leave the type out, or write `{got}`")),
+                    (None, what)
+                        if matches!(what, "this `let`" | "this `var`") || what.starts_with("constant ") =>
+                    {
+                        d.help(format!("leave the type out, or write `{got}`"))
+                    }
                     (None, what) if what.ends_with(": result") => d.help(declared.as_str()),
                     (None, _) => d,
                 },

@@ -57,7 +57,8 @@ impl<'a> Checker<'a> {
             for arg in a.args.iter().filter(|arg| !matches!(arg.value.kind, ExprKind::Name(_))) {
                 let text = format!("`#[{name}(..)]` takes names");
                 self.report(Diagnostic::error("E0506", arg.value.span, text).help(format!(
-                    "an implementation, a kind of them or a rule: `#[{name}(fused)]`, `#[{name}(h = fused)]` for the value `h`"
+                    "an implementation, a kind of them or a rule: `#[{name}(fused)]`, `#[{name}(h = fused)]` for \
+                     the value `h`"
                 )));
             }
             if let ItemKind::Fn(def) = &item.kind
@@ -147,7 +148,10 @@ impl<'a> Checker<'a> {
                     let text = format!("`{pin}` contradicts `{other}`");
                     let d = Diagnostic::error("E0507", pin.span, text).label(other.span, "asked for here");
                     self.report(d.help(match (pin.value, other.value) {
-                        (None, None) => "of one function, a name is forced or forbidden: say of which values each is, `h = ..`",
+                        (None, None) => {
+                            "of one function, a name is forced or forbidden: say of which values each \
+                            is, `h = ..`"
+                        }
                         _ => "of one value, a name is forced or forbidden, and one kind is forced",
                     }));
                 }

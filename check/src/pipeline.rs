@@ -86,7 +86,10 @@ impl<'a> Checker<'a> {
                 let (last, why) = (last.verb(), too_late(level, now));
                 let text = format!("`{verb}` cannot stand behind `{last}`: {why}");
                 let d = Diagnostic::error("E0510", step.verb.span, text).label(*at, "this is behind it");
-                self.report(d.help("a pipeline takes functions apart, then works on terms (`saturate`, `merge`, `keep`), then on what computes them (`fuse`, `library`, `regimes`)"));
+                self.report(d.help(
+                    "a pipeline takes functions apart, then works on terms (`saturate`, `merge`, \
+                    `keep`), then on what computes them (`fuse`, `library`, `regimes`)",
+                ));
                 continue;
             }
             if let Some((_, first)) = passes.iter().find(|(p, _)| once && p.verb() == pass.verb()) {

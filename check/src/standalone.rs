@@ -125,7 +125,10 @@ impl<'a> Checker<'a> {
             list.iter().any(|x| x.code == d.code && x.span() == d.span() && x.message == d.message)
         };
         // A text that no condition lists is a guess.
-        let is_text = |p: &Param| matches!(p.ty.as_ref().map(|t| &t.kind), Some(TypeKind::Named { name, .. }) if name.name.name() == "text");
+        let is_text = |p: &Param| match p.ty.as_ref().map(|t| &t.kind) {
+            Some(TypeKind::Named { name, .. }) => name.name.name() == "text",
+            _ => false,
+        };
         let guessed = sig.params.iter().any(|p| p.mode == Mode::Const && is_text(p));
         let whatever = |d: &Diagnostic| WHATEVER.contains(&d.code);
         // What no choice mends may follow from what this one does not mend.

@@ -1,10 +1,9 @@
 //! Running the tree of a primitive.
 //!
 //! In: [`Code`], the values of the dims, the arguments. Out: the outputs. An owned argument that nobody else holds is
-//! written in place. Every access is compared with the
-//! extents, also those the compiler proved: one of those failing is an [`Error::Internal`], since the
-//! proof was wrong. The inner loops carry no messages: an evaluation that fails leaves the error in the
-//! frame and returns [`Stop`].
+//! written in place. Every access has its bounds check: it is compared with the extents, also those the compiler
+//! proved: one of those failing is an [`Error::Internal`], since the proof was wrong. The inner loops carry no
+//! messages: an evaluation that fails leaves the error in the frame and returns [`Stop`].
 
 use std::rc::Rc;
 

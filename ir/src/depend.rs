@@ -163,7 +163,7 @@ fn reads_in(stmts: &[Stmt]) -> BTreeMap<VarId, usize> {
     reads
 }
 
-/// A variable that the body sets and that is read outside of it: the last round would decide its value.
+/// An error where a variable that the body sets is live out, read outside of it: the last round would decide its value.
 fn no_live_out(body: &[Stmt], reads: &BTreeMap<VarId, usize>) -> Result<(), Carried> {
     let inside = reads_in(body);
     set_in(body).into_iter().find(|v| inside.get(v) != reads.get(v)).map_or(Ok(()), |v| Err(Carried::Var(v)))
@@ -212,7 +212,7 @@ pub fn touched(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts) -> Vec<Re
     found.touches.into_iter().map(|t| t.region).filter(|r| seen.insert(r.clone())).collect()
 }
 
-/// So many statements at most are strangers: they are looked at in pairs.
+/// So many statements at most are proved disjoint: they are looked at in pairs.
 const MOST_PAIRED: usize = 8;
 
 /// Whether none of a primitive's statements touches what another writes; what is set before they may all read.
@@ -229,7 +229,7 @@ fn pairwise_disjoint(plain: &Prim) -> bool {
 
 /// Whether neither of two statements touches what the other writes, in a primitive whose positions are written out.
 pub fn disjoint(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
-    let speak = share_variable(prim, a, b);
+    let shares = share_variable(prim, a, b);
     let [a, b] = [a, b].map(std::slice::from_ref);
     let before = |x: &Option<Interval>, y: &Option<Interval>| match (x, y) {
         (Some((_, end)), Some((start, _))) => prim.facts.prove_le(end, start).is_proved(),
@@ -238,7 +238,7 @@ pub fn disjoint(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
     let apart = |x: &Region, y: &Region| x.iter().zip(y).any(|(x, y)| before(x, y) || before(y, x));
     let mut written = stored_in(a);
     written.extend(stored_in(b));
-    !speak
+    !shares
         && written.into_iter().all(|buf| {
             let theirs = touched(prim, b, buf, &prim.facts);
             touched(prim, a, buf, &prim.facts).iter().all(|x| theirs.iter().all(|y| apart(x, y)))

@@ -51,10 +51,10 @@ impl Queries<'_> {
 
 impl Consumable {
     /// Of a function.
-    pub(crate) fn new(func: &Func, known: &mut Queries<'_>) -> Consumable {
+    pub(crate) fn new(func: &Func, queries: &mut Queries<'_>) -> Consumable {
         let mut all = Consumable { aliases: AliasSets::new(func.vals.len()), roots: BTreeSet::new() };
         let mut taken = Vec::new();
-        all.block(func, &func.body, known, &mut taken);
+        all.block(func, &func.body, queries, &mut taken);
         all.roots = taken.iter().map(|v| all.root(*v)).collect();
         all
     }
@@ -78,23 +78,23 @@ impl Consumable {
         }
     }
 
-    fn block(&mut self, func: &Func, block: &Block, known: &mut Queries<'_>, taken: &mut Vec<ValId>) {
+    fn block(&mut self, func: &Func, block: &Block, queries: &mut Queries<'_>, taken: &mut Vec<ValId>) {
         for node in &block.nodes {
             for inner in node.op.blocks() {
-                self.block(func, inner, known, taken);
+                self.block(func, inner, queries, taken);
             }
-            self.node(func, node, known, taken);
+            self.node(func, node, queries, taken);
         }
     }
 
-    fn node(&mut self, func: &Func, node: &Node, known: &mut Queries<'_>, taken: &mut Vec<ValId>) {
-        let module = known.module;
+    fn node(&mut self, func: &Func, node: &Node, queries: &mut Queries<'_>, taken: &mut Vec<ValId>) {
+        let module = queries.module;
         match &node.op {
             Op::Prim(id, _) => {
                 let prim = module.prim(*id);
                 let owned = node.args.iter().zip(&prim.params).filter(|(_, p)| prim.outs.contains(p));
                 taken.extend(owned.map(|(a, _)| *a));
-                if let Some(shown) = (known.view)(*id).and_then(|param| node.args.get(param)) {
+                if let Some(shown) = (queries.view)(*id).and_then(|param| node.args.get(param)) {
                     self.join_all(&[*shown], &node.results);
                 }
             }
@@ -107,7 +107,7 @@ impl Consumable {
                 let callee = module.func(*id);
                 let owned = node.args.iter().zip(&callee.params).filter(|(_, p)| p.own);
                 taken.extend(owned.map(|(a, _)| *a));
-                match known.given_back(*id) {
+                match queries.given_back(*id) {
                     Some(pairs) => pairs.iter().for_each(|&(p, r)| self.join(node.args[p], node.results[r])),
                     // Anything of the type that it was given.
                     None => {

@@ -1,6 +1,6 @@
 //! Deadlines: flags that are raised when their time has come, for code that can look at a byte but at no clock.
 //!
-//! One thread waits for all of them; it begins with the first. An alarm that is dropped is no longer waited for.
+//! One thread waits for all of them; it begins with the first. One that is dropped is no longer waited for.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

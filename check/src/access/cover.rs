@@ -145,7 +145,7 @@ impl Names {
     }
 }
 
-/// A place as a dim that means the same wherever it stands.
+/// A position as a dim that means the same wherever it stands.
 pub(super) fn stable_dim(prim: &Prim, s: &Scalar, names: &Names) -> Option<Dim> {
     prim.as_dim(s).filter(|d| d.syms().iter().all(|s| !names.changing.contains(s)) && divides(prim, d))
 }
@@ -411,7 +411,8 @@ fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, names: &Names
                 out.regions.extend(kept);
                 out.missed.extend(a.1.missed.into_iter().chain(b.1.missed));
                 if !whole && let Some(at) = a.0.or(b.0) {
-                    let text = "an `if` guards this by more than its position, and its other branch does not write the same";
+                    let text = "an `if` guards this by more than its position, and its other branch does not write \
+                        the same";
                     out.missed.push((at, text.to_owned()));
                 }
             }

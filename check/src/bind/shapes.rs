@@ -303,7 +303,8 @@ impl Checker<'_> {
                         let axes: Vec<String> = (1..=n).rev().map(|k| format!("-{k}")).collect();
                         let axes = if n == 1 { axes.concat() } else { format!("[{}]", axes.join(", ")) };
                         diag = diag.help(format!(
-                            "axes are aligned at the right; {} stretches with an axis more at its end: `unsqueeze(.., axis={axes})`",
+                            "axes are aligned at the right; {} stretches with an axis more at its end: \
+                             `unsqueeze(.., axis={axes})`",
                             of.what
                         ));
                     }

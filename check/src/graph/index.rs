@@ -93,7 +93,10 @@ impl<'a> Checker<'a> {
                 "`..` stands once in an index".to_owned()
             };
             let d = Diagnostic::error("E0403", span, what);
-            let is_none = |a: &IndexArg| matches!(a, IndexArg::Expr(Expr { kind: ExprKind::Name(n), .. }) if n.name() == "None");
+            let is_none = |a: &IndexArg| match a {
+                IndexArg::Expr(Expr { kind: ExprKind::Name(n), .. }) => n.name() == "None",
+                _ => false,
+            };
             return self.fail(match args.iter().any(is_none) {
                 true => d.help("a new axis is `newaxis`: `x[newaxis, :]`"),
                 false => d,

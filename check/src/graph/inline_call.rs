@@ -222,7 +222,8 @@ impl<'a> Checker<'a> {
                 let text = format!("{}: nothing tells what `{name}` is", sig.name.name);
                 let d = Diagnostic::error("E0203", *at, text).here("this function does not say");
                 return self.fail(d.label(ty.span, format!("`{name}` stands here alone")).help(format!(
-                    "say the types of the function's parameters: `|x: f32[4]| ..`, or give it in brackets: `{}[{name}](..)`",
+                    "say the types of the function's parameters: `|x: f32[4]| ..`, or give it in brackets: \
+                     `{}[{name}](..)`",
                     sig.name.name
                 )));
             };

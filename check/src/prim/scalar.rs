@@ -15,6 +15,10 @@ use super::{Body, Local};
 use crate::env::Const;
 use crate::{Checker, Maybe};
 
+fn is_buffer(b: &Body, e: &Expr) -> bool {
+    matches!(&e.kind, ExprKind::Name(n) if matches!(b.find(*n), Some(Local::Buf(_))))
+}
+
 impl<'a> Checker<'a> {
     /// A scalar expression. `want` types literals; the caller compares the type it gets.
     pub(crate) fn scalar(&mut self, b: &mut Body, e: &Expr, want: Option<DType>) -> Maybe<Scalar> {
@@ -100,8 +104,7 @@ impl<'a> Checker<'a> {
                     None if b.env.packs.contains_key(name) => self.scalar_dim(b, e),
                     None => self.unknown_scalar(b, *name, base.span),
                 },
-                ExprKind::Index(inner, _) if matches!(&inner.kind, ExprKind::Name(n) if matches!(b.find(*n), Some(Local::Buf(_)))) =>
-                {
+                ExprKind::Index(inner, _) if is_buffer(b, inner) => {
                     let d = Diagnostic::error(
                         "E0403",
                         e.span,

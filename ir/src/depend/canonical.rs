@@ -1,5 +1,5 @@
-//! Canonical loops (delinearized, untiled), forms of a primitive in which more is seen of what its loops touch: nothing
-//! but what writes, two loops for one that stands for both, one loop for tiles that lie side by side.
+//! Canonical loops (delinearized, tiling undone), forms of a primitive in which more is seen of what its loops touch:
+//! nothing but what writes, two loops for one that stands for both, one loop for tiles that lie side by side.
 //!
 //! In: a primitive. Out: one that writes the same; what else it does, or in which order, may be lost.
 
