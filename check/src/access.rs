@@ -1,4 +1,4 @@
-//! What becomes of outputs: which elements are read before they are written. Whether an output is written
+//! Definite assignment of outputs: which elements are read before they are written. Whether an output is written
 //! everywhere is [`cover`]'s to say; what rounds of loops share, [`ir::depend`]'s.
 
 mod cover;
@@ -20,12 +20,12 @@ pub(crate) fn is_only_combined(prim: &Prim, buf: BufId) -> bool {
 
 /// The outputs of which something may be read before it is written.
 pub(crate) fn read_early(prim: &Prim) -> Vec<BufId> {
-    let names = cover::Names::of(prim);
+    let names = cover::Names::new(prim);
     let early = |&&buf: &&BufId| {
         if prim.in_place(buf) {
             return false;
         }
-        let mut known = Known::default();
+        let mut known = WrittenSoFar::default();
         let mut stmts = prim.body.iter().map(std::slice::from_ref);
         let first = stmts.position(|s| reads_early((prim, &names), s, buf, &mut known, &prim.facts));
         // Behind statements that write all of it, everything may be read.
@@ -37,10 +37,10 @@ pub(crate) fn read_early(prim: &Prim) -> Vec<BufId> {
     prim.outs.iter().filter(early).copied().collect()
 }
 
-/// Elements written so far, in this iteration of the loops around, and in which order they came; rows, by loops that are through; and
-/// rows of the rounds before.
+/// Elements written so far, in this iteration of the loops around, and in which order they came; rows, by loops that
+/// are through; and rows of the rounds before.
 #[derive(Default)]
-struct Known {
+struct WrittenSoFar {
     regions: HashSet<Region>,
     order: Vec<Region>,
     rows: Vec<Row>,
@@ -62,7 +62,7 @@ struct Before {
     first: Dim,
 }
 
-impl Known {
+impl WrittenSoFar {
     fn insert(&mut self, region: Region) {
         if self.regions.insert(region.clone()) {
             self.order.push(region);
@@ -116,7 +116,7 @@ fn of_a_round(
     buf: BufId,
 ) -> Vec<Before> {
     let name = prim.var(var).name;
-    let Some(lo) = cover::place(prim, lo, names) else { return Vec::new() };
+    let Some(lo) = cover::stable_dim(prim, lo, names) else { return Vec::new() };
     let speaks = |p: &Option<Dim>| p.as_ref().is_some_and(|p| p.syms().contains(&name));
     let further = |row: Row| {
         let axis = row.iter().position(speaks).filter(|a| !row[a + 1..].iter().any(speaks))?;
@@ -132,11 +132,11 @@ fn reads_early(
     of: (&Prim, &cover::Names),
     stmts: &[Stmt],
     buf: BufId,
-    known: &mut Known,
+    known: &mut WrittenSoFar,
     facts: &Facts,
 ) -> bool {
     let (prim, names) = of;
-    let within = |body: &[Stmt], known: &mut Known, facts: &Facts| {
+    let within = |body: &[Stmt], known: &mut WrittenSoFar, facts: &Facts| {
         let (elements, rows) = (known.order.len(), known.rows.len());
         let early = reads_early(of, body, buf, known, facts);
         known.forget(elements, rows);
@@ -180,7 +180,13 @@ fn reads_early(
 }
 
 /// The same of an expression.
-fn looks_early(of: (&Prim, &cover::Names), e: &Scalar, buf: BufId, known: &Known, facts: &Facts) -> bool {
+fn looks_early(
+    of: (&Prim, &cover::Names),
+    e: &Scalar,
+    buf: BufId,
+    known: &WrittenSoFar,
+    facts: &Facts,
+) -> bool {
     let (prim, names) = of;
     let look = |e: &Scalar, facts: &Facts| looks_early(of, e, buf, known, facts);
     match &e.kind {

@@ -1,4 +1,4 @@
-//! Arguments against parameters: what the generics of a callee stand for at one call.
+//! Type inference at a call, arguments against parameters: what the generics of a callee stand for at one call.
 //!
 //! In this order: brackets give generics that no parameter tells; element types; dims and packs that
 //! stand alone in the type of a parameter; shapes that broadcast (`~s`), joined; attributes that were not
@@ -6,18 +6,18 @@
 //! compared, and a `_` in brackets is solved from the equations of the `where`. What must be equal is
 //! proved, refuted with a diagnostic that names both places, or checked when running.
 //!
-//! [`Checker::bind`] is this order; its steps are [`attributes`], [`parts`] and [`shapes`], and [`told`] says
+//! [`Checker::bind`] is this order; its steps are [`attributes`], [`parts`] and [`shapes`], and [`infer`] says
 //! which generics the parameters tell.
 
 mod attributes;
+mod infer;
 mod parts;
 mod shapes;
-mod told;
 
 use attributes::listed;
 pub(crate) use attributes::misfit;
-pub(crate) use told::names_in;
-use told::{in_brackets, told};
+pub(crate) use infer::names_in;
+use infer::{explicit_generics, is_inferable};
 
 use std::collections::BTreeMap;
 
@@ -29,8 +29,8 @@ use shape::{Expr as Dim, Sym};
 use tensor::DType;
 
 use crate::env::Env;
-use crate::fit;
 use crate::graph::{Body, Value};
+use crate::shape_hints;
 use crate::types::Arg;
 use crate::{Checker, Maybe};
 
@@ -79,7 +79,7 @@ impl Origin {
 
     /// True if the extent would be `want` with the last two axes exchanged.
     fn transposed(&self, want: &Dim) -> bool {
-        matches!(&self.shown, Some((ty, Some(axis))) if fit::transposed(want, &ty.shape, *axis))
+        matches!(&self.shown, Some((ty, Some(axis))) if shape_hints::transposed(want, &ty.shape, *axis))
     }
 }
 
@@ -146,7 +146,7 @@ enum Pattern<'b> {
 /// A generic of a record: what the signature says, and what the argument has.
 struct Generics<'b> {
     what: String,
-    said: &'b TypeExpr,
+    declared: &'b TypeExpr,
     has: Arg,
     span: Span,
 }
@@ -332,7 +332,8 @@ impl Checker<'_> {
                         format!("{callee}: takes {}, got {given}", ir::diag::count(want, "argument")),
                     );
                     let d = d.label(sig.name.span, "defined here");
-                    let in_brackets = |g: &Generic| g.kind != GenericKind::DType && !told(sig, g.name.name);
+                    let in_brackets =
+                        |g: &Generic| g.kind != GenericKind::DType && !is_inferable(sig, g.name.name);
                     return self.fail(if sig.generics.iter().any(in_brackets) {
                         d.help(format!("its extents are given in brackets: `{callee}[2, 3]`"))
                     } else {
@@ -377,10 +378,10 @@ impl Checker<'_> {
                 let text = format!("{}: the dim `{name}` cannot be inferred from the arguments", b.callee);
                 let d = Diagnostic::error("E0203", b.span, text).label(g.name.span, "declared here");
                 // All that brackets must give with it.
-                let lists = in_brackets(b.sig);
+                let lists = explicit_generics(b.sig);
                 let least = lists.first().filter(|l| l.iter().any(|x| x.name.name == name));
                 let form = least.map_or(form, |l| format!("{}[{}](..)", b.callee, listed(l)));
-                let alone = if told(b.sig, name) { "let it stand alone" } else { "use it" };
+                let alone = if is_inferable(b.sig, name) { "let it stand alone" } else { "use it" };
                 let text = format!("give it in brackets: `{form}`, or {alone} in the type of a parameter");
                 return self.fail(d.help(text));
             }

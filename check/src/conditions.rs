@@ -1,7 +1,7 @@
-//! Conditions: what a `where` says, as predicates over dims, and in words where it does not hold.
+//! Constraints: what a `where` says, as predicates over dims, and in words where it does not hold.
 //!
-//! A condition on attributes and ranks alone is decided while checking: it adds no predicate, or is an error. `a || b` is a
-//! condition where one side is decided: `mode != "reflect" || low < s` asks for the second in that mode only.
+//! A condition on attributes and ranks alone is decided while checking: it adds no predicate, or is an error. `a || b`
+//! is a condition where one side is decided: `mode != "reflect" || low < s` asks for the second in that mode only.
 
 use ir::ast::{BinaryOp, Expr, ExprKind, IndexArg, UnaryOp};
 use ir::diag::Diagnostic;

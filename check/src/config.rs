@@ -1,4 +1,4 @@
-//! Configs: dims and numbers of a checkpoint that definitions name without taking them.
+//! Desugaring of configs: dims and numbers of a checkpoint that definitions name without taking them.
 //!
 //! Before checking, every definition that names one, or speaks of a definition that does, gets it: a dim as
 //! a further generic, a number as a further parameter whose default is the caller's of that name. So
@@ -24,7 +24,7 @@ use tensor::DType;
 
 use crate::defs::{Defs, name_of};
 use crate::env::Env;
-use crate::walk::{self, Place};
+use crate::visit::{self, Occurrence};
 use crate::{Checker, Files};
 
 /// The bound that marks a generic as a config's; no text can write it.
@@ -39,7 +39,7 @@ pub(crate) fn is_config(g: &Generic) -> bool {
 enum Meaning {
     Dim,
     /// A dim that those before it tell.
-    Told(Expr),
+    Equation(Expr),
     Number(TypeExpr),
     /// Written out: only dims and numbers are named in it.
     Derived(Expr),
@@ -65,7 +65,7 @@ struct Configs {
 
 /// What a definition says.
 #[derive(Default)]
-struct Said {
+struct Mentions {
     /// The names of configs.
     names: BTreeSet<usize>,
     /// Other definitions.
@@ -75,7 +75,7 @@ struct Said {
 }
 
 /// The program with its configs written out.
-pub(crate) fn written_out<'f>(
+pub(crate) fn desugar_configs<'f>(
     library: &'f [File],
     files: &'f Files,
 ) -> (Cow<'f, Files>, Vec<Setting>, Vec<Diagnostic>) {
@@ -142,7 +142,7 @@ impl Configs {
                 let before = said.len();
                 let mut e = self.write_out(e, said);
                 if said.len() == before && self.speaks_of_dims(&mut e) {
-                    self.declare(*ident, Meaning::Told(e), said);
+                    self.declare(*ident, Meaning::Equation(e), said);
                     return;
                 }
                 if said.len() == before && size(&mut e) > LONGEST {
@@ -192,8 +192,8 @@ impl Configs {
     fn write_out(&self, e: &Expr, said: &mut Vec<Diagnostic>) -> Expr {
         let mut out = e.clone();
         let mut callees: BTreeSet<Span> = BTreeSet::new();
-        walk::expr(&mut out, &mut |place| {
-            let Place::Expr(e) = place else { return };
+        visit::expr(&mut out, &mut |place| {
+            let Occurrence::Expr(e) = place else { return };
             if let ExprKind::Call(f, _) = &e.kind {
                 callees.insert(f.span);
             }
@@ -208,7 +208,7 @@ impl Configs {
             }
             match self.index.get(&name).map(|i| &self.names[*i].meaning) {
                 Some(Meaning::Derived(d)) => *e = parens(d, e.span),
-                Some(Meaning::Dim | Meaning::Told(_) | Meaning::Number(_)) => {}
+                Some(Meaning::Dim | Meaning::Equation(_) | Meaning::Number(_)) => {}
                 None => {
                     let text = format!("the config has no `{name}` before this line");
                     let d = Diagnostic::error("E0201", e.span, text);
@@ -226,8 +226,8 @@ impl Configs {
     fn speaks_of_dims(&self, e: &mut Expr) -> bool {
         let mut named = false;
         let mut others = false;
-        walk::expr(e, &mut |place| {
-            let Place::Expr(e) = place else { return };
+        visit::expr(e, &mut |place| {
+            let Occurrence::Expr(e) = place else { return };
             match e.kind {
                 ExprKind::Name(n) => match self.index.get(&n) {
                     Some(&i) if self.is_dim(i) => named = true,
@@ -257,11 +257,11 @@ impl Configs {
             let name = n.ident.name;
             let is = match &n.meaning {
                 // What is no dim expression is said where it is a condition.
-                Meaning::Told(e) => Some(dims.dim(e).ok()?),
+                Meaning::Equation(e) => Some(dims.dim(e).ok()?),
                 _ => None,
             };
             let dtype = match &n.meaning {
-                Meaning::Dim | Meaning::Told(_) => {
+                Meaning::Dim | Meaning::Equation(_) => {
                     dims.dims.insert(name, shape::Expr::sym(name));
                     None
                 }
@@ -301,7 +301,7 @@ impl Configs {
 
     /// What each definition needs: what it names, and what those need that it speaks of.
     fn spread(&mut self, files: &mut Files, defs: &Defs<'_>, said: &mut Vec<Diagnostic>) {
-        let mut all: Vec<(Span, Said)> = Vec::new();
+        let mut all: Vec<(Span, Mentions)> = Vec::new();
         for item in files.modules.iter_mut().chain(&mut files.own).flat_map(|f| &mut f.items) {
             if matches!(
                 item.kind,
@@ -309,8 +309,8 @@ impl Configs {
             ) {
                 continue;
             }
-            let found = self.said_by(&mut item.kind, defs);
-            all.push((place(item), found));
+            let found = self.mentions_of(&mut item.kind, defs);
+            all.push((definition_span(item), found));
         }
         let mut users: BTreeMap<Span, Vec<Span>> = BTreeMap::new();
         let mut work = Vec::new();
@@ -366,27 +366,27 @@ impl Configs {
         d.label(self.names[known].ident.span, "the config's").help("rename this one")
     }
 
-    fn said_by(&self, kind: &mut ItemKind, defs: &Defs<'_>) -> Said {
-        let mut found = Said::default();
+    fn mentions_of(&self, kind: &mut ItemKind, defs: &Defs<'_>) -> Mentions {
+        let mut found = Mentions::default();
         let mut names: Vec<(Sym, Span)> = Vec::new();
         let mut bound = Vec::new();
-        walk::item(kind, &mut |place| match place {
-            Place::Expr(e) => match &e.kind {
+        visit::item(kind, &mut |place| match place {
+            Occurrence::Expr(e) => match &e.kind {
                 ExprKind::Name(name) => names.push((*name, e.span)),
                 _ => names.extend(defs.qualified(e, |_| false).map(|n| (n, e.span))),
             },
-            Place::Type(t) => {
+            Occurrence::Type(t) => {
                 if let TypeKind::Named { name, .. } = &t.kind {
                     names.push((name.name, name.span));
                 }
             }
-            Place::Bound(name) | Place::Loop(name) => bound.push(name),
+            Occurrence::Bound(name) | Occurrence::Loop(name) => bound.push(name),
         });
         let own: BTreeSet<Sym> = bound.iter().map(|b| b.name).collect();
         for (name, at) in names.into_iter().filter(|n| !own.contains(&n.0)) {
             match self.sees(at.file, name) {
                 Some(i) => self.base(i, &mut found.names),
-                None => found.defs.extend(defs.item(name, at).map(place)),
+                None => found.defs.extend(defs.item(name, at).map(definition_span)),
             }
         }
         found.bound = bound;
@@ -399,7 +399,7 @@ impl Configs {
             Meaning::Dim | Meaning::Number(_) => {
                 out.insert(i);
             }
-            Meaning::Told(e) => {
+            Meaning::Equation(e) => {
                 out.insert(i);
                 self.named_in(e).into_iter().for_each(|i| self.base(i, out));
             }
@@ -410,8 +410,8 @@ impl Configs {
     /// The dims and numbers that an expression of a config names.
     fn named_in(&self, e: &Expr) -> BTreeSet<usize> {
         let mut out = BTreeSet::new();
-        walk::expr(&mut e.clone(), &mut |place| {
-            if let Place::Expr(Expr { kind: ExprKind::Name(n), .. }) = place {
+        visit::expr(&mut e.clone(), &mut |place| {
+            if let Occurrence::Expr(Expr { kind: ExprKind::Name(n), .. }) = place {
                 out.extend(self.index.get(n));
             }
         });
@@ -423,7 +423,7 @@ impl Configs {
         let about = |e: &&Expr| self.named_in(e).is_subset(needs);
         let mut out: Vec<Expr> = self.asserts.iter().filter(about).cloned().collect();
         for &i in needs {
-            let Meaning::Told(e) = &self.names[i].meaning else { continue };
+            let Meaning::Equation(e) = &self.names[i].meaning else { continue };
             let Ident { name, span } = self.names[i].ident;
             let name = Box::new(Expr { kind: ExprKind::Name(name), span });
             out.push(Expr { kind: ExprKind::Binary(BinaryOp::Eq, name, Box::new(parens(e, e.span))), span });
@@ -432,7 +432,7 @@ impl Configs {
     }
 
     fn is_dim(&self, i: usize) -> bool {
-        matches!(self.names[i].meaning, Meaning::Dim | Meaning::Told(_))
+        matches!(self.names[i].meaning, Meaning::Dim | Meaning::Equation(_))
     }
 
     /// True for what a test says, a checkpoint has, and so on.
@@ -445,7 +445,7 @@ impl Configs {
         if matches!(item.kind, ItemKind::Config(_)) {
             return;
         }
-        let needs = self.needs.get(&place(item)).cloned().unwrap_or_default();
+        let needs = self.needs.get(&definition_span(item)).cloned().unwrap_or_default();
         if let ItemKind::Test(def) = &mut item.kind {
             self.settle(def, &item.attrs, &needs, said);
         } else if let Some(a) = item.attrs.iter().find(|a| a.name.name.name() == MARK) {
@@ -456,8 +456,8 @@ impl Configs {
             );
             said.push(d.help("definitions take what they name from their callers"));
         }
-        walk::item(&mut item.kind, &mut |place| match place {
-            Place::Expr(e) => {
+        visit::item(&mut item.kind, &mut |place| match place {
+            Occurrence::Expr(e) => {
                 let ExprKind::Name(name) = e.kind else { return };
                 if let Some(i) = self.sees(e.span.file, name)
                     && let Meaning::Derived(d) = &self.names[i].meaning
@@ -465,8 +465,8 @@ impl Configs {
                     *e = parens(d, e.span);
                 }
             }
-            Place::Type(t) => self.write_record(t, defs),
-            Place::Bound(_) | Place::Loop(_) => {}
+            Occurrence::Type(t) => self.write_record(t, defs),
+            Occurrence::Bound(_) | Occurrence::Loop(_) => {}
         });
         let dims = needs.iter().filter(|i| self.is_dim(**i)).map(|&i| self.names[i].ident);
         let generic = |name: Ident| Generic {
@@ -510,7 +510,7 @@ impl Configs {
         if !matches!(record.kind, ItemKind::Record(_)) {
             return;
         }
-        let needs = self.needs.get(&place(record)).into_iter().flatten();
+        let needs = self.needs.get(&definition_span(record)).into_iter().flatten();
         let dims =
             needs.filter(|i| self.is_dim(**i)).map(|&i| Ident { name: self.names[i].ident.name, span });
         // A dim, whatever type has its name: these are looked at as well, and would be given theirs.
@@ -576,7 +576,9 @@ impl Configs {
         // What those tell follows them, and is said by the last of them.
         let said_at = given.values().map(|e| e.span).max();
         let tells = |i: &usize| match &self.names[*i].meaning {
-            Meaning::Told(e) => Some((*i, Expr { kind: e.kind.clone(), span: said_at.unwrap_or(e.span) })),
+            Meaning::Equation(e) => {
+                Some((*i, Expr { kind: e.kind.clone(), span: said_at.unwrap_or(e.span) }))
+            }
             _ => None,
         };
         let told: BTreeMap<usize, Expr> = needs.iter().filter_map(tells).collect();
@@ -589,7 +591,7 @@ impl Configs {
         let mut wheres = self.asserted(&known);
         for (i, e) in &given {
             // Who takes it knows that an extent is not negative.
-            if let Meaning::Told(_) = self.names[*i].meaning {
+            if let Meaning::Equation(_) = self.names[*i].meaning {
                 let int = |n| Box::new(Expr { kind: ExprKind::Int(n), span: e.span });
                 let value = Box::new(parens(e, e.span));
                 wheres.push(Expr { kind: ExprKind::Binary(BinaryOp::Le, int(0), value), span: e.span });
@@ -601,7 +603,7 @@ impl Configs {
             let name = Ident { name: self.names[i].ident.name, span: value.span };
             let kind = match &self.names[i].meaning {
                 Meaning::Number(ty) => StmtKind::Let(Pattern::Name(name), Some(ty.clone()), value.clone()),
-                Meaning::Dim | Meaning::Told(_) | Meaning::Derived(_) => {
+                Meaning::Dim | Meaning::Equation(_) | Meaning::Derived(_) => {
                     let wheres = if Some(i) == last { std::mem::take(&mut wheres) } else { vec![] };
                     StmtKind::Dim(name, value.clone(), wheres)
                 }
@@ -613,7 +615,7 @@ impl Configs {
 }
 
 /// What tells a definition from others: its name's place, or its own where it has none.
-fn place(item: &Item) -> Span {
+fn definition_span(item: &Item) -> Span {
     match &item.kind {
         ItemKind::Fn(d) => d.sig.name.span,
         ItemKind::Prim(d) => d.sig.name.span,
@@ -637,7 +639,7 @@ const LONGEST: usize = 256;
 
 fn size(e: &mut Expr) -> usize {
     let mut n = 0;
-    walk::expr(e, &mut |_| n += 1);
+    visit::expr(e, &mut |_| n += 1);
     n
 }
 

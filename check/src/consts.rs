@@ -20,7 +20,7 @@ use crate::{Checker, Maybe};
 
 /// A constant as written.
 #[derive(Clone, Copy)]
-struct Written<'a> {
+struct ConstDef<'a> {
     name: Ident,
     ty: Option<&'a TypeExpr>,
     value: &'a Expr,
@@ -28,7 +28,7 @@ struct Written<'a> {
 
 /// A constant known when compiling.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct Constant {
     pub(crate) value: Const,
     /// The element type said; none: its use decides.
     pub(crate) dtype: Option<DType>,
@@ -37,8 +37,8 @@ pub(crate) struct Known {
 /// The constants of a program. Those of the program stand before those of the library.
 #[derive(Default)]
 pub(crate) struct Consts<'a> {
-    written: BTreeMap<Sym, Written<'a>>,
-    known: Rc<BTreeMap<Sym, Known>>,
+    written: BTreeMap<Sym, ConstDef<'a>>,
+    known: Rc<BTreeMap<Sym, Constant>>,
     /// Those being evaluated, the innermost last.
     open: Vec<Sym>,
     /// Those that are wrong, which was said: their uses say nothing more.
@@ -49,7 +49,7 @@ impl<'a> Consts<'a> {
     pub(crate) fn declare(&mut self, file: &'a File) {
         for item in &file.items {
             if let ItemKind::Const(name, ty, value) = &item.kind {
-                self.written.insert(name.name, Written { name: *name, ty: ty.as_ref(), value });
+                self.written.insert(name.name, ConstDef { name: *name, ty: ty.as_ref(), value });
             }
         }
     }
@@ -71,7 +71,7 @@ impl<'a> Checker<'a> {
 
     /// Finds the constants that are known when compiling. One may use others, in any order.
     pub(crate) fn evaluate_consts(&mut self) {
-        let mut left: Vec<Written<'a>> = self.consts.written.values().copied().collect();
+        let mut left: Vec<ConstDef<'a>> = self.consts.written.values().copied().collect();
         left.sort_by_key(|w| w.name.span);
         loop {
             let before = left.len();
@@ -90,10 +90,12 @@ impl<'a> Checker<'a> {
                     _ => true,
                 };
                 match value {
-                    Ok(value) if fits(&value) => known.insert(w.name.name, Known { value, dtype }).is_some(),
+                    Ok(value) if fits(&value) => {
+                        known.insert(w.name.name, Constant { value, dtype }).is_some()
+                    }
                     // An integer of a type of floats is a float.
                     Ok(Const::Int(i)) => {
-                        known.insert(w.name.name, Known { value: Const::float(i as f64), dtype }).is_some()
+                        known.insert(w.name.name, Constant { value: Const::float(i as f64), dtype }).is_some()
                     }
                     // Its numbers are all known, and it has no value.
                     Err(d) if d.code == "E0310" => {
@@ -118,8 +120,8 @@ impl<'a> Checker<'a> {
     }
 
     /// Refuses constants that are made of themselves, before anything uses them.
-    fn circles(&mut self, left: &[Written<'a>]) {
-        let uses = |w: &Written<'a>| -> Vec<usize> {
+    fn circles(&mut self, left: &[ConstDef<'a>]) {
+        let uses = |w: &ConstDef<'a>| -> Vec<usize> {
             let names = names_in(w.value);
             (0..left.len()).filter(|&i| names.contains(&left[i].name.name)).collect()
         };
@@ -190,7 +192,7 @@ impl<'a> Checker<'a> {
             return self.fail(if span == w.name.span { d } else { d.label(span, "used here") });
         }
         self.consts.open.push(name);
-        let value = body.apart(self.env(), |body| {
+        let value = body.in_own_scope(self.env(), |body| {
             let value = self.expr(body, w.value)?;
             self.const_typed(body, value, w, name)
         });
@@ -198,7 +200,7 @@ impl<'a> Checker<'a> {
         value
     }
 
-    fn const_typed(&mut self, body: &mut Body, value: Value, w: Written<'a>, name: Sym) -> Maybe<Value> {
+    fn const_typed(&mut self, body: &mut Body, value: Value, w: ConstDef<'a>, name: Sym) -> Maybe<Value> {
         // `int`, `ints`, `bool` and `dim` are the types of attributes: of what is known when compiling.
         if let Some(TypeKind::Named { name: ty, dims: None, .. }) = w.ty.map(|t| &t.kind) {
             let known = self.consts.known.get(&name).map(|k| &k.value);

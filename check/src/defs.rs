@@ -1,4 +1,4 @@
-//! What the names of definitions mean, file by file.
+//! Name resolution: what the names of definitions mean, file by file.
 //!
 //! A file is a module and has a scope: its own definitions, then what its `use`s bring; below every scope
 //! lies the library. A definition's body is read where it was written, so the file of a name's span says
@@ -38,7 +38,7 @@ impl<'a> Def<'a> {
     }
 
     /// The definition of an item, if it can be called.
-    pub(crate) fn of(item: &'a Item) -> Option<Def<'a>> {
+    pub(crate) fn from_item(item: &'a Item) -> Option<Def<'a>> {
         match &item.kind {
             ItemKind::Fn(d) => Some(Def::Fn(d, item)),
             ItemKind::Prim(d) => Some(Def::Prim(d)),
@@ -194,13 +194,13 @@ impl<'a> Defs<'a> {
 
     /// The definition of a name that can be called.
     pub(crate) fn get(&self, name: Sym, at: Span) -> Option<Def<'a>> {
-        self.item(name, at).and_then(Def::of)
+        self.item(name, at).and_then(Def::from_item)
     }
 
     /// The library's definition, even where the program has one of that name: operators and
     /// broadcasts mean what the library says.
     pub(crate) fn operator(&self, name: Sym) -> Option<Def<'a>> {
-        self.scopes[LIBRARY].items.get(&name).and_then(|i| Def::of(i))
+        self.scopes[LIBRARY].items.get(&name).and_then(|i| Def::from_item(i))
     }
 
     /// Every form of a definition.
@@ -223,8 +223,8 @@ impl<'a> Defs<'a> {
         self.families.get(&at.file).copied()
     }
 
-    /// What the program's own files call a definition: by its name where that means it there, by the name that a `use` gives it,
-    /// or else behind its module's name.
+    /// What the program's own files call a definition: by its name where that means it there, by the name that a `use`
+    /// gives it, or else behind its module's name.
     pub(crate) fn outer_name(&self, item: &Item, name: Ident) -> Sym {
         let means = |n: Sym| {
             let own = &self.scopes[OWN];
@@ -399,7 +399,7 @@ impl<'a> Checker<'a> {
                 self.defs.scopes[scope].items.insert(name.name, item);
                 continue;
             };
-            if let (Some(def), Some(first)) = (Def::of(item), Def::of(first)) {
+            if let (Some(def), Some(first)) = (Def::from_item(item), Def::from_item(first)) {
                 let forms = self.defs.forms.entry(first.sig().name.span).or_insert_with(|| vec![first]);
                 if forms.iter().all(|d| form(d.sig()) != form(def.sig())) {
                     forms.push(def);
@@ -485,10 +485,10 @@ impl<'a> Checker<'a> {
     /// Checks every definition of a file, used or not, but rules and tests.
     pub(crate) fn file(&mut self, file: &'a File) {
         for item in &file.items {
-            self.marks(item);
+            self.attributes_of_item(item);
             match &item.kind {
-                ItemKind::Fn(d) => self.sample_fn(d, item),
-                ItemKind::Prim(d) => self.sample_prim(d),
+                ItemKind::Fn(d) => self.instantiate_sample_fn(d, item),
+                ItemKind::Prim(d) => self.instantiate_sample_prim(d),
                 ItemKind::Extern(d) => {
                     self.extern_instance(d);
                 }
@@ -519,7 +519,7 @@ impl<'a> Checker<'a> {
                 );
                 self.report(d.label(first, "first here").help("rename one of them"));
             }
-            self.rule(d, crate::tolerance::of(item));
+            self.rule(d, crate::tolerance::from_attributes(item));
         }
     }
 

@@ -157,7 +157,7 @@ impl<'a> Checker<'a> {
         index.push(by(ir::Intrinsic::Div, &at));
         let inside = by(ir::Intrinsic::Rem, &at);
         let ty = self.encoded_of(id, self.shape_of(b, first, &layout), def.name.span)?;
-        let block = prim::Place::block(Rc::new(ty), first, index);
+        let block = prim::AccessPath::block(Rc::new(ty), first, index);
         let facts = b.env.facts.clone();
         let outer = std::mem::replace(&mut b.env, Env { facts, ..self.env() });
         let names = b.only(vec![(def.decode.0.name, block.into()), (def.decode.1.name, inside.into())]);
@@ -235,7 +235,7 @@ impl<'a> Checker<'a> {
         let mut shape = bound.env.packs.get(&front)?.clone();
         shape.push(Dim::int(layout.block) * bound.env.dims.get(&blocks)?.clone());
         let ty = self.encoded_of(id, shape, span)?;
-        Some(Value::of(&ty, &bound.args))
+        Some(Value::from_leaves(&ty, &bound.args))
     }
 
     /// How many elements are counted as one in the axes that a signature's types block: for each dim that is

@@ -1,7 +1,7 @@
 //! Dims, packs and compile-time attributes: the values that exist only while checking.
 //!
 //! A dim expression of the text becomes a [`shape::Expr`] over the symbols of the instance being
-//! checked. A pack is a list of dims; functions on lists are in [`crate::lists`]. An attribute is an `int`, a
+//! checked. A pack is a list of dims; functions on lists are in [`crate::packs`]. An attribute is an `int`, a
 //! list of them (`ints`), a `bool`, a `float` or a `text`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Facts, Sym};
 use tensor::DType;
 
-use crate::consts::Known;
+use crate::consts::Constant;
 use crate::graph::Value;
 use crate::types::{Elem, EncodingId};
 
@@ -88,7 +88,7 @@ pub(crate) struct Env {
     /// Dims that an instance counts in blocks of so many.
     pub(crate) blocks: BTreeMap<Sym, i64>,
     /// The program's constants.
-    pub(crate) globals: Rc<BTreeMap<Sym, Known>>,
+    pub(crate) globals: Rc<BTreeMap<Sym, Constant>>,
     /// Constants that are wrong, which was said already.
     pub(crate) wrong: Rc<BTreeSet<Sym>>,
     pub(crate) facts: Facts,

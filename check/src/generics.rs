@@ -1,8 +1,9 @@
-//! Generics that a signature leaves out: `w: Layer` for `w: Layer<E, n>`.
+//! Elided generics, spelled out: `w: Layer` for `w: Layer<E, n>`.
 //!
 //! A parameter of record type need not say the record's generics. They are written out before checking, as
 //! further generics of the definition, called `w.E` and `w.n`. Types and bodies may name such a dim, as any dim of a
-//! record in a body: `zeros[w.n]`; a field of that name hides it there. Nothing behind here knows the short form. Only definitions that use it are copied.
+//! record in a body: `zeros[w.n]`; a field of that name hides it there. Nothing behind here knows the short form. Only
+//! definitions that use it are copied.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ use crate::Files;
 use crate::config::is_config;
 
 /// Files with the generics of their signatures written out.
-pub(crate) fn written_out<'f>(
+pub(crate) fn spell_generics<'f>(
     library: &'f [File],
     mut files: Cow<'f, Files>,
 ) -> (Cow<'f, [File]>, Cow<'f, Files>) {
@@ -49,7 +50,7 @@ pub(crate) fn written_out<'f>(
 fn file<'f>(file: &'f File, records: &HashMap<Sym, &RecordDef>) -> Cow<'f, File> {
     let short = |item: &Item| {
         signature(&item.kind).is_some_and(|s| {
-            let records = &seen(s, records);
+            let records = &visible_records(s, records);
             s.params.iter().any(|p| p.ty.as_ref().is_some_and(|t| is_short(t, records)))
         })
     };
@@ -67,15 +68,19 @@ fn file<'f>(file: &'f File, records: &HashMap<Sym, &RecordDef>) -> Cow<'f, File>
             ItemKind::Extern(d) => &mut d.sig,
             _ => continue,
         };
-        let records = &seen(sig, records);
+        let records = &visible_records(sig, records);
         let Signature { generics, params, .. } = sig;
         params.iter_mut().for_each(|p| write_out(p, generics, records));
     }
     Cow::Owned(out)
 }
 
-/// The records whose names mean them in a signature: a generic hides a record of its name, as of a program's `W` the library's `W`.
-fn seen<'d>(sig: &Signature, records: &HashMap<Sym, &'d RecordDef>) -> HashMap<Sym, &'d RecordDef> {
+/// The records whose names mean them in a signature: a generic hides a record of its name, as of a program's `W` the
+/// library's `W`.
+fn visible_records<'d>(
+    sig: &Signature,
+    records: &HashMap<Sym, &'d RecordDef>,
+) -> HashMap<Sym, &'d RecordDef> {
     let mut seen = records.clone();
     for g in &sig.generics {
         seen.remove(&g.name.name);

@@ -1,27 +1,27 @@
 //! Bodies of functions: statements and expressions to blocks of operations.
 //!
-//! Here stand the state of a body, and expressions. In files of their own: [`stmt`] statements, [`results`] what a body gives,
-//! [`call`] calls, [`operator`] operators, [`control`] branches and loops with [`carry`] for what they change,
-//! [`closure`] functions as values with [`contract`] for their types and [`template`] for what takes them and [`told`] for what they tell, [`tree`] records and arrays, [`index`] elements and slices, [`place`] those assigned, [`open`] dims
-//! that are known only when running.
-//! What a name holds while checking is a [`Value`]: a tensor, but also a dim, a literal whose type its
-//! use decides, a tuple. A `var` is a name that may be given another value; what an `if` assigns
-//! becomes a result of it, what a loop assigns is carried.
+//! Here stand the state of a body, and expressions. In files of their own: [`stmt`] statements, [`results`] what a body
+//! gives, [`call`] calls, [`operator`] operators, [`branches`] branches and loops with [`loop_carried`] for what they
+//! change, [`closure`] functions as values with [`contract`] for their types and [`inline_call`] for what takes them
+//! and [`infer_from_functions`] for what they tell, [`tree`] records and arrays, [`index`] elements and slices,
+//! [`lvalue`] those assigned, [`runtime_dims`] dims that are known only when running. What a name holds while checking
+//! is a [`Value`]: a tensor, but also a dim, a literal whose type its use decides, a tuple. A `var` is a name that may
+//! be given another value; what an `if` assigns becomes a result of it, what a loop assigns is carried.
 
+mod branches;
 mod call;
-mod carry;
 mod closure;
 mod contract;
-mod control;
 mod index;
+mod infer_from_functions;
+mod inline_call;
+mod loop_carried;
+mod lvalue;
 mod mentions;
-mod open;
 mod operator;
-mod place;
 mod results;
+mod runtime_dims;
 mod stmt;
-mod template;
-mod told;
 mod tree;
 mod value;
 
@@ -39,7 +39,7 @@ use crate::env::{Const, Env};
 use crate::types::{MOST_LEAVES, Ty};
 use crate::{Checker, Maybe};
 pub(crate) use closure::Closure;
-pub(crate) use template::{is_template, is_value_generic};
+pub(crate) use inline_call::{is_template, is_value_generic};
 pub(crate) use tree::{Literals, Tree};
 pub(crate) use value::Value;
 
@@ -94,7 +94,7 @@ pub(crate) struct Body {
     /// Values whose memory a callee has taken.
     consumed: HashMap<ValId, Span>,
     /// Where that was no call but an assignment or a loop.
-    kept: BTreeSet<Span>,
+    consumed_by_statement: BTreeSet<Span>,
     /// Parameters that are only read.
     borrowed: BTreeSet<ValId>,
     /// Values that may be the same memory under another name: what an `if` or a loop passed on.
@@ -102,11 +102,11 @@ pub(crate) struct Body {
     /// The names of dims in use, so that new ones differ.
     dims: BTreeSet<Sym>,
     /// What is known of integer scalars.
-    integers: open::Integers,
+    integers: runtime_dims::Integers,
     /// How many loops are being checked.
     loops: usize,
     /// What the loops inside them open, so that it is found once.
-    opened: BTreeMap<(Vec<Span>, Span, usize), carry::Opened>,
+    opened: BTreeMap<(Vec<Span>, Span, usize), loop_carried::Opened>,
     /// The calls that are being taken apart, the innermost last.
     inlined: Vec<Span>,
     /// How many were.
@@ -135,12 +135,12 @@ impl Body {
             blocks: vec![first],
             entry: vec![],
             consumed: HashMap::new(),
-            kept: BTreeSet::new(),
+            consumed_by_statement: BTreeSet::new(),
             borrowed,
             aliases: HashMap::new(),
             dims,
             promised: BTreeMap::new(),
-            integers: open::Integers::default(),
+            integers: runtime_dims::Integers::default(),
             loops: 0,
             opened: BTreeMap::new(),
             inlined: vec![],
@@ -214,7 +214,7 @@ impl Body {
     }
 
     /// Runs `f` where no name of this body is seen: what stands elsewhere means the same everywhere.
-    pub(crate) fn apart<T>(&mut self, env: Env, f: impl FnOnce(&mut Body) -> T) -> T {
+    pub(crate) fn in_own_scope<T>(&mut self, env: Env, f: impl FnOnce(&mut Body) -> T) -> T {
         let facts = self.env.facts.clone();
         let scopes = std::mem::take(&mut self.scopes);
         let saved = std::mem::replace(&mut self.env, Env { facts, ..env });
@@ -286,7 +286,7 @@ impl Body {
         let mut n = 1;
         while !self.dims.insert(name) {
             n += 1;
-            name = Sym::new(&ir::said::another(near.name(), n));
+            name = Sym::new(&ir::display_names::mangle(near.name(), n));
         }
         self.env.facts.assume_dim(name);
         name
@@ -322,7 +322,8 @@ impl<'a> Checker<'a> {
             let d = Diagnostic::error(code, span, text).here(format!("this is `{got}`"));
             match what {
                 "a condition" if !got.shape.is_empty() => d.help(
-                    "an `if` takes one way: choose element by element with `select(c, a, b)`, or ask `all(c)` or `any(c)`",
+                    "an `if` takes one way: choose element by element with `select(c, a, b)`, or ask `all(c)` or \
+                     `any(c)`",
                 ),
                 "a condition" if got.dtype.is_int() => d.help("compare it: `k != 0`"),
                 "assert" if got.dtype == DType::Bool => {
@@ -330,9 +331,13 @@ impl<'a> Checker<'a> {
                 }
                 "assert" => d.help("assert a comparison: `assert k != 0`"),
                 _ if want.dtype != got.dtype => d.help(format!("convert it: `{}(..)`", want.dtype)),
-                _ => match (crate::fit::rearranged(&want.shape, &got.shape), what) {
+                _ => match (crate::shape_hints::rearranged(&want.shape, &got.shape), what) {
                     (Some(hint), _) => d.help(hint),
-                    (None, what) if matches!(what, "this `let`" | "this `var`") || what.starts_with("constant ") => d.help(format!("leave the type out, or write `{got}`")),
+                    (None, what)
+                        if matches!(what, "this `let`" | "this `var`") || what.starts_with("constant ") =>
+                    {
+                        d.help(format!("leave the type out, or write `{got}`"))
+                    }
                     (None, what) if what.ends_with(": result") => d.help(declared.as_str()),
                     (None, _) => d,
                 },
@@ -444,7 +449,7 @@ impl<'a> Checker<'a> {
             return self.fail(d.here("this runs more than once, and consumes it each time"));
         }
         let d = d.label(taken, "here it was consumed");
-        self.fail(d.help(match body.kept.contains(&taken) && taken.file == span.file {
+        self.fail(d.help(match body.consumed_by_statement.contains(&taken) && taken.file == span.file {
             true => "the variable that is assigned there has its memory: use that one",
             false => "use the value that the call gave back",
         }))
@@ -490,7 +495,7 @@ impl<'a> Checker<'a> {
     /// Notes that a callee takes the memory of a value, and so of whatever may be the same memory.
     pub(crate) fn consume(&mut self, body: &mut Body, val: ValId, span: Span, callee: &str) -> Maybe<()> {
         if callee.starts_with("this ") {
-            body.kept.insert(span);
+            body.consumed_by_statement.insert(span);
         }
         let mut work = vec![val];
         while let Some(v) = work.pop() {

@@ -1,4 +1,4 @@
-//! Templates made concrete: one instance for each choice of element types, ranks and attributes.
+//! Monomorphization, templates made concrete: one instance for each choice of element types, ranks and attributes.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
@@ -84,7 +84,7 @@ const MAX_INSTANCES: usize = 1024;
 
 impl Instances<'_> {
     /// The instances of a primitive so far.
-    pub(crate) fn of(&self, sig: &Signature) -> &[(Key, PrimId)] {
+    pub(crate) fn prims_of(&self, sig: &Signature) -> &[(Key, PrimId)] {
         self.made.get(&sig.name.span).map_or(&[], Vec::as_slice)
     }
 
@@ -338,7 +338,7 @@ impl<'a> Checker<'a> {
         if sig.params.iter().all(|p| p.default.is_none()) {
             return;
         }
-        let Some(env) = self.sampled(sig) else { return };
+        let Some(env) = self.sample_env(sig) else { return };
         for p in &sig.params {
             let (Some(e), Some(TypeKind::Named { name, dims: None, .. })) =
                 (&p.default, p.ty.as_ref().map(|t| &t.kind))
@@ -367,8 +367,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// True if the names of outputs are right; says what is wrong with them: two of one name, or one of an input that is not updated in
-    /// place.
+    /// True if the names of outputs are right; says what is wrong with them: two of one name, or one of an input that
+    /// is not updated in place.
     pub(crate) fn outputs(&mut self, sig: &Signature, outs: &[Param]) -> bool {
         let said = self.diagnostics.len();
         let mut seen: HashMap<Sym, Span> = HashMap::new();
@@ -502,9 +502,10 @@ impl<'a> Checker<'a> {
         id
     }
 
-    /// An instance with the loops that are asked for: attributes said in two ways, `axis=-1` and `axis=1`, come to the same.
+    /// An instance with the loops that are asked for: attributes said in two ways, `axis=-1` and `axis=1`, come to the
+    /// same.
     fn alike(&mut self, def: &'a PrimDef, bound: &Env, key: Key) -> Maybe<PrimId> {
-        let made = self.instances.of(&def.sig);
+        let made = self.instances.prims_of(&def.sig);
         let near = |k: &Key| k.elems == key.elems && k.ranks == key.ranks && !k.consts.is_empty();
         let near: Vec<PrimId> = made.iter().filter(|(k, _)| near(k)).map(|(_, id)| *id).collect();
         if near.is_empty() || self.instances.missed.get(&key) == Some(&near.len()) {
@@ -526,8 +527,8 @@ impl<'a> Checker<'a> {
         found
     }
 
-    /// Says of what is wrong with an instance in the caller's own file which call made it, where it may be right for others:
-    /// with element types, ranks or attributes that it was not tried with.
+    /// Says of what is wrong with an instance in the caller's own file which call made it, where it may be right for
+    /// others: with element types, ranks or attributes that it was not tried with.
     pub(crate) fn made_by(&mut self, said: usize, sig: &Signature, env: &Env, call: Span) {
         let mut made: Vec<String> = Vec::new();
         for g in &sig.generics {
@@ -657,7 +658,7 @@ impl<'a> Checker<'a> {
             func.params.push(ir::graph::Param { name, own: p.mode == Mode::Own, from: leaf.from });
             leaves.push(val);
         }
-        Some(Value::of(&ty, &leaves))
+        Some(Value::from_leaves(&ty, &leaves))
     }
 
     /// Name, dims, parameters and results of a function: what its callers see.
@@ -667,9 +668,9 @@ impl<'a> Checker<'a> {
             facts: env.facts.clone(),
             requires: self.wheres(&def.sig, env),
             plan: item.attrs.iter().any(|a| a.name.name.name() == "plan"),
-            pins: crate::pins::of(item),
-            invariant: crate::invariant::of(item),
-            tolerance: crate::tolerance::of(item),
+            pins: crate::pins::from_attributes(item),
+            invariant: crate::invariant::from_attributes(item),
+            tolerance: crate::tolerance::from_attributes(item),
             pipeline: self.pipeline_of(item),
             ..Func::named(def.sig.name.name.name(), def.sig.name.span)
         };

@@ -1,8 +1,9 @@
-//! `#[invariant]`: before a function, that the bits of a row of its results depend on what that row is computed from alone; before a
-//! primitive, that it is compiled so; `#[invariant(p)]` before a function, that where it must be so, it is its call of `p` that serves
-//! all dims, of the choices that its text makes by speed.
+//! `#[invariant]`: before a function, that the bits of a row of its results depend on what that row is computed from
+//! alone; before a primitive, that it is compiled so; `#[invariant(p)]` before a function, that where it must be so, it
+//! is its call of `p` that serves all dims, of the choices that its text makes by speed.
 //!
-//! In: attributes, and the module once it is whole. Out: marks in the module ([`ir::invariant`]), and what is wrong with them.
+//! In: attributes, and the module once it is whole. Out: marks in the module ([`ir::invariant`]), and what is wrong
+//! with them.
 
 use ir::ast::{ExprKind, File, Item, ItemKind};
 use ir::diag::Diagnostic;
@@ -16,7 +17,7 @@ use crate::graph::is_template;
 const NAME: &str = "invariant";
 
 /// What the text says of a function.
-pub(crate) fn of(item: &Item) -> Invariant {
+pub(crate) fn from_attributes(item: &Item) -> Invariant {
     let Some(attr) = item.attrs.iter().find(|a| a.name.name.name() == NAME) else { return Invariant::No };
     match &attr.args[..] {
         [] => Invariant::Yes,

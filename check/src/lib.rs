@@ -9,12 +9,15 @@
 //!
 //! The files: [`defs`] what names mean, with [`modules`] for types and constants of other files; [`config`] what
 //! definitions take without saying so; [`types`] records, tuples, arrays and encoded tensors as trees of
-//! tensors, with [`generics`] that signatures leave out, [`encoding`] and [`consts`]; [`env`] dims, packs and attributes as values while checking,
-//! with [`conditions`] on them and [`exist`] for those that only running tells, [`lists`] and [`labels`] for what is said about ranks, and [`fit`] for what would make a shape fit;
-//! [`bind`] arguments against parameters; [`instance`] templates made concrete, [`sample`] templates checked alone; [`graph`] bodies of
-//! functions; [`prim`] bodies of primitives, with [`access`] for bounds, coverage and independence of
-//! loops; [`rule`] rules and bindings, with [`offered`] for what their generics stand for and [`mod@product`] for those that loops are told by; [`schedule`] schedules; [`marks`] attributes, [`pins`] and [`tolerance`] those that steer plans,
-//! [`mod@invariant`] that of functions whose rows are to be the same in every batch, [`mod@pipeline`] what plans functions. Start at [`check`].
+//! tensors, with [`generics`] that signatures leave out, [`encoding`] and [`consts`]; [`env`] dims, packs and
+//! attributes as values while checking, with [`conditions`] on them and [`existential`] for those that only running
+//! tells, [`packs`] and [`einsum`] for what is said about ranks, and [`shape_hints`] for what would make a shape fit;
+//! [`bind`] arguments against parameters; [`instance`] templates made concrete, [`standalone`] templates checked alone;
+//! [`graph`] bodies of functions; [`prim`] bodies of primitives, with [`access`] for bounds, coverage and independence
+//! of loops; [`rule`] rules and bindings, with [`rule_matches`] for what their generics stand for and [`matmul_rules`]
+//! for those that loops are told by; [`schedule`] schedules; [`mod@attributes`] attributes, [`pins`] and [`tolerance`]
+//! those that steer plans, [`mod@invariant`] that of functions whose rows are to be the same in every batch,
+//! [`mod@pipeline`] what plans functions. Start at [`check`].
 //!
 //! Invariant: every error is a diagnostic, and checking goes on after it, so that one run reports all.
 
@@ -24,37 +27,37 @@
 )]
 
 mod access;
+mod attributes;
 mod bind;
 mod conditions;
 mod config;
 mod consts;
 mod defs;
+mod einsum;
 mod encoding;
-mod entered;
+mod entry_instance;
 mod env;
-mod exist;
-mod fit;
+mod existential;
 mod generics;
 mod graph;
 mod instance;
 mod invariant;
-mod labels;
-mod line;
-mod lists;
-mod marks;
+mod matmul_rules;
 mod modules;
-mod more;
-mod offered;
+mod packs;
 mod pins;
 mod pipeline;
 mod prim;
-mod product;
+mod repl_line;
 mod rule;
-mod sample;
+mod rule_matches;
+mod rule_variants;
 mod schedule;
+mod shape_hints;
+mod standalone;
 mod tolerance;
 mod types;
-mod walk;
+mod visit;
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -64,8 +67,8 @@ use ir::diag::{Diagnostic, Severity};
 use ir::source::{SourceId, Span};
 use shape::Sym;
 
-pub use entered::{Choice, Entered, Instance, Request, Shown};
-pub use line::{Form, Input};
+pub use entry_instance::{Choice, EntryInstance, Instance, KnownArg, Request};
+pub use repl_line::{Form, Input};
 
 /// What checking gives.
 #[derive(Debug)]
@@ -95,8 +98,8 @@ pub struct Files {
     /// What each `use` found, by the place of the last name of its path. Where nothing was found there is
     /// no link, and whoever looked has said so.
     pub links: BTreeMap<Span, Link>,
-    /// The library's rules that lose digits have instances although no function of the program tolerates any: whoever plans it may say
-    /// so, or ask why they do not fire.
+    /// The library's rules that lose digits have instances although no function of the program tolerates any: whoever
+    /// plans it may say so, or ask why they do not fire.
     pub lossy: bool,
 }
 
@@ -133,11 +136,11 @@ pub fn check_rules(library: &[File], files: &Files) -> Checked {
 
 /// Checks a program, and makes an instance of one of its definitions for a call from outside; none where the definition
 /// has but one, or cannot be called so.
-pub fn check_entry(library: &[File], files: &Files, request: &Request) -> (Checked, Option<Entered>) {
+pub fn check_entry(library: &[File], files: &Files, request: &Request) -> (Checked, Option<EntryInstance>) {
     let mut entered = None;
     let checked = run(library, files, |checker, files| {
         let items: Vec<&Item> = files.own.iter().flat_map(|f| &f.items).collect();
-        entered = checker.entered(request, &items);
+        entered = checker.entry_instance(request, &items);
     });
     (checked, entered)
 }
@@ -166,8 +169,8 @@ fn run_with(
     before: impl FnOnce(&mut Checker<'_>),
     after: impl for<'a> FnOnce(&mut Checker<'a>, &'a Files),
 ) -> Checked {
-    let (files, settings, said) = config::written_out(library, files);
-    let (library, files) = generics::written_out(library, modules::written_out(library, files));
+    let (files, settings, said) = config::desugar_configs(library, files);
+    let (library, files) = generics::spell_generics(library, modules::qualify_names(library, files));
     let mut checker = Checker::new(&library, &files);
     said.into_iter().for_each(|d| checker.report(d));
     checker.module.settings = settings;
@@ -190,13 +193,13 @@ struct Checker<'a> {
     unsound: HashSet<Span>,
     diagnostics: Vec<Diagnostic>,
     /// What has been said: an instance repeats the faults of its template.
-    said: HashSet<(&'static str, Span, String)>,
+    reported: HashSet<(&'static str, Span, String)>,
     /// A body that could not be checked.
     lost: Option<Span>,
     /// Rules whose operators stand in no function have an instance too.
     every_rule: bool,
     /// The operators that rules may find.
-    known: offered::Known,
+    known: rule_matches::UsedOperators,
     /// An instance that is new has no use: a rule's left side looks for what stands somewhere.
     only_known: bool,
 }
@@ -215,10 +218,10 @@ impl<'a> Checker<'a> {
             trial: Default::default(),
             unsound: HashSet::new(),
             diagnostics: Vec::new(),
-            said: HashSet::new(),
+            reported: HashSet::new(),
             lost: None,
             every_rule: false,
-            known: offered::Known::default(),
+            known: rule_matches::UsedOperators::default(),
             only_known: false,
         };
         checker.declare(library, files);
@@ -240,9 +243,10 @@ impl<'a> Checker<'a> {
         // Those of the library come last: they may go on with what the program's own give. Whoever asks for every rule
         // of a program asks for its own.
         if !self.every_rule || all().next().is_none() {
-            // What lossy rules make narrower others lay out, so they come before them; but a trial looks at each rule by itself.
-            let is_lossy: fn(&Item) -> bool = |i| tolerance::of(i).is_some();
-            let is_exact: fn(&Item) -> bool = |i| tolerance::of(i).is_none();
+            // What lossy rules make narrower others lay out, so they come before them; but a trial looks at each rule
+            // by itself.
+            let is_lossy: fn(&Item) -> bool = |i| tolerance::from_attributes(i).is_some();
+            let is_exact: fn(&Item) -> bool = |i| tolerance::from_attributes(i).is_none();
             let asked = files.lossy || all().any(tolerance::is_declared);
             let order = match (self.every_rule, asked) {
                 (true, _) => vec![is_exact, is_lossy],
@@ -259,10 +263,10 @@ impl<'a> Checker<'a> {
     fn report(&mut self, mut d: Diagnostic) {
         let texts = d.labels.iter_mut().map(|l| &mut l.text).chain(&mut d.notes).chain(&mut d.help);
         for text in std::iter::once(&mut d.message).chain(texts) {
-            *text = ir::said::said(text);
+            *text = ir::display_names::demangle(text);
         }
         // What follows from something that was said has no message.
-        if !d.message.is_empty() && self.said.insert((d.code, d.span(), d.message.clone())) {
+        if !d.message.is_empty() && self.reported.insert((d.code, d.span(), d.message.clone())) {
             self.diagnostics.push(d);
         }
     }

@@ -1,8 +1,9 @@
-//! Types and constants of other files under names of their own.
+//! Name qualification: types and constants of other files under names of their own.
 //!
 //! Functions are found by the file that speaks of them ([`crate::defs`]). Types and constants are kept by
 //! name, so those of modules are renamed before checking, where they are defined and wherever they are
-//! spoken of: the `Layer` of the module `b` is `b.Layer`, for the module itself too. No text can hide or reach them by accident.
+//! spoken of: the `Layer` of the module `b` is `b.Layer`, for the module itself too. No text can hide or reach them by
+//! accident.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,11 +11,11 @@ use std::collections::BTreeSet;
 use ir::ast::{ExprKind, File, Ident, ItemKind, TypeKind};
 use shape::Sym;
 
-use crate::walk::{self, Place};
+use crate::visit::{self, Occurrence};
 use crate::{Checker, Files};
 
 /// The program with the types and constants of its modules renamed.
-pub(crate) fn written_out<'f>(library: &[File], files: Cow<'f, Files>) -> Cow<'f, Files> {
+pub(crate) fn qualify_names<'f>(library: &[File], files: Cow<'f, Files>) -> Cow<'f, Files> {
     let named = |f: &File| {
         let types =
             |k: &ItemKind| matches!(k, ItemKind::Record(_) | ItemKind::Encoding(_) | ItemKind::Const(..));
@@ -28,13 +29,13 @@ pub(crate) fn written_out<'f>(library: &[File], files: Cow<'f, Files>) -> Cow<'f
     let defs = &checker.defs;
     for item in out.own.iter_mut().chain(&mut out.modules).flat_map(|f| &mut f.items) {
         let mut bound: BTreeSet<Sym> = BTreeSet::new();
-        walk::item(&mut item.kind, &mut |place| {
-            if let Place::Bound(name) | Place::Loop(name) = place {
+        visit::item(&mut item.kind, &mut |place| {
+            if let Occurrence::Bound(name) | Occurrence::Loop(name) = place {
                 bound.insert(name.name);
             }
         });
-        walk::item(&mut item.kind, &mut |place| match place {
-            Place::Type(t) => {
+        visit::item(&mut item.kind, &mut |place| match place {
+            Occurrence::Type(t) => {
                 if let TypeKind::Named { name, .. } = &mut t.kind
                     && !bound.contains(&name.name)
                     && let Some(own) = defs.own_name(name.name, name.span)
@@ -42,7 +43,7 @@ pub(crate) fn written_out<'f>(library: &[File], files: Cow<'f, Files>) -> Cow<'f
                     name.name = own;
                 }
             }
-            Place::Expr(e) => {
+            Occurrence::Expr(e) => {
                 let name = match &e.kind {
                     ExprKind::Name(name) if !bound.contains(name) => Some(*name),
                     _ => defs.qualified(e, |m| bound.contains(&m)),
@@ -51,7 +52,7 @@ pub(crate) fn written_out<'f>(library: &[File], files: Cow<'f, Files>) -> Cow<'f
                     e.kind = ExprKind::Name(own);
                 }
             }
-            Place::Bound(_) | Place::Loop(_) => {}
+            Occurrence::Bound(_) | Occurrence::Loop(_) => {}
         });
         let rename = |name: &mut Ident| {
             if let Some(own) = defs.own_name(name.name, name.span) {

@@ -1,9 +1,10 @@
-//! Pins: `#[force(sgemm)]` and `#[forbid(h = fused)]` before a function say what its plan uses, as `--force` and `--forbid` do, but of
-//! that function alone, or of its values of a name.
+//! Pins: `#[force(sgemm)]` and `#[forbid(h = fused)]` before a function say what its plan uses, as `--force` and
+//! `--forbid` do, but of that function alone, or of its values of a name.
 //!
-//! In: attributes, once the module is whole. Out: [`Pin`]s with the names that they stand for; a name that nothing has is
-//! an error, since its author believes that it does something; so are pins of which no plan can hold both, and one about a parameter. Fused kernels are named only by the rewriter, so names of
-//! those are taken as they are, and what cannot be held is told with the plan.
+//! In: attributes, once the module is whole. Out: [`Pin`]s with the names that they stand for; a name that nothing has
+//! is an error, since its author believes that it does something; so are pins of which no plan can hold both, and one
+//! about a parameter. Fused kernels are named only by the rewriter, so names of those are taken as they are, and what
+//! cannot be held is told with the plan.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +21,7 @@ use crate::graph::is_template;
 const KINDS: [&str; 4] = ["kernel", "fused", "library", "view"];
 
 /// The pins of a function, as written. What is no name is left out: [`Checker::pin_forms`] says so.
-pub(crate) fn of(item: &Item) -> Vec<Pin> {
+pub(crate) fn from_attributes(item: &Item) -> Vec<Pin> {
     let mut pins = Vec::new();
     for (a, force) in item.attrs.iter().filter_map(|a| Some((a, verb(a.name.name)?))) {
         for arg in &a.args {
@@ -56,7 +57,8 @@ impl<'a> Checker<'a> {
             for arg in a.args.iter().filter(|arg| !matches!(arg.value.kind, ExprKind::Name(_))) {
                 let text = format!("`#[{name}(..)]` takes names");
                 self.report(Diagnostic::error("E0506", arg.value.span, text).help(format!(
-                    "an implementation, a kind of them or a rule: `#[{name}(fused)]`, `#[{name}(h = fused)]` for the value `h`"
+                    "an implementation, a kind of them or a rule: `#[{name}(fused)]`, `#[{name}(h = fused)]` for \
+                     the value `h`"
                 )));
             }
             if let ItemKind::Fn(def) = &item.kind
@@ -146,7 +148,10 @@ impl<'a> Checker<'a> {
                     let text = format!("`{pin}` contradicts `{other}`");
                     let d = Diagnostic::error("E0507", pin.span, text).label(other.span, "asked for here");
                     self.report(d.help(match (pin.value, other.value) {
-                        (None, None) => "of one function, a name is forced or forbidden: say of which values each is, `h = ..`",
+                        (None, None) => {
+                            "of one function, a name is forced or forbidden: say of which values each \
+                            is, `h = ..`"
+                        }
                         _ => "of one value, a name is forced or forbidden, and one kind is forced",
                     }));
                 }
@@ -155,8 +160,8 @@ impl<'a> Checker<'a> {
         self.module.funcs = funcs;
     }
 
-    /// Whether two pins of a function cannot both be held: of the same values the one forbids all that the other forces, or each forces
-    /// a kind of its own.
+    /// Whether two pins of a function cannot both be held: of the same values the one forbids all that the other
+    /// forces, or each forces a kind of its own.
     fn contradict(&self, a: &Pin, b: &Pin) -> bool {
         let same = a.value.is_none() || b.value.is_none() || a.value == b.value;
         if a.force && b.force {

@@ -1,9 +1,9 @@
-//! Pipelines: their verbs, the rules that they name and the order in which passes may stand; and `#[pipeline(NAME)]`, which
-//! chooses one for a function.
+//! Pipelines: their verbs, the rules that they name and the order in which passes may stand; and `#[pipeline(NAME)]`,
+//! which chooses one for a function.
 //!
 //! In: `pipeline` definitions. Out: [`Pipeline`]s of the module, before any function is made, as functions say which is
-//! theirs. A verb, family or rule that nothing has is an error with a guess, and so is a pass that would find nothing to
-//! work on where it stands: each level of [`Level`] is made of the one before it.
+//! theirs. A verb, family or rule that nothing has is an error with a guess, and so is a pass that would find nothing
+//! to work on where it stands: each level of [`Level`] is made of the one before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ const VERBS: &[(&str, &str)] = &[
 ];
 
 /// The rules that a pipeline may name.
-struct Known {
+struct RuleNames {
     /// By family: whether each of its rules has several values.
     families: BTreeMap<Sym, Vec<bool>>,
     /// By name: where it is defined, and whether it has several values. The program's hide the library's.
@@ -50,8 +50,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn known_rules(&self, library: &'a [File], files: &'a Files) -> Known {
-        let mut known = Known { families: BTreeMap::new(), rules: BTreeMap::new() };
+    fn known_rules(&self, library: &'a [File], files: &'a Files) -> RuleNames {
+        let mut known = RuleNames { families: BTreeMap::new(), rules: BTreeMap::new() };
         known.families.insert(Sym::new(OWN), Vec::new());
         for item in files.own.iter().chain(&files.modules).chain(library).flat_map(|f| &f.items) {
             let ItemKind::Rule(d) = &item.kind else { continue };
@@ -74,7 +74,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn passes(&mut self, def: &'a PipelineDef, known: &Known) -> Vec<Pass> {
+    fn passes(&mut self, def: &'a PipelineDef, known: &RuleNames) -> Vec<Pass> {
         let mut passes: Vec<(Pass, Span)> = Vec::new();
         let mut now = Level::Functions;
         for step in &def.steps {
@@ -86,7 +86,10 @@ impl<'a> Checker<'a> {
                 let (last, why) = (last.verb(), too_late(level, now));
                 let text = format!("`{verb}` cannot stand behind `{last}`: {why}");
                 let d = Diagnostic::error("E0510", step.verb.span, text).label(*at, "this is behind it");
-                self.report(d.help("a pipeline takes functions apart, then works on terms (`saturate`, `merge`, `keep`), then on what computes them (`fuse`, `library`, `regimes`)"));
+                self.report(d.help(
+                    "a pipeline takes functions apart, then works on terms (`saturate`, `merge`, \
+                    `keep`), then on what computes them (`fuse`, `library`, `regimes`)",
+                ));
                 continue;
             }
             if let Some((_, first)) = passes.iter().find(|(p, _)| once && p.verb() == pass.verb()) {
@@ -101,7 +104,7 @@ impl<'a> Checker<'a> {
         passes.into_iter().map(|p| p.0).collect()
     }
 
-    fn pass(&mut self, step: &Directive, known: &Known) -> Option<Pass> {
+    fn pass(&mut self, step: &Directive, known: &RuleNames) -> Option<Pass> {
         let verb = step.verb.name.name();
         let Some((_, follows)) = VERBS.iter().find(|v| v.0 == verb) else {
             let d = Diagnostic::error("E0510", step.verb.span, format!("pipelines have no verb `{verb}`"));
@@ -151,8 +154,9 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// The rules of some names. A pass applies rules of one value, or of several: what names none of its own does nothing.
-    fn chosen(&mut self, names: &[&[Ident]], known: &Known, several: bool) -> Option<Rules> {
+    /// The rules of some names. A pass applies rules of one value, or of several: what names none of its own does
+    /// nothing.
+    fn chosen(&mut self, names: &[&[Ident]], known: &RuleNames, several: bool) -> Option<Rules> {
         if names.is_empty() {
             return Some(Rules::All);
         }
@@ -192,7 +196,8 @@ impl<'a> Checker<'a> {
         Some(Rules::Of(found))
     }
 
-    /// The pipeline that an attribute of a function names; what names none has been said by [`Checker::pipeline_forms`].
+    /// The pipeline that an attribute of a function names; what names none has been said by
+    /// [`Checker::pipeline_forms`].
     pub(crate) fn pipeline_of(&self, item: &Item) -> Option<PipelineId> {
         let attr = item.attrs.iter().find(|a| a.name.name.name() == "pipeline")?;
         let [arg] = &attr.args[..] else { return None };

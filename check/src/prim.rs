@@ -1,10 +1,10 @@
 //! Bodies of primitives: statements and scalar expressions to loops.
 
+mod access_path;
 mod binder;
-mod choose;
+mod conditional;
 mod index;
-mod place;
-mod run;
+mod loop_attributes;
 mod scalar;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,8 +12,8 @@ use std::rc::Rc;
 
 use ir::ast::{self, AssignOp, Expr, ExprKind, Ident, IndexArg, Mode, PrimDef, StmtKind};
 use ir::diag::Diagnostic;
-use ir::exact::{Exact, Size};
 use ir::loops::{Buf, BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::overflow::{Exact, Size};
 use ir::source::Span;
 use ir::{Combine, Intrinsic, Literal};
 use shape::{Expr as Dim, Facts, Pred, Sym};
@@ -23,13 +23,13 @@ use crate::env::{Const, Env};
 use crate::types::Ty;
 use crate::{Checker, Maybe};
 
-pub(crate) use place::Place;
+pub(crate) use access_path::AccessPath;
 
 #[derive(Clone)]
 pub(crate) enum Local {
     Buf(BufId),
     /// A record, a tuple, an array or an encoded tensor: its leaves are buffers one after the other.
-    Tree(Place),
+    Tree(AccessPath),
     Var(VarId),
     /// What a `let` inside a branch of a scalar `if` stands for.
     Value(Scalar),
@@ -52,12 +52,13 @@ pub(crate) struct Body {
     defined: BTreeMap<Sym, Dim>,
     /// How large variables may be; those not named count positions.
     sizes: BTreeMap<VarId, Size>,
-    /// Outputs that are only accumulated into begin at their combiner's identity; none: with several combiners, as zeros.
+    /// Outputs that are only accumulated into begin at their combiner's identity; none: with several combiners, as
+    /// zeros.
     starts: BTreeMap<BufId, Option<Combine>>,
     /// Where each output is declared.
     heads: Vec<Span>,
     /// The loops that are told how to run.
-    told: Vec<run::Told>,
+    marked_loops: Vec<loop_attributes::MarkedLoop>,
     /// What variables of loops, which are not below 0, stay below.
     counts: BTreeMap<VarId, Vec<Dim>>,
 }
@@ -99,7 +100,7 @@ impl Body {
             sizes: BTreeMap::new(),
             starts: BTreeMap::new(),
             heads: vec![],
-            told: vec![],
+            marked_loops: vec![],
             counts: BTreeMap::new(),
         }
     }
@@ -109,7 +110,7 @@ impl Body {
         let mut n = self.names.get(&near).copied().unwrap_or(0);
         while self.names.contains_key(&name) {
             n += 1;
-            name = Sym::new(&ir::said::another(near.name(), n));
+            name = Sym::new(&ir::display_names::mangle(near.name(), n));
         }
         self.names.insert(name, 1);
         self.names.insert(near, n.max(1));
@@ -130,7 +131,7 @@ impl Body {
         let bufs: Vec<BufId> = leaves.map(|l| self.buffer(Sym::new(&l.path), l.ty, false)).collect();
         if !matches!(ty, Ty::Tensor(_)) {
             let first = bufs.first().map_or(0, |b| b.0);
-            self.define(name, Local::Tree(Place::new(Rc::new(ty.clone()), first)));
+            self.define(name, Local::Tree(AccessPath::new(Rc::new(ty.clone()), first)));
         }
         bufs
     }
@@ -304,7 +305,8 @@ impl<'a> Checker<'a> {
                 b.initialize(buf, Scalar::constant(start, dtype));
             }
         }
-        let prim = ir::lets::written_out(&ir::depend::writes_alone(&b.prim), &ir::lets::positions);
+        let prim =
+            ir::inline_lets::inline_lets(&ir::depend::writes_alone(&b.prim), &ir::inline_lets::positions);
         let prim = ir::depend::unfused(&ir::depend::untiled(&prim));
         self.coverage(&ir::depend::untiled(&prim), &b.heads)?;
         // What is read of an output before it is written is zero, in every engine.
@@ -345,9 +347,9 @@ impl<'a> Checker<'a> {
                 let mutable = matches!(stmt.kind, StmtKind::Var(..));
                 if !mutable
                     && ty.is_none()
-                    && let Some(place) = self.place(b, e)
+                    && let Some(place) = self.access_path(b, e)
                 {
-                    let part = place.as_ref().is_none_or(Place::is_part);
+                    let part = place.as_ref().is_none_or(AccessPath::is_part);
                     if part {
                         let local = place.and_then(|p| self.fixed(b, p, out));
                         let ok = local.as_ref().map(|_| ());
@@ -569,7 +571,7 @@ impl<'a> Checker<'a> {
             _ => (place, &[]),
         };
         let ExprKind::Name(name) = base.kind else {
-            if let Some(found) = self.place(b, place) {
+            if let Some(found) = self.access_path(b, place) {
                 let to = self.leaf(b, found?, place.span)?;
                 return self.store(b, to, place, combine, e, span, out);
             }

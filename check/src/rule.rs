@@ -13,7 +13,7 @@ use tensor::DType;
 use crate::bind::names_in;
 use crate::env::{Const, Env};
 use crate::graph::{Body, Value};
-use crate::offered::{attributes, attributes_known, fitting, values};
+use crate::rule_matches::{attributes, attributes_known, fitting, values};
 use crate::{Checker, Maybe};
 
 /// When an instance of a rule is kept.
@@ -236,7 +236,7 @@ impl<'a> Checker<'a> {
             }
             // A program is not told what is wrong with the library.
             if library && !self.every_rule {
-                self.unsay(said);
+                self.retract_after(said);
             }
         }
         // A test tries those of the library; a program has no use for what it does not match.
@@ -265,7 +265,7 @@ impl<'a> Checker<'a> {
                 let said = self.diagnostics.len();
                 let name = Sym::new(&format!("{name}_{d}"));
                 let _ = self.rule_instance((def, tolerance), &env, name, Wanted::Always);
-                self.unsay(said);
+                self.retract_after(said);
             }
         }
         for (k, env) in self.more(def, &env).into_iter().enumerate() {
@@ -276,13 +276,13 @@ impl<'a> Checker<'a> {
                 Sym::new(&format!("{name}_more{k}")),
                 Wanted::More,
             );
-            self.unsay(said);
+            self.retract_after(said);
         }
     }
 
     /// What a rule is checked with where nothing in the program tells.
     fn alone(&mut self, def: &'a RuleDef) -> Option<Env> {
-        let mut env = self.sampled(&def.sig)?;
+        let mut env = self.sample_env(&def.sig)?;
         // An attribute that nothing has is checked with one that most operators take.
         for p in attributes(&def.sig) {
             let usual = fitting(p, [Const::Int(0), Const::Bool(false)].iter()).pop();
@@ -297,16 +297,16 @@ impl<'a> Checker<'a> {
         let fits = |env: &&Env| {
             let said = self.diagnostics.len();
             let fits = self.rule_pattern(def, env).is_some() && self.diagnostics.len() == said;
-            self.unsay(said);
+            self.retract_after(said);
             fits
         };
         all.iter().find(fits).cloned().or(usual)
     }
 
     /// Forgets the diagnostics after the first few.
-    pub(crate) fn unsay(&mut self, kept: usize) {
+    pub(crate) fn retract_after(&mut self, kept: usize) {
         for d in self.diagnostics.split_off(kept) {
-            self.said.remove(&(d.code, d.span(), d.message.clone()));
+            self.reported.remove(&(d.code, d.span(), d.message.clone()));
         }
     }
 
@@ -326,7 +326,7 @@ impl<'a> Checker<'a> {
         // match: no instance, and no fault either, unless no choice at all has one.
         let excused = wanted == Wanted::IfMatched || !attributes(&def.sig).is_empty();
         if excused && self.diagnostics.len() > said {
-            self.unsay(said);
+            self.retract_after(said);
             return None;
         }
         let Pattern { env, dims, when, head, lhs } = pattern?;

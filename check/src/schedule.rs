@@ -12,7 +12,7 @@ use ir::source::Span;
 
 use crate::Checker;
 use crate::defs::Def;
-use crate::walk::{self, Place};
+use crate::visit::{self, Occurrence};
 
 /// What a verb is followed by.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -145,10 +145,10 @@ struct Names {
 
 fn names(prim: &PrimDef) -> Names {
     let mut found = Names { loops: BTreeSet::new(), buffers: BTreeSet::new() };
-    walk::item(&mut ItemKind::Prim(prim.clone()), &mut |place| match place {
-        Place::Loop(name) => found.loops.extend([name.name.to_string()]),
-        Place::Bound(name) => found.buffers.extend([name.name.to_string()]),
-        Place::Expr(_) | Place::Type(_) => {}
+    visit::item(&mut ItemKind::Prim(prim.clone()), &mut |place| match place {
+        Occurrence::Loop(name) => found.loops.extend([name.name.to_string()]),
+        Occurrence::Bound(name) => found.buffers.extend([name.name.to_string()]),
+        Occurrence::Expr(_) | Occurrence::Type(_) => {}
     });
     found.buffers.retain(|b| !prim.sig.generics.iter().any(|g| g.name.name.name() == b));
     found

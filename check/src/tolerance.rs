@@ -1,8 +1,9 @@
-//! `#[tolerance(0.01)]`: before a rule by how much its right side may be off, before a function which such rules may fire in it.
+//! `#[tolerance(0.01)]`: before a rule by how much its right side may be off, before a function which such rules may
+//! fire in it.
 //!
-//! In: attributes. Out: a positive number each; what is none is an error, as is one before a rule that is read both ways (the
-//! side that lost digits does not tell them) and before a function that has no plan of its own. What it is a part of is said
-//! where it is judged: `driver/src/admit/` for a rule, `driver/src/compare/` for a plan.
+//! In: attributes. Out: a positive number each; what is none is an error, as is one before a rule that is read both
+//! ways (the side that lost digits does not tell them) and before a function that has no plan of its own. What it is a
+//! part of is said where it is judged: `driver/src/admit/` for a rule, `driver/src/compare/` for a plan.
 
 use ir::ast::{Attr, ExprKind, File, Item, ItemKind, UnaryOp};
 use ir::diag::Diagnostic;
@@ -11,13 +12,13 @@ use crate::Checker;
 use crate::graph::is_template;
 
 /// The tolerance of a definition, where it has one. What is wrong with it [`Checker::tolerance_forms`] says.
-pub(crate) fn of(item: &Item) -> Option<f64> {
+pub(crate) fn from_attributes(item: &Item) -> Option<f64> {
     item.attrs.iter().find(|a| is(a)).and_then(|a| number(a).ok())
 }
 
 /// True if some function of a file says that it tolerates something.
 pub(crate) fn is_declared(file: &File) -> bool {
-    file.items.iter().any(|item| matches!(item.kind, ItemKind::Fn(_)) && of(item).is_some())
+    file.items.iter().any(|item| matches!(item.kind, ItemKind::Fn(_)) && from_attributes(item).is_some())
 }
 
 fn is(attr: &Attr) -> bool {

@@ -8,8 +8,8 @@
 //! statements one behind the other, of which such loops are their blocks and any other is one. Where a statement touches what
 //! those before it write, its blocks wait for theirs. Otherwise the grid is one block.
 
-use ir::depend::{speak, strangers};
-use ir::lets::{positions, written_out};
+use ir::depend::{disjoint, share_variable};
+use ir::inline_lets::{inline_lets, positions};
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
 use ir::{Intrinsic, Literal};
@@ -246,18 +246,18 @@ fn in_turn(prim: &Prim, unread: &BTreeSet<BufId>, is_checked: bool) -> Option<Gr
     let mut grid = Grid { loops: vec![], single: vec![], stops: vec![], extent: Dim::int(0) };
     let in_a_block =
         |s: &Stmt| !matches!(s, Stmt::Set(..)) && !matches!(s, Stmt::Alloc(b) if unread.contains(b));
-    let plain = written_out(prim, &positions);
+    let plain = inline_lets(prim, &positions);
     let mut written_out = plain.body.iter().filter(|s| in_a_block(s));
     // Those since the last stop, and all.
     let (mut beside, mut all): (Vec<&Stmt>, Vec<&Stmt>) = (vec![], vec![]);
     for (i, s) in prim.body.iter().enumerate().filter(|s| in_a_block(s.1)) {
         // What one sets, no other may read: it may be in another call.
-        if all.len() == PARTS || all.iter().any(|o| speak(prim, o, s)) {
+        if all.len() == PARTS || all.iter().any(|o| share_variable(prim, o, s)) {
             return None;
         }
         let plainly = written_out.next()?;
         let zeros = |s: &Stmt| matches!(s, Stmt::Alloc(_));
-        if beside.iter().any(|o| zeros(o) && !zeros(s) || !strangers(&plain, o, plainly)) {
+        if beside.iter().any(|o| zeros(o) && !zeros(s) || !disjoint(&plain, o, plainly)) {
             grid.stops.push(grid.extent.clone());
             beside.clear();
         }

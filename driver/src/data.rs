@@ -357,7 +357,7 @@ fn value(name: &str, text: &str, dtype: DType) -> Result<Tensor, Failure> {
 
 /// What the arguments given say of their element types and axes, by path; those that take both from the parameter say
 /// nothing.
-pub(crate) fn shown(given: &[String]) -> BTreeMap<String, check::Shown> {
+pub(crate) fn shown(given: &[String]) -> BTreeMap<String, check::KnownArg> {
     let mut out = BTreeMap::new();
     for (name, text) in given.iter().filter_map(|g| g.split_once('=')) {
         let of = |t: &Tensor| (Some(t.dtype()), Some(t.shape().len()));

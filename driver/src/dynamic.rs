@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use ir::Module;
 use ir::ast::{Item, ItemKind, Mode, Signature};
+use ir::display_names::demangle;
 use ir::graph::{Func, Node, Op, ValId};
 use ir::loops::{Prim, ScalarKind, Stmt};
-use ir::said::said;
 use ir::source::{SourceMap, Span};
 use serde::Serialize;
 use shape::{Expr as Dim, Pred, Sym};
@@ -149,11 +149,11 @@ fn shown(func: &Func) -> BTreeMap<Sym, Sym> {
         all.extend(if let Op::BindDim(s, _) = &node.op { Some(*s) } else { None });
     });
     let stem = |s: &Sym| {
-        let stem = ir::said::said(s.name());
+        let stem = ir::display_names::demangle(s.name());
         (stem != s.name()).then(|| Sym::new(&stem))
     };
     let alone = |s: &Sym, t: Sym| !all.contains(&t) && all.iter().all(|x| x == s || stem(x) != Some(t));
-    let told = |s: &Sym, t: Sym| if alone(s, t) { t } else { Sym::new(&ir::said::apart(s.name())) };
+    let told = |s: &Sym, t: Sym| if alone(s, t) { t } else { Sym::new(&ir::display_names::unmark(s.name())) };
     all.iter().filter_map(|s| stem(s).map(|t| (*s, told(s, t)))).collect()
 }
 
@@ -242,8 +242,8 @@ impl<'f> View<'f> {
                     what: text(pred),
                     // The condition is said already.
                     why: match why.strip_suffix(&format!(": `{pred}` does not hold")) {
-                        Some(asks) => said(&format!("required by {asks}")),
-                        None => said(why),
+                        Some(asks) => demangle(&format!("required by {asks}")),
+                        None => demangle(why),
                     },
                     help: (at_entry && self.is_own(func.span) && self.items.contains_key(&func.span))
                         .then(|| format!("`where {pred}` on `{}` makes it known to callers", func.def)),

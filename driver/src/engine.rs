@@ -202,7 +202,7 @@ pub fn load(
 ) -> Result<Arc<Executable>, Failure> {
     compilation.target.check_host().map_err(|e| Failure::data(e.to_string()))?;
     let code = kernels::link(&compilation.program, &compilation.kernels)?;
-    Executable::of(compilation.program.clone(), code, threads)
+    Executable::from_verified(compilation.program.clone(), code, threads)
         .map_err(|e| kernels::ours("a compiled program does not load", &e))
 }
 

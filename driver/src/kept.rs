@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use ir::graph::{Func, Node, Op, Param, ValId};
 use ir::{FuncId, Module};
 use shape::Sym;
-use vm::{Kept, KeptLoad, Program};
+use vm::{LoadCall, LoadSplit, Program};
 
 /// An entry with the functions that load for it, each with the places of its arguments among the entry's, and its step.
 pub(crate) struct Split {
@@ -83,8 +83,9 @@ fn load(module: &Module, func: &Func, node: &Node) -> Option<(FuncId, Vec<u32>)>
 pub(crate) fn tell(program: &mut Program, splits: &[Split], entries: &[FuncId]) {
     let place = |id: FuncId| entries.iter().position(|e| *e == id).unwrap_or_default() as u32;
     for split in splits {
-        let load = |(id, args): &(FuncId, Vec<u32>)| KeptLoad { entry: place(*id), args: args.clone() };
+        let load = |(id, args): &(FuncId, Vec<u32>)| LoadCall { entry: place(*id), args: args.clone() };
         let loads = split.loads.iter().map(load).collect();
-        program.entries[place(split.entry) as usize].kept = Some(Kept { loads, step: place(split.step) });
+        program.entries[place(split.entry) as usize].load_split =
+            Some(LoadSplit { loads, step: place(split.step) });
     }
 }

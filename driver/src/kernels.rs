@@ -257,7 +257,7 @@ pub fn load(
             code.collect()
         }
     };
-    Executable::of(program, code, threads).map_err(|e| rejected(&e))
+    Executable::from_verified(program, code, threads).map_err(|e| rejected(&e))
 }
 
 fn rejected(e: &dyn std::fmt::Display) -> Failure {

@@ -151,7 +151,7 @@ fn report(
         {
             unknown.push(name.clone());
         }
-        let place = function.place(pc).filter(|p| p.line > 0);
+        let place = function.source_location(pc).filter(|p| p.line > 0);
         let file = place.and_then(|p| program.files.get(p.file as usize));
         let source = place.zip(file).and_then(|(p, file)| text(sources, file, p.line));
         instructions.push(Line {

@@ -191,7 +191,7 @@ fn together(
     let program = Verified::new(lowered.program)
         .map_err(|e| crate::kernels::ours("the verifier refuses what lowering made", &e))?;
     let code = crate::kernels::link(&program, &code)?;
-    let exe = vm::Executable::of(program, code, pool.clone())
+    let exe = vm::Executable::from_verified(program, code, pool.clone())
         .map_err(|e| crate::kernels::ours("a compiled program does not load", &e))?;
     let one = |call: &Call| {
         let name = &module.func(call.entry).name;

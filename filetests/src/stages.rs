@@ -109,7 +109,7 @@ fn check(case: &Case, d: &Directive) -> String {
                 func.body.walk(&mut |node| {
                     if let ir::graph::Op::Check(pred, why) = &node.op {
                         let (line, col) = front.sources.line_col(node.span);
-                        let text = ir::said::said(&format!("{pred} ({why})"));
+                        let text = ir::display_names::demangle(&format!("{pred} ({why})"));
                         out.push_str(&format!("{line}:{col}: checked when running: {text}\n"));
                     }
                 });

@@ -83,8 +83,8 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "while",
-        // The longest way to 1 of the numbers below n: each round a comparison, a remainder, a comparison, a quotient or
-        // a product and a sum, a sum, two stores to variables.
+        // The longest way to 1 of the numbers below n: each round a comparison, a remainder, a comparison, a quotient
+        // or a product and a sum, a sum, two stores to variables.
         text: "
             prim ways(n: i64) -> longest: i64 {
                 var best = 0
@@ -107,8 +107,8 @@ const ROWS: &[Row] = &[
         name: "sort",
         text: "fn main<n>(x: f32[n]) -> i64[n] { argsort(x) }",
         args: || vec![f32s(&[4096], 1)],
-        // 12 rounds over all elements, of each: two comparisons of places, `and`, `or`, four of values, one sum, two stores;
-        // and a store back.
+        // 12 rounds over all elements, of each: two comparisons of places, `and`, `or`, four of values, one sum, two
+        // stores; and a store back.
         ops: 12 * 4096 * 12,
     },
     Row {

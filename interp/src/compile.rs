@@ -19,7 +19,7 @@ pub(crate) struct Code {
     pub(crate) span: Span,
     pub(crate) generics: Vec<Sym>,
     /// What it asks of the dims.
-    pub(crate) positions: ir::exact::Positions,
+    pub(crate) positions: ir::overflow::Positions,
     /// Every different expression of dims, evaluated once a call.
     pub(crate) dims: Vec<Dim>,
     pub(crate) bufs: Vec<BufCode>,
@@ -210,7 +210,7 @@ impl Compiler<'_> {
             Stmt::If(c, a, b) => S::If(self.int(c)?, self.stmts(a)?, self.stmts(b)?),
             Stmt::Set(var, value) => {
                 let dtype = self.prim.var(*var).dtype;
-                self.same(value, dtype)?;
+                self.check_dtype(value, dtype)?;
                 if dtype.is_float() {
                     S::SetF(var.0 as usize, dtype, self.float(value)?)
                 } else {
@@ -220,7 +220,7 @@ impl Compiler<'_> {
             Stmt::Alloc(buf) => S::Alloc(buf.0 as usize),
             Stmt::Store { buf, index, checked, combine, value, span } => {
                 let dtype = self.prim.buf(*buf).dtype;
-                self.same(value, dtype)?;
+                self.check_dtype(value, dtype)?;
                 let access = self.access(*buf, index, *checked, *span)?;
                 if dtype.is_float() {
                     S::StoreF(access, *combine, self.float(value)?)
@@ -231,7 +231,7 @@ impl Compiler<'_> {
         })
     }
 
-    fn same(&self, value: &Scalar, dtype: DType) -> Result<(), Error> {
+    fn check_dtype(&self, value: &Scalar, dtype: DType) -> Result<(), Error> {
         if value.dtype == dtype {
             return Ok(());
         }
@@ -255,7 +255,7 @@ impl Compiler<'_> {
         let ScalarKind::Load { buf, index, checked, span } = &s.kind else {
             return Err(self.fault("not a load".into(), self.prim.span));
         };
-        self.same(s, self.prim.buf(*buf).dtype)?;
+        self.check_dtype(s, self.prim.buf(*buf).dtype)?;
         self.access(*buf, index, *checked, *span)
     }
 
@@ -273,9 +273,9 @@ impl Compiler<'_> {
 
     /// The parts of an `if`, their types checked.
     fn choice<'s>(&self, s: &Scalar, parts: &'s [Scalar; 3]) -> Result<&'s [Scalar; 3], Error> {
-        self.same(&parts[0], DType::Bool)?;
-        self.same(&parts[1], s.dtype)?;
-        self.same(&parts[2], s.dtype)?;
+        self.check_dtype(&parts[0], DType::Bool)?;
+        self.check_dtype(&parts[1], s.dtype)?;
+        self.check_dtype(&parts[2], s.dtype)?;
         Ok(parts)
     }
 
@@ -288,7 +288,7 @@ impl Compiler<'_> {
         Ok(match &s.kind {
             ScalarKind::Const(l) => F::Const(literal_float(*l, s.dtype)),
             ScalarKind::Var(v) => {
-                self.same(s, self.prim.var(*v).dtype)?;
+                self.check_dtype(s, self.prim.var(*v).dtype)?;
                 F::Var(v.0 as usize)
             }
             ScalarKind::Dim(_) => return Err(self.fault("a dim typed as a float".into(), self.prim.span)),
@@ -313,7 +313,7 @@ impl Compiler<'_> {
             ScalarKind::Cast(a) if a.dtype.is_float() => F::OfFloat(s.dtype, Box::new(self.float(a)?)),
             ScalarKind::Cast(a) => F::OfInteger(s.dtype, Box::new(self.int(a)?)),
             ScalarKind::Reduce { combine, var, lo, hi, body, run: _ } => {
-                self.same(body, s.dtype)?;
+                self.check_dtype(body, s.dtype)?;
                 self.folds(*combine, s.dtype)?;
                 F::Reduce(Box::new(Reduce {
                     combine: *combine,
@@ -341,7 +341,7 @@ impl Compiler<'_> {
         Ok(match &s.kind {
             ScalarKind::Const(l) => I::Const(s.dtype.wrap(literal_integer(*l))),
             ScalarKind::Var(v) => {
-                self.same(s, self.prim.var(*v).dtype)?;
+                self.check_dtype(s, self.prim.var(*v).dtype)?;
                 I::Var(v.0 as usize)
             }
             ScalarKind::Dim(d) => I::Dim(self.dim(d)),
@@ -372,7 +372,7 @@ impl Compiler<'_> {
             ScalarKind::Cast(a) if a.dtype.is_float() => I::OfFloat(s.dtype, Box::new(self.float(a)?)),
             ScalarKind::Cast(a) => I::OfInteger(s.dtype, Box::new(self.int(a)?)),
             ScalarKind::Reduce { combine, var, lo, hi, body, run: _ } => {
-                self.same(body, s.dtype)?;
+                self.check_dtype(body, s.dtype)?;
                 self.folds(*combine, s.dtype)?;
                 I::Reduce(Box::new(Reduce {
                     combine: *combine,

@@ -1,12 +1,12 @@
 //! Running graph functions: blocks of operations on tensors.
 //!
-//! A value is a scalar or a shared tensor ([`Value`]). What an operation consumes leaves the scope with it, and so does what a block made
-//! when the block ends; a primitive updates its owned tensor in place where it is the single holder, and a copy
-//! otherwise. After every operation the results are compared with their types: that is how dims an
-//! operation opens get their values, and how a wrong type is found where it arises.
+//! A value is a scalar or a shared tensor ([`Value`]). What an operation consumes leaves the scope with it, and so does
+//! what a block made when the block ends; a primitive updates its owned tensor in place where it is the single holder,
+//! and a copy otherwise. After every operation the results are compared with their types: that is how dims an operation
+//! opens get their values, and how a wrong type is found where it arises.
 
+use ir::display_names::demangle;
 use ir::graph::{Block, Func, Op, ValId};
-use ir::said::said;
 use ir::source::Span;
 use ir::{ExternId, FuncId, PrimId};
 use shape::{Expr as Dim, Pred, Sym};
@@ -14,7 +14,7 @@ use tensor::{DType, Tensor};
 
 use crate::dims::Dims;
 use crate::error::Error;
-use crate::held::Held;
+use crate::memory_accounting::Held;
 use crate::scope::{Scope, internal};
 use crate::value::{Value, Values, push};
 use crate::{Budget, Interp, machine};
@@ -25,7 +25,7 @@ pub(crate) fn enter(interp: &Interp<'_>, func: &Func, args: Vec<Tensor>) -> Resu
     let args: Values = args.into_iter().map(|t| Value::from(Held::outside(t))).collect();
     let dims = entry_dims(func, &args)?;
     let results = run.call(func, args, dims);
-    interp.took(run.budget.taken());
+    interp.took(run.budget.steps_used());
     Ok(results?.into_iter().map(|v| Held::give(v.into_tensor())).collect())
 }
 
@@ -147,7 +147,8 @@ impl Run<'_, '_> {
         Ok(results)
     }
 
-    /// Runs a block on the values given, which become those that it gives back; what it defines and opens is gone afterwards.
+    /// Runs a block on the values given, which become those that it gives back; what it defines and opens is gone
+    /// afterwards.
     fn block(&mut self, s: &mut Scope<'_>, b: &Block, values: &mut Values, span: Span) -> Result<(), Error> {
         self.deeper(span, |run| {
             let mark = s.dims.mark();
@@ -240,7 +241,8 @@ impl Run<'_, '_> {
         }
         let tensors = values.iter().any(|v| v.rank() > 0);
         if tensors && !matches!(node.op, Op::While { .. }) {
-            // What a branch hands on as it is has one holder afterwards, its new name, unless the old one is read again.
+            // What a branch hands on as it is has one holder afterwards, its new name, unless the old one is read
+            // again.
             let handed = node.op.blocks().into_iter().flat_map(|arm| &arm.results);
             handed.filter(|v| is_last(b, at, **v)).for_each(|v| s.forget(*v));
         }
@@ -393,7 +395,7 @@ fn bind_dim(
     };
     if value < 0 {
         return Err(Error::Check {
-            message: said(&format!("dim {sym} = {value}: a dim cannot be negative")),
+            message: demangle(&format!("dim {sym} = {value}: a dim cannot be negative")),
             span,
         });
     }

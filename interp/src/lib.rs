@@ -8,8 +8,8 @@
 //! What those headers leave open, and this crate decides:
 //! - `and`, `or` and `select` evaluate all their arguments; an access inside that fails, fails;
 //! - `if c { a } else { b }` evaluates one branch: an access in the other cannot fail;
-//! - integers of every width wrap; a shift's count is taken modulo the width; a division rounds down, a remainder has the
-//!   sign of its divisor, and both are 0 where the divisor is;
+//! - integers of every width wrap; a shift's count is taken modulo the width; a division rounds down, a remainder has
+//!   the sign of its divisor, and both are 0 where the divisor is;
 //! - in a primitive each literal takes the type that is needed of it; in a function integers of the text, and dims, are
 //!   computed as such before they become values, no dim is divided by 0, and a fraction of two integers is refused;
 //! - a cast to an integer cuts towards zero and saturates, NaN gives 0; between integers it wraps;
@@ -23,12 +23,12 @@
 //! - the bounds of a loop or reduction are evaluated once, before it;
 //! - at graph level each scalar operation gives a value, so it rounds to its type.
 //!
-//! `filetests/suite/run/semantics.tn` and `guards.tn` hold a test for each, which every engine passes. What engines may differ
-//! in is the order and precision of sums of floats (`docs/design/numerics.md`, reduction-order classes).
+//! `filetests/suite/run/semantics.tn` and `guards.tn` hold a test for each, which every engine passes. What engines may
+//! differ in is the order and precision of sums of floats (`docs/design/numerics.md`, reduction-order classes).
 //!
 //! Entry points: [`Interp::run`] for a function, [`run_prim`] for a primitive by itself. `graph` runs
-//! functions, whose values and scalar code are in `scope`; `compile` turns a primitive into a tree of slots, once, and `machine` runs that tree;
-//! `scalar` is one arm an intrinsic.
+//! functions, whose values and scalar code are in `scope`; `compile` turns a primitive into a tree of slots, once, and
+//! `machine` runs that tree; `scalar` is one arm an intrinsic.
 //!
 //! Invariants: no operating system, no clock, no unsafe code; the same input gives the same bits; with a
 //! limit on steps every run ends.
@@ -40,9 +40,9 @@ mod dims;
 mod erf;
 mod error;
 mod graph;
-mod held;
 mod machine;
 mod memory;
+mod memory_accounting;
 mod scalar;
 mod scope;
 mod value;
@@ -57,7 +57,7 @@ use tensor::{DType, Tensor};
 
 pub use error::Error;
 
-use held::{Held, Ledger};
+use memory_accounting::{Held, Ledger};
 
 /// How far a run may go.
 #[derive(Clone, Debug)]
@@ -142,7 +142,7 @@ impl Budget {
     }
 
     /// Steps taken so far.
-    fn taken(&self) -> u64 {
+    fn steps_used(&self) -> u64 {
         self.limit - self.later - self.left
     }
 

@@ -1,10 +1,9 @@
 //! Running the tree of a primitive.
 //!
 //! In: [`Code`], the values of the dims, the arguments. Out: the outputs. An owned argument that nobody else holds is
-//! written in place. Every access is compared with the
-//! extents, also those the compiler proved: one of those failing is an [`Error::Internal`], since the
-//! proof was wrong. The inner loops carry no messages: an evaluation that fails leaves the error in the
-//! frame and returns [`Stop`].
+//! written in place. Every access has its bounds check: it is compared with the extents, also those the compiler
+//! proved: one of those failing is an [`Error::Internal`], since the proof was wrong. The inner loops carry no
+//! messages: an evaluation that fails leaves the error in the frame and returns [`Stop`].
 
 use std::rc::Rc;
 
@@ -17,8 +16,8 @@ use tensor::limits::LARGEST_DIM;
 use crate::compile::{Access, Code, F, I, OutCode, Reduce, S};
 use crate::dims::Dims;
 use crate::error::Error;
-use crate::held::{Held, Ledger};
 use crate::memory::Memory;
+use crate::memory_accounting::{Held, Ledger};
 use crate::scalar;
 use crate::{Budget, Limits};
 
@@ -258,7 +257,7 @@ impl Frame<'_> {
             S::SetI(var, value) => self.ints[*var] = self.int(value)?,
             S::Alloc(buf) => self.alloc(*buf)?,
             S::StoreF(to, combine, value) => {
-                let at = self.place(to)?;
+                let at = self.offset(to)?;
                 let mut x = self.float(value)?;
                 if let Some(c) = combine {
                     let Some(old) = self.memory[to.buf].float(at) else { return self.absent(to) };
@@ -269,7 +268,7 @@ impl Frame<'_> {
                 }
             }
             S::StoreI(to, combine, dtype, value) => {
-                let at = self.place(to)?;
+                let at = self.offset(to)?;
                 let mut x = self.int(value)?;
                 if let Some(c) = combine {
                     let Some(old) = self.memory[to.buf].integer(at) else { return self.absent(to) };
@@ -322,7 +321,7 @@ impl Frame<'_> {
 
     /// The offset of an element, each index compared with its extent.
     #[inline]
-    fn place(&mut self, a: &Access) -> Eval<usize> {
+    fn offset(&mut self, a: &Access) -> Eval<usize> {
         let mut offset = 0i64;
         for (axis, index) in a.index.iter().enumerate() {
             let i = self.int(index)?;
@@ -373,7 +372,7 @@ impl Frame<'_> {
             F::Const(x) => *x,
             F::Var(v) => self.floats[*v],
             F::Load(a) => {
-                let at = self.place(a)?;
+                let at = self.offset(a)?;
                 match self.memory[a.buf].float(at) {
                     Some(x) => x,
                     None => return self.absent(a),
@@ -444,7 +443,7 @@ impl Frame<'_> {
             I::Var(v) => self.ints[*v],
             I::Dim(d) => self.dim(*d)?,
             I::Load(a) => {
-                let at = self.place(a)?;
+                let at = self.offset(a)?;
                 match self.memory[a.buf].integer(at) {
                     Some(x) => x,
                     None => return self.absent(a),

@@ -152,7 +152,8 @@ pub(crate) fn truncate(x: f64, dtype: DType) -> i64 {
     }
 }
 
-/// An integer becomes a float, rounded once where the float type is f64 or f32; the narrower ones round by way of a double.
+/// An integer becomes a float, rounded once where the float type is f64 or f32; the narrower ones round by way of a
+/// double.
 #[inline]
 pub(crate) fn widen(i: i64, dtype: DType) -> f64 {
     if dtype == DType::F32 { f64::from(i as f32) } else { dtype.round(i as f64) }

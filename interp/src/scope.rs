@@ -4,8 +4,8 @@
 //! a wrong type is found where it arises.
 
 use ir::Class;
+use ir::display_names::demangle;
 use ir::graph::{Func, Node, Op, ValId};
-use ir::said::said;
 use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
@@ -73,8 +73,8 @@ impl<'f> Scope<'f> {
         let values = self.dims.describe(p.syms());
         match self.dims.holds(p) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(Error::Check { message: said(&message(values)), span }),
-            Err(why) => Err(Error::Check { message: said(&format!("{}: {why}", message(values))), span }),
+            Ok(false) => Err(Error::Check { message: demangle(&message(values)), span }),
+            Err(why) => Err(Error::Check { message: demangle(&format!("{}: {why}", message(values))), span }),
         }
     }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 use tensor::{DType, Tensor};
 
-use crate::held::Held;
+use crate::memory_accounting::Held;
 
 /// A value of a function.
 #[derive(Clone, Debug)]

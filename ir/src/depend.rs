@@ -1,4 +1,5 @@
-//! What the rounds of loops share: which elements statements touch, and which loops may run in any order.
+//! Dependence analysis, what the rounds of loops share: which elements statements touch, and which loops may run in any
+//! order.
 //!
 //! In: a primitive's loops. Out: [`Mark`]s, or what passes from one round to another ([`Carried`]), and the region that
 //! statements touch in a buffer. A region is an interval `[lo, hi)` of dims for each axis, over dims and the variables
@@ -7,18 +8,18 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a question is about a few kinds of expressions")]
 
-mod apart;
-mod forms;
+mod canonical;
+mod disjoint;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use shape::{Expr as Dim, Facts, Pred, Sym};
 
-use crate::lets::{positions, written_out};
+use crate::inline_lets::{inline_lets, positions};
 use crate::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
-use apart::{Bands, View, views};
-use forms::{fused, loops_in_one, unfuse};
-pub use forms::{unfused, untiled, writes_alone};
+use canonical::{fused, loops_in_one, unfuse};
+pub use canonical::{unfused, untiled, writes_alone};
+use disjoint::{Bands, View, views};
 
 /// From, and one past the end.
 pub type Interval = (Dim, Dim);
@@ -65,7 +66,7 @@ pub enum Carried {
 /// Marks the loops whose rounds are independent, and no others; gives back what the others carry.
 pub fn mark_loops(prim: &mut Prim) -> Vec<(VarId, Carried)> {
     // A position is read where it is used, whatever it is called on the way.
-    let mut plain = written_out(prim, &|d| positions(d));
+    let mut plain = inline_lets(prim, &|d| positions(d));
     let mut body = std::mem::take(&mut plain.body);
     let mut carried = marked(&plain, &mut body);
     // A loop inside of one that stands for two knows more where there are two.
@@ -129,7 +130,9 @@ fn mark(
         Stmt::For { var, lo, hi, body, mark: m, .. } => {
             let inside = enter(prim, facts, *var, lo, hi);
             body.iter_mut().for_each(|s| mark(prim, s, &inside, reads, out));
-            *m = match kept(body, reads).and_then(|()| independent(prim, *var, body, &inside, &|_| false)) {
+            *m = match no_live_out(body, reads)
+                .and_then(|()| independent(prim, *var, body, &inside, &|_| false))
+            {
                 Ok(()) => Mark::Independent,
                 Err(carried) => {
                     out.push((*var, carried));
@@ -160,8 +163,8 @@ fn reads_in(stmts: &[Stmt]) -> BTreeMap<VarId, usize> {
     reads
 }
 
-/// A variable that the body sets and that is read outside of it: the last round would decide its value.
-fn kept(body: &[Stmt], reads: &BTreeMap<VarId, usize>) -> Result<(), Carried> {
+/// An error where a variable that the body sets is live out, read outside of it: the last round would decide its value.
+fn no_live_out(body: &[Stmt], reads: &BTreeMap<VarId, usize>) -> Result<(), Carried> {
     let inside = reads_in(body);
     set_in(body).into_iter().find(|v| inside.get(v) != reads.get(v)).map_or(Ok(()), |v| Err(Carried::Var(v)))
 }
@@ -188,7 +191,7 @@ pub fn independent(
         let touches: Vec<&Touch> = of_buf()
             .filter(|t| (t.written || !written.contains(&t.region)) && seen.insert(&t.region))
             .collect();
-        bands.apart((var, body), &touches, &[var], &[])
+        bands.rounds_disjoint((var, body), &touches, &[var], &[])
     };
     let found = touches(None)?;
     let seen_apart = |buf: BufId| {
@@ -209,24 +212,24 @@ pub fn touched(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts) -> Vec<Re
     found.touches.into_iter().map(|t| t.region).filter(|r| seen.insert(r.clone())).collect()
 }
 
-/// So many statements at most are strangers: they are looked at in pairs.
-const STRANGERS: usize = 8;
+/// So many statements at most are proved disjoint: they are looked at in pairs.
+const MOST_PAIRED: usize = 8;
 
 /// Whether none of a primitive's statements touches what another writes; what is set before they may all read.
-pub fn are_strangers(prim: &Prim) -> bool {
+pub fn all_disjoint(prim: &Prim) -> bool {
     let alone = prim.body.iter().filter(|s| !matches!(s, Stmt::Set(..))).nth(1).is_none();
-    alone || are_apart(&written_out(prim, &|d| positions(d)))
+    alone || pairwise_disjoint(&inline_lets(prim, &|d| positions(d)))
 }
 
-fn are_apart(plain: &Prim) -> bool {
+fn pairwise_disjoint(plain: &Prim) -> bool {
     let stmts: Vec<&Stmt> = plain.body.iter().skip_while(|s| matches!(s, Stmt::Set(..))).collect();
     let pairs = stmts.iter().enumerate().flat_map(|(i, b)| stmts[..i].iter().map(move |a| (*a, *b)));
-    stmts.len() <= STRANGERS && pairs.into_iter().all(|(a, b)| strangers(plain, a, b))
+    stmts.len() <= MOST_PAIRED && pairs.into_iter().all(|(a, b)| disjoint(plain, a, b))
 }
 
 /// Whether neither of two statements touches what the other writes, in a primitive whose positions are written out.
-pub fn strangers(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
-    let speak = speak(prim, a, b);
+pub fn disjoint(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
+    let shares = share_variable(prim, a, b);
     let [a, b] = [a, b].map(std::slice::from_ref);
     let before = |x: &Option<Interval>, y: &Option<Interval>| match (x, y) {
         (Some((_, end)), Some((start, _))) => prim.facts.prove_le(end, start).is_proved(),
@@ -235,7 +238,7 @@ pub fn strangers(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
     let apart = |x: &Region, y: &Region| x.iter().zip(y).any(|(x, y)| before(x, y) || before(y, x));
     let mut written = stored_in(a);
     written.extend(stored_in(b));
-    !speak
+    !shares
         && written.into_iter().all(|buf| {
             let theirs = touched(prim, b, buf, &prim.facts);
             touched(prim, a, buf, &prim.facts).iter().all(|x| theirs.iter().all(|y| apart(x, y)))
@@ -243,7 +246,7 @@ pub fn strangers(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
 }
 
 /// Whether one of two statements speaks of a variable that the other sets.
-pub fn speak(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
+pub fn share_variable(prim: &Prim, a: &Stmt, b: &Stmt) -> bool {
     let [a, b] = [a, b].map(std::slice::from_ref);
     let of = |set: &[Stmt], s: &[Stmt]| set_in(set).into_iter().any(|v| speaks(prim, v, s));
     of(a, b) || of(b, a)
@@ -311,7 +314,7 @@ impl Found {
             };
             let one = |i: &Scalar| prim.as_dim(i).map(plain);
             let place = index.iter().map(|i| one(i).map(|d| (d.clone(), d + Dim::int(1)))).collect();
-            let seen = self.view.as_ref().filter(|v| v.buf == buf).map(|v| v.of(prim, &place, facts));
+            let seen = self.view.as_ref().filter(|v| v.buf == buf).map(|v| v.region(prim, &place, facts));
             self.touches.push(Touch { buf, region: seen.unwrap_or(place), written });
         }
     }

@@ -87,7 +87,8 @@ pub enum Invariant {
     /// Also the other rows: how many there are.
     #[default]
     No,
-    /// The same; but where it must not, the arm that calls this definition is taken of each choice in it: `#[invariant(p)]`.
+    /// The same; but where it must not, the arm that calls this definition is taken of each choice in it:
+    /// `#[invariant(p)]`.
     By(Sym),
     /// What the row is computed from, alone: `#[invariant]`.
     Yes,

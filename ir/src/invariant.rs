@@ -1,9 +1,9 @@
-//! Invariant functions: the bits of a row of a result depend on nothing but what that row is computed from.
+//! Batch-invariant functions: the bits of a row of a result depend on nothing but what that row is computed from.
 //!
-//! In: a checked module, in which functions are marked ([`Invariant`]). [`reach`] gives the module in which what they call is
-//! marked too, and of each choice that the text makes by speed the one arm is left that serves all dims; rewriting then makes one plan of
-//! each. [`mark`] tells the primitives that such plans call, which code generation compiles in a fixed order. [`faults`] says
-//! what cannot be held: a library's function orders its sums as it likes.
+//! In: a checked module, in which functions are marked ([`Invariant`]). [`reach`] gives the module in which what they
+//! call is marked too, and of each choice that the text makes by speed the one arm is left that serves all dims;
+//! rewriting then makes one plan of each. [`mark`] tells the primitives that such plans call, which code generation
+//! compiles in a fixed order. [`faults`] says what cannot be held: a library's function orders its sums as it likes.
 //!
 //! What others call too is copied, so that a mark changes no other function.
 //!
@@ -104,8 +104,8 @@ pub fn called(module: &Module, block: &Block, def: Sym) -> Option<PrimId> {
     found
 }
 
-/// In the place of each choice by dims, the first of its arms that calls the definition; a choice by data is what the program means.
-/// `by_dims`: the scalars that dims alone decide. `names`: what the values of a choice then are.
+/// In the place of each choice by dims, the first of its arms that calls the definition; a choice by data is what the
+/// program means. `by_dims`: the scalars that dims alone decide. `names`: what the values of a choice then are.
 fn take(
     module: &Module,
     def: Sym,
@@ -141,8 +141,8 @@ fn is_of_dims(node: &Node, by_dims: &BTreeSet<ValId>) -> bool {
         && node.args.iter().all(|a| by_dims.contains(a))
 }
 
-/// Whether a choice by dims, of which one arm calls the definition, gives extents that only running tells: neither arm can stand for
-/// it.
+/// Whether a choice by dims, of which one arm calls the definition, gives extents that only running tells: neither arm
+/// can stand for it.
 pub fn opens(module: &Module, block: &Block, def: Sym) -> bool {
     let mut by_dims = BTreeSet::new();
     let mut found = false;

@@ -126,8 +126,8 @@ pub enum Mark {
     Independent,
 }
 
-/// How the rounds of a loop or reduction run: what a schedule decides. It changes speed and, in reductions, the order in
-/// which is combined; never what is computed.
+/// How the rounds of a loop or reduction run: what a schedule decides. It changes speed and, in reductions, the order
+/// in which is combined; never what is computed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Run {
     /// One after the other.
@@ -149,8 +149,8 @@ pub enum Run {
         /// How many KiB are large.
         from: u32,
     },
-    /// So many at once, statement by statement: the numbers are tried from first to last, the last is 1. Of a reduction: a row goes
-    /// by so many sums, the first number shared by the rows, which are combined at the end.
+    /// So many at once, statement by statement: the numbers are tried from first to last, the last is 1. Of a
+    /// reduction: a row goes by so many sums, the first number shared by the rows, which are combined at the end.
     Rows(Vec<u32>),
     /// Written out: the number of rounds is a constant.
     Unrolled,

@@ -263,8 +263,8 @@ impl Module {
         &self.pipelines[id.0 as usize]
     }
 
-    /// The pipeline of a name. One of the library has that of the module `std` besides, and no other where a definition of the
-    /// program hides it.
+    /// The pipeline of a name. One of the library has that of the module `std` besides, and no other where a definition
+    /// of the program hides it.
     pub fn find_pipeline(&self, name: &str) -> Option<PipelineId> {
         let find = |name: &str| self.pipelines.iter().position(|p| p.name.name() == name);
         let other = || match name.strip_prefix("std.") {

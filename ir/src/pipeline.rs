@@ -2,9 +2,9 @@
 //!
 //! The checker makes them of text and refuses an order in which a pass would find nothing to work on; rewriting carries
 //! them out. A pass stands at one of four *levels*, which follow one another: functions ([`Pass::Flatten`],
-//! [`Pass::Roll`]), the graph of equal terms ([`Pass::Saturate`], [`Pass::Merge`], [`Pass::Keep`]), what computes them ([`Pass::Fuse`],
-//! [`Pass::Library`], [`Pass::Regimes`]) and plans, which are functions again. [`Pass::Own`] works on functions, and so
-//! stands before the graph or behind it.
+//! [`Pass::Roll`]), the graph of equal terms ([`Pass::Saturate`], [`Pass::Merge`], [`Pass::Keep`]), what computes them
+//! ([`Pass::Fuse`], [`Pass::Library`], [`Pass::Regimes`]) and plans, which are functions again. [`Pass::Own`] works on
+//! functions, and so stands before the graph or behind it.
 
 use shape::Sym;
 
@@ -90,7 +90,8 @@ pub enum Level {
 }
 
 impl Pipeline {
-    /// Each pass with what it finds there. A pass of one's own works on functions, and behind the graph these are plans.
+    /// Each pass with what it finds there. A pass of one's own works on functions, and behind the graph these are
+    /// plans.
     pub fn levels(&self) -> impl Iterator<Item = (Level, &Pass)> {
         self.passes.iter().scan(Level::Functions, |now, pass| {
             *now = pass.level(*now);

@@ -1,4 +1,4 @@
-//! Primitives, bindings and scalar expressions as text.
+//! Canonical text of primitives, bindings and scalar expressions.
 //!
 //! In: a primitive. Out: a text that holds everything its code depends on (and no spans), so that equal
 //! texts mean equal kernels: the key of the kernel cache, and what measurements are kept under.

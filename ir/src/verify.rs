@@ -1,9 +1,10 @@
-//! Whether a module is one: what a pass must keep, looked at after passes that this compiler does not know.
+//! The verifier, whether a module is one: what a pass must keep, looked at after passes that this compiler does not
+//! know.
 //!
-//! In: a module whose functions somebody changed. Out: the first thing that is wrong with it, in words. It looks at names,
-//! at what operations are given and give (how many values, their element types and ranks), at values being made once and
-//! before they are read, and at dims being those of the function or opened before. Loops, bounds and whether extents are
-//! equal it takes on trust: a function that states them wrongly fails in the checks of the machine.
+//! In: a module whose functions somebody changed. Out: the first thing that is wrong with it, in words. It looks at
+//! names, at what operations are given and give (how many values, their element types and ranks), at values being made
+//! once and before they are read, and at dims being those of the function or opened before. Loops, bounds and whether
+//! extents are equal it takes on trust: a function that states them wrongly fails in the checks of the machine.
 
 use std::collections::BTreeSet;
 

@@ -1,13 +1,14 @@
-//! Primitives that only rename elements: a result whose elements stand one after the other in an input.
+//! Zero-copy views, primitives that only rename elements: a result whose elements stand one after the other in an
+//! input.
 //!
-//! `y[i, j] = x[i * n + j]`, a row, a run of rows, an axis of 1 more: the place of an element of the result in memory is
-//! that of the element it copies, up to a distance that no loop changes. Who runs such a primitive may
-//! look at the input's memory instead of copying it. Read from the loops; no primitive is known by name.
+//! `y[i, j] = x[i * n + j]`, a row, a run of rows, an axis of 1 more: the place of an element of the result in memory
+//! is that of the element it copies, up to a distance that no loop changes. Who runs such a primitive may look at the
+//! input's memory instead of copying it. Read from the loops; no primitive is known by name.
 
 use shape::{Expr as Dim, Pred, Verdict};
 
-use crate::exact::Size;
 use crate::loops::{Prim, Scalar, ScalarKind, Stmt, VarId};
+use crate::overflow::Size;
 
 /// What a primitive shows of one of its inputs.
 #[derive(Clone, Debug)]

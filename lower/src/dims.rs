@@ -1,4 +1,5 @@
-//! Dims as scalar code: each expression is computed once for each block that needs it, as far out as it may be.
+//! Dims as scalar code, with common subexpressions shared and loop-invariant ones hoisted: each is computed once for
+//! each block that needs it, as far out as it may be.
 //!
 //! Blocks that are being built form a stack of [`Scope`]s, each with the statements so far and the numbers
 //! known in it. An operation on dims that can hardly fail (sums, products and quotients by small

@@ -13,7 +13,7 @@ use vm::isa::{
     Axis, ConstId, F, Float, FuncId, I, Instr, Int, KernelId, Label, List, MessageId, Reg, RegionId, T,
 };
 use vm::scalar::{Compare, FloatBinary, FloatUnary, IntBinary, IntUnary};
-use vm::{Constant, Function, Param, Place, Program};
+use vm::{Constant, Function, Param, Program, SourceLocation};
 
 use crate::KernelOf;
 use crate::error::Error;
@@ -25,7 +25,7 @@ pub(crate) fn program(
     module: &rt::Module,
     definitions: &ir::Module,
     sources: &SourceMap,
-) -> Result<(Program, Vec<Vec<Place>>), Error> {
+) -> Result<(Program, Vec<Vec<SourceLocation>>), Error> {
     let mut shared =
         Shared { sources, program: Program::default(), messages: BTreeMap::new(), files: BTreeMap::new() };
     for func in &module.funcs {
@@ -34,9 +34,12 @@ pub(crate) fn program(
     }
     shared.program.constants = module.constants.iter().map(Constant::new).collect();
     let places = module.kernels.iter().map(|&of| match of {
-        KernelOf::Prim(id) => {
-            definitions.prim(id).checked().iter().map(|access| shared.place(0, access.span)).collect()
-        }
+        KernelOf::Prim(id) => definitions
+            .prim(id)
+            .checked()
+            .iter()
+            .map(|access| shared.source_location(0, access.span))
+            .collect(),
         KernelOf::Extern(_) => Vec::new(),
     });
     let places = places.collect();
@@ -61,8 +64,8 @@ impl Shared<'_> {
     }
 
     /// A place, where the span has one.
-    fn place(&mut self, pc: usize, span: Span) -> Place {
-        let nowhere = Place { pc: pc as u32, file: 0, line: 0, col: 0, lo: 0, hi: 0 };
+    fn source_location(&mut self, pc: usize, span: Span) -> SourceLocation {
+        let nowhere = SourceLocation { pc: pc as u32, file: 0, line: 0, col: 0, lo: 0, hi: 0 };
         if span == Span::default() || span.file.0 as usize >= self.sources.len() {
             return nowhere;
         }
@@ -72,7 +75,7 @@ impl Shared<'_> {
             files.len() as u32 - 1
         });
         let (line, col) = self.sources.line_col(span);
-        Place { file, line: line as u32, col: col as u32, lo: span.lo, hi: span.hi, ..nowhere }
+        SourceLocation { file, line: line as u32, col: col as u32, lo: span.lo, hi: span.hi, ..nowhere }
     }
 }
 
@@ -112,8 +115,8 @@ struct Emitter<'a, 's> {
 impl Emitter<'_, '_> {
     fn push(&mut self, instr: Instr) -> usize {
         let pc = self.out.code.len();
-        let place = self.shared.place(pc, self.span);
-        let same = self.out.places.last().is_some_and(|p| Place { pc: place.pc, ..*p } == place);
+        let place = self.shared.source_location(pc, self.span);
+        let same = self.out.places.last().is_some_and(|p| SourceLocation { pc: place.pc, ..*p } == place);
         if !same && (place.line > 0 || !self.out.places.is_empty()) {
             self.out.places.push(place);
         }

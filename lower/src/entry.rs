@@ -29,10 +29,10 @@ pub(crate) fn steps(
 
 /// A number that a kernel's dims tell, as steps over its ints; none where it has no value in 64 bits.
 pub fn count(e: &Dim, dims: &[Sym]) -> Option<Vec<abi::Step>> {
-    steps(e, Span::default(), &place(dims)).ok()
+    steps(e, Span::default(), &position_in(dims)).ok()
 }
 
-fn place(syms: &[Sym]) -> impl Fn(Sym) -> Option<u32> + '_ {
+fn position_in(syms: &[Sym]) -> impl Fn(Sym) -> Option<u32> + '_ {
     move |s| syms.iter().position(|d| *d == s).map(|i| i as u32)
 }
 
@@ -46,14 +46,14 @@ pub(crate) fn entry(func: &Func, number: u32) -> Result<Entry, Error> {
     for (dim, value) in func.dims.iter().zip(&solved) {
         dims.push(EntryDim {
             name: dim.name().to_owned(),
-            steps: steps(value, func.span, &place(&extents))?,
+            steps: steps(value, func.span, &position_in(&extents))?,
         });
     }
     let mut params = Vec::new();
     for (param, ty) in func.params.iter().zip(&types) {
         let mut shape = Vec::new();
         for e in &ty.shape {
-            let steps = steps(e, func.span, &place(&func.dims))?;
+            let steps = steps(e, func.span, &position_in(&func.dims))?;
             shape.push(EntryExtent { text: e.to_string(), steps });
         }
         let own = param.own && !shape.is_empty();
@@ -70,7 +70,7 @@ pub(crate) fn entry(func: &Func, number: u32) -> Result<Entry, Error> {
             shape: ty.shape.iter().map(Dim::to_string).collect(),
         })
         .collect();
-    Ok(Entry { name: func.name.clone(), function: number, dims, params, results, kept: None })
+    Ok(Entry { name: func.name.clone(), function: number, dims, params, results, load_split: None })
 }
 
 /// The dims of a function as expressions over the extents of its arguments. Whether all extents agree is compared when the entry is called.
@@ -128,7 +128,7 @@ pub fn kernel(module: &Module, of: KernelOf, abi: abi::Kernel) -> Result<Kernel,
     for b in order {
         let mut shape = Vec::new();
         for e in &buf(b).shape {
-            let steps = steps(e, span, &place(dims))?;
+            let steps = steps(e, span, &position_in(dims))?;
             shape.push(match steps.as_slice() {
                 [abi::Step::Const(c)] => Extent::Const(*c),
                 [abi::Step::Int(i)] => Extent::Int(*i),
@@ -146,8 +146,8 @@ pub fn kernel(module: &Module, of: KernelOf, abi: abi::Kernel) -> Result<Kernel,
     Ok(Kernel { name, abi, floats, shapes, places: Vec::new(), work: None })
 }
 
-/// What a kernel takes for granted of its dims, beyond what the extents of its buffers say. Lowering proves it where it calls
-/// the kernel; bytecode that comes from elsewhere must be tested for it.
+/// What a kernel takes for granted of its dims, beyond what the extents of its buffers say. Lowering proves it where it
+/// calls the kernel; bytecode that comes from elsewhere must be tested for it.
 pub fn requires(module: &Module, of: KernelOf) -> Result<Vec<Condition>, Error> {
     let (dims, facts, outer, span) = match of {
         KernelOf::Prim(id) => {
@@ -179,7 +179,7 @@ pub fn requires(module: &Module, of: KernelOf) -> Result<Vec<Condition>, Error> 
             Pred::Ne(..) => (Compare::Ne, a.clone(), b.clone()),
             Pred::Divides(..) => (Compare::Eq, b.modulo(a), Dim::int(0)),
         };
-        let steps = |e: &Dim| steps(e, span, &place(dims));
+        let steps = |e: &Dim| steps(e, span, &position_in(dims));
         Ok(Condition { test, left: steps(&a)?, right: steps(&b)? })
     };
     asked.iter().map(condition).collect()

@@ -11,18 +11,18 @@ mod control;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ir::display_names::demangle;
 use ir::graph::{Block, Func, Node, Op, Type, ValId};
-use ir::said::said;
 use ir::source::Span;
 use ir::{FuncId, Module, PrimId, View};
 use shape::{Expr as Dim, Pred, Sym, System};
 use tensor::{DType, Tensor};
 
 use crate::arena;
-use crate::consumed::{Consumed, GivenBack, Known};
+use crate::consumable::{Consumable, GivenBack, Queries};
 use crate::dims::{Code, literal};
 use crate::error::Error;
-use crate::live::last_uses;
+use crate::last_use::last_uses;
 use crate::rt::{self, Cond, Kind, Value, Var};
 use crate::{Functions, KernelOf};
 use calls::Signature;
@@ -44,7 +44,7 @@ pub(crate) fn module(module: &Module, entries: &[FuncId]) -> Result<rt::Module, 
     while let Some(&id) = shared.queue.get(done) {
         done += 1;
         let mut func = function(&mut shared, id)?;
-        arena::place(&mut func);
+        arena::assign_regions(&mut func);
         shared.out.funcs.push(func);
     }
     for &id in entries {
@@ -191,7 +191,7 @@ struct Builder<'s, 'm> {
     /// The integer parameters, and the symbols that are one of them.
     ints: Vec<Var>,
     known: BTreeMap<Sym, u32>,
-    consumed: Consumed,
+    consumed: Consumable,
 }
 
 /// Values whose life ends here.
@@ -203,7 +203,7 @@ impl<'s, 'm> Builder<'s, 'm> {
         let module = shared.module;
         let mut given = std::mem::take(&mut shared.given);
         let mut view = |id| shared.view(id).map(|v| v.param);
-        let consumed = Consumed::of(func, &mut Known { module, view: &mut view, given: &mut given });
+        let consumed = Consumable::new(func, &mut Queries { module, view: &mut view, given: &mut given });
         shared.given = given;
         Builder {
             shared,
@@ -289,7 +289,7 @@ impl Builder<'_, '_> {
             for v in dying {
                 self.release(v)?;
             }
-            self.learn(&node.results, &node.opens)?;
+            self.bind_dims_of(&node.results, &node.opens)?;
             for r in &node.results {
                 if last.contains_key(r) {
                     owned.insert(*r);
@@ -302,7 +302,7 @@ impl Builder<'_, '_> {
     }
 
     /// Binds dims that are known only from the extents of values.
-    fn learn(&mut self, vals: &[ValId], syms: &[Sym]) -> Result<(), Error> {
+    fn bind_dims_of(&mut self, vals: &[ValId], syms: &[Sym]) -> Result<(), Error> {
         let mut axes: Vec<(Var, u8, Dim)> = Vec::new();
         for v in vals {
             let var = self.val(*v)?;
@@ -337,7 +337,7 @@ impl Builder<'_, '_> {
         let cond = self.code.pred(p)?;
         let (values, vars) = self.code.describe(p.syms());
         let message = if vars.is_empty() { literal(text) } else { format!("{} ({values})", literal(text)) };
-        self.code.push(Kind::Check(cond, said(&message), vars));
+        self.code.push(Kind::Check(cond, demangle(&message), vars));
         Ok(())
     }
 
@@ -456,14 +456,14 @@ impl Builder<'_, '_> {
         let cond = self.code.pred(&least)?;
         let name = literal(sym.name());
         let text = format!("dim {name} = {{}}: a dim cannot be negative");
-        self.code.push(Kind::Check(cond, said(&text), vec![v]));
+        self.code.push(Kind::Check(cond, demangle(&text), vec![v]));
         for p in preds.iter().filter(|p| **p != least) {
             let cond = self.code.pred(p)?;
             let (values, mut vars) = self.code.describe(p.syms());
             vars.insert(0, v);
             let values = if values.is_empty() { values } else { format!(" ({values})") };
             let text = format!("dim {name} = {{}}: {} does not hold{values}", literal(&p.to_string()));
-            self.code.push(Kind::Check(cond, said(&text), vars));
+            self.code.push(Kind::Check(cond, demangle(&text), vars));
         }
         Ok(())
     }

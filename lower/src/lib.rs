@@ -5,26 +5,26 @@
 //!
 //! Two steps with one form between them. [`graph`] turns functions into the structured runtime IR ([`rt`]):
 //! dims become scalar code, computed once for each block that needs them; what was implicit (allocation, the end of
-//! a value's life, who owns a buffer, checks) becomes statements; control flow stays a tree. [`arena`] gives the buffers
-//! whose sizes are known when a function is entered a region of one block. [`emit`] prints that
-//! tree as bytecode, giving registers by the lifetime of variables. Other printers (C) can stand beside it.
+//! a value's life, who owns a buffer, checks) becomes statements; control flow stays a tree. [`arena`] gives the
+//! buffers whose sizes are known when a function is entered a region of one block. [`emit`] prints that tree as
+//! bytecode, giving registers by the lifetime of variables. Other printers (C) can stand beside it.
 //!
 //! Invariants of what comes out:
 //! - it passes [`vm::verify`];
 //! - a tensor is released right after its last use on every path, so a buffer that a primitive updates in place has one
 //!   holder wherever the checker proved its single use; where it has not, `own` copies and the result is the same.
 
+mod alias_sets;
 mod arena;
-mod consumed;
+mod consumable;
 mod dims;
 mod emit;
 mod entry;
 mod error;
-mod families;
 mod graph;
-mod live;
-mod lives;
-mod peak;
+mod last_use;
+mod liveness;
+mod peak_memory;
 mod registers;
 pub mod rt;
 
@@ -100,13 +100,14 @@ pub struct Peak {
     pub func: FuncId,
     /// Bytes, over its dims.
     pub bytes: shape::Expr,
-    /// What is not among them: buffers of extents that only running tells, and calls that need such, or are of a function in itself.
+    /// What is not among them: buffers of extents that only running tells, and calls that need such, or are of a
+    /// function in itself.
     pub open: usize,
 }
 
 /// The memory of functions that were lowered.
 pub fn peaks(module: &Module, lowered: &Lowered) -> Vec<Peak> {
-    peak::all(module, &lowered.rt, &lowered.program.kernels)
+    peak_memory::all(module, &lowered.rt, &lowered.program.kernels)
 }
 
 /// The functions of a module by what they became.

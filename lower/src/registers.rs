@@ -1,4 +1,4 @@
-//! Registers for variables: linear scan over the lifetimes of a function's variables.
+//! Register allocation: linear scan over the lifetimes of a function's variables.
 //!
 //! Variables whose lives do not meet may share a register of their type.
 
@@ -9,7 +9,7 @@ use vm::isa::Reg;
 use vm::{TensorType, Type};
 
 use crate::error::Error;
-use crate::lives::Lives;
+use crate::liveness::Liveness;
 use crate::rt::{Func, Var};
 
 /// The registers of a function.
@@ -29,8 +29,8 @@ impl Registers {
 
 /// Gives every variable that is mentioned a register; parameters get the first ones of their kind.
 pub(crate) fn allocate(func: &Func) -> Result<Registers, Error> {
-    let lives = Lives::of(func);
-    let mut order: Vec<(usize, usize, Var)> = lives
+    let liveness = Liveness::new(func);
+    let mut order: Vec<(usize, usize, Var)> = liveness
         .vars
         .iter()
         .enumerate()

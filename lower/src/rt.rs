@@ -1,8 +1,8 @@
 //! The structured runtime IR: what a program does when it runs, as a tree.
 //!
 //! A function has typed variables (integer, float, tensor) and statements on them. Everything is said: where a
-//! dim is computed, what is checked, when memory is taken, where it lies, and when a variable's hold on it ends. Nothing is said of
-//! registers or jumps; bytecode is printed from this, and C can be.
+//! dim is computed, what is checked, when memory is taken, where it lies, and when a variable's hold on it ends.
+//! Nothing is said of registers or jumps; bytecode is printed from this, and C can be.
 //!
 //! Invariants:
 //! - a variable is written before it is read on every path, and a tensor is not read after `release`, or after it was

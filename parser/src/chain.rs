@@ -1,4 +1,4 @@
-//! Infix operators: a flat chain to a tree.
+//! Operator precedence: a flat chain to a tree.
 //!
 //! In: operands with the operator after each, and the last operand. Out: the tree that
 //! [`BinaryOp::TABLE`] says. One loop with a stack of at most as many entries as there are levels of

@@ -1,4 +1,4 @@
-//! Newlines to `;`.
+//! Semicolon insertion: newlines to `;`.
 //!
 //! In: the tokens of one definition. Out: the same with a `;` wherever a statement ends, ready for
 //! the grammar, which knows nothing of lines.

@@ -11,6 +11,7 @@
 mod brackets;
 mod builders;
 mod chain;
+mod equality;
 mod expected;
 mod layout;
 mod lexer;
@@ -18,7 +19,6 @@ mod nesting;
 mod print;
 mod recover;
 mod region;
-mod same;
 mod structure;
 
 lalrpop_util::lalrpop_mod!(
@@ -34,8 +34,8 @@ lalrpop_util::lalrpop_mod!(
     grammar
 );
 
+pub use equality::same_program;
 pub use print::{format, print, print_expr, print_item, print_stmt, print_type};
-pub use same::same;
 
 use ir::ast::{Comment, File, Item, Stmt};
 use ir::diag::Diagnostic;

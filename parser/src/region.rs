@@ -1,4 +1,4 @@
-//! The stretch of a definition that is given up for a syntax error.
+//! Panic-mode recovery: the stretch of a definition that is given up for a syntax error.
 //!
 //! In: laid-out tokens and the number of the faulty one. Out: the statement, directive or field it is
 //! in, as a range of tokens. Of nested statements the innermost is given up, so that as little as

@@ -4,7 +4,7 @@
 
 mod support;
 
-use parser::{format, print, same};
+use parser::{format, print, same_program};
 use proptest::prelude::*;
 use support::generate::Choices;
 use support::{carried, read, shown, strip};
@@ -13,10 +13,13 @@ fn check_text(name: &str, text: &str) {
     let file = read(name, text);
     let printed = print(&file);
     let again = read(name, &printed);
-    assert!(same(&file, &again), "{name}: printing changed the program\n{printed}");
+    assert!(same_program(&file, &again), "{name}: printing changed the program\n{printed}");
     assert_eq!(print(&again), printed, "{name}: printing is not idempotent");
     let formatted = format(text).unwrap_or_else(|_| panic!("{}", shown(text)));
-    assert!(same(&file, &read(name, &formatted)), "{name}: formatting changed the program\n{formatted}");
+    assert!(
+        same_program(&file, &read(name, &formatted)),
+        "{name}: formatting changed the program\n{formatted}"
+    );
     let twice = format(&formatted).unwrap_or_else(|_| panic!("{}", shown(&formatted)));
     assert_eq!(twice, formatted, "{name}: formatting is not idempotent on\n{text}");
 }
@@ -74,7 +77,7 @@ proptest! {
         prop_assert!(faults.is_empty(), "{}\n{printed}", shown(&printed));
         prop_assert_eq!(print(&again), &*printed, "printing is not stable");
         strip::strip(&mut again);
-        prop_assert!(same(&file, &again), "the program changed\n{printed}\n{:#?}\n{:#?}", file, again);
+        prop_assert!(same_program(&file, &again), "the program changed\n{printed}\n{:#?}\n{:#?}", file, again);
         let formatted = format(&printed).unwrap_or_default();
         prop_assert_eq!(format(&formatted).unwrap_or_default(), &*formatted);
     }
@@ -105,12 +108,12 @@ proptest! {
         for i in 0..lines.len() {
             prop_assert_eq!(formatted.matches(&format!("c{i}.")).count(), 1, "comment {} of\n{}\n{}", i, &text, &formatted);
         }
-        prop_assert!(same(&file, &read(name, &formatted)), "{}\n{}", text, formatted);
+        prop_assert!(same_program(&file, &read(name, &formatted)), "{}\n{}", text, formatted);
         let twice = format(&formatted).unwrap_or_default();
         let first = formatted.lines().zip(twice.lines()).position(|(a, b)| a != b).unwrap_or(0);
         let near = |t: &str| t.lines().skip(first.saturating_sub(3)).take(8).collect::<Vec<_>>().join("\n");
         prop_assert!(twice == formatted, "not idempotent\n{}\n---\n{}\n=== of\n{}", near(&formatted), near(&twice), text);
         let printed = print(&file);
-        prop_assert!(same(&file, &read(name, &printed)), "{}\n{}", text, printed);
+        prop_assert!(same_program(&file, &read(name, &printed)), "{}\n{}", text, printed);
     }
 }

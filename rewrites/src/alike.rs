@@ -1,6 +1,6 @@
 //! Primitives that are the same loops under other names: a program's own product of matrices is what the library calls `matmul`,
 //! so that rules about the one see the other. Other loops than the library's that compute a product have rules that say so
-//! ([`ir::product`]).
+//! ([`ir::matmul`]).
 //!
 //! Of products only: elsewhere two definitions stay what their authors called them, as nothing is won.
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use ir::depend::are_strangers;
+use ir::depend::all_disjoint;
 use ir::graph::Type;
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, VarId};
 use ir::{Combine, Intrinsic};
@@ -284,7 +284,7 @@ fn reads_in_place(map: &MapForm) -> bool {
 /// The rounds of the perfect nests of independent loops at the top.
 fn parallel(prim: &Prim) -> Expr {
     let nests: Vec<&Stmt> = prim.body.iter().filter(|s| !matches!(s, Stmt::Set(..))).collect();
-    if !nests.iter().all(|s| matches!(s, Stmt::For { .. })) || !are_strangers(prim) {
+    if !nests.iter().all(|s| matches!(s, Stmt::For { .. })) || !all_disjoint(prim) {
         return Expr::int(1);
     }
     let rounds = nests.into_iter().map(|s| rounds_of(prim, std::slice::from_ref(s)));

@@ -9,8 +9,8 @@
 //! says [`Order::Free`]. The result's loops are marked anew, so it is what its text, checked, would be.
 //!
 //! `nest` moves loops, `stage` local copies of parts of buffers, `merge` producers into consumers, `sums` reductions.
-//! Whether loops may be exchanged, and what they touch, is [`ir::depend`]'s to say; whether a loop can run as it is told,
-//! [`ir::run`]'s.
+//! Whether loops may be exchanged, and what they touch, is [`ir::depend`]'s to say; whether a loop can run as it is
+//! told, [`ir::legality`]'s.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::wildcard_enum_match_arm, reason = "a question is about a few kinds of expressions")]

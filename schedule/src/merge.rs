@@ -1,4 +1,4 @@
-//! Producers of local buffers: computed where they are read.
+//! Producers of local buffers (`compute_at`, `inline`): computed where they are read.
 
 use ir::depend::{enter, set_in, stored_in};
 use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};

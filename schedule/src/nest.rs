@@ -1,4 +1,4 @@
-//! Loops: cut in two, made one, exchanged.
+//! Tiling (loop splitting, strip-mining), fusion and interchange: loops cut in two, made one, exchanged.
 
 use ir::depend::{enter, independent};
 use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
@@ -61,8 +61,8 @@ pub(crate) fn tile_range(
 }
 
 fn can_cut(step: &Step<'_>, run: &Run, hi: &Scalar, size: i64) -> Result<(), Refusal> {
-    if matches!(&hi.kind, ScalarKind::Op(Intrinsic::Min, args) if args.iter().any(|a| matches!(a.kind, ScalarKind::Op(..))))
-    {
+    let is_op = |a: &Scalar| matches!(a.kind, ScalarKind::Op(..));
+    if matches!(&hi.kind, ScalarKind::Op(Intrinsic::Min, args) if args.iter().any(is_op)) {
         return step.no("it is a tile whose end is cut: cut the loop over tiles, or whole tiles");
     }
     if size < 1 {
@@ -394,7 +394,8 @@ fn commutes(prim: &Prim, stmts: &[Stmt], buf: BufId, order: Order) -> bool {
     !read && ways.first().is_some_and(|w| w.is_some() && ways.iter().all(|x| x == w))
 }
 
-/// Cuts loops that stand directly in each other into tiles, and brings the loops over tiles outside, in the order given.
+/// Cuts loops that stand directly in each other into tiles, and brings the loops over tiles outside, in the order
+/// given.
 pub fn tile(prim: &Prim, tiles: &[(VarId, i64)], order: Order) -> Result<Prim, Refusal> {
     let mut prim = distinct_of(prim);
     let mut outer = Vec::new();

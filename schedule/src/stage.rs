@@ -1,4 +1,4 @@
-//! Local copies of the part of a buffer that a round of a loop touches.
+//! Staging (`cache_read`, `cache_write`): local copies of the part of a buffer that a round of a loop touches.
 
 use ir::Intrinsic;
 use ir::depend::{Interval, enter, set_in, stored_in, touched};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use ir::legality::dot_width;
 use ir::loops::{BufId, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
-use ir::run::products;
 use ir::source::Span;
 use ir::{Combine, Intrinsic};
 use shape::{Expr as Dim, Facts, Pred};
@@ -77,8 +77,9 @@ fn begin(prim: &mut Prim, buf: BufId, combine: Combine) -> Vec<Stmt> {
     vec![Stmt::Alloc(buf), fill]
 }
 
-/// `y[i, j] = f(sum(k in n) e)` under the loops from `under` in: a local buffer that begins empty, a loop over `k` outside
-/// of those loops that adds `e` to it, and the loops that write `y` from it. The loops around the sum keep their variables.
+/// `y[i, j] = f(sum(k in n) e)` under the loops from `under` in: a local buffer that begins empty, a loop over `k`
+/// outside of those loops that adds `e` to it, and the loops that write `y` from it. The loops around the sum keep
+/// their variables.
 pub fn accumulate(prim: &Prim, at: VarId, under: VarId) -> Result<Prim, Refusal> {
     let label = name(prim, at);
     let step = Step { name: "accumulate", at: &label };
@@ -219,7 +220,7 @@ pub fn tensorize(prim: &Prim, at: VarId, order: Order) -> Result<Prim, Refusal> 
         let ScalarKind::Reduce { combine, run, lo, hi, body, .. } = e.kind.clone() else {
             return step.no("there is no such reduction");
         };
-        let size = products(&body).filter(|_| combine == Combine::Add);
+        let size = dot_width(&body).filter(|_| combine == Combine::Add);
         let Some(size) = size else { return step.no("it is no sum of products of two narrow numbers") };
         if run != Run::Plain {
             return step.no("it is told how to run already");

@@ -205,7 +205,7 @@ fn fresh(prim: &Prim, near: &str) -> Sym {
     if !taken(first) {
         return first;
     }
-    (2..).map(|n| Sym::new(&ir::said::another(near, n))).find(|s| !taken(*s)).unwrap_or(first)
+    (2..).map(|n| Sym::new(&ir::display_names::mangle(near, n))).find(|s| !taken(*s)).unwrap_or(first)
 }
 
 pub(crate) fn new_var(prim: &mut Prim, near: &str) -> VarId {

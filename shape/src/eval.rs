@@ -105,7 +105,8 @@ impl fmt::Display for Step {
 impl Expr {
     /// The value of the expression where `env` gives the values of its symbols.
     ///
-    /// The result is that of exact arithmetic: sums and products are formed in 128 bits, and what does not fit is an error.
+    /// The result is that of exact arithmetic: sums and products are formed in 128 bits, and what does not fit is an
+    /// error.
     pub fn eval(&self, env: &dyn Fn(Sym) -> Option<i64>) -> Result<i64, EvalError> {
         i64::try_from(self.eval_wide(env)?).map_err(|_| EvalError::Overflow)
     }

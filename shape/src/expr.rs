@@ -1,7 +1,7 @@
 //! The expression type and its arithmetic. [`normal`](crate::normal) holds the rules for division and maximum.
 
 use crate::poly::{Mono, Poly, Term};
-use crate::work::did;
+use crate::work_counter::did;
 use crate::{EvalError, Op, Sym, normal};
 use rustc_hash::FxHasher;
 use std::borrow::Cow;
@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 /// An integer expression over symbols, always in normal form. Cloning copies a pointer.
 ///
-/// Two expressions that are equal (`==`) have equal values; the converse is what [`Facts::prove`](crate::Facts::prove) is for.
+/// Two expressions that are equal (`==`) have equal values; the converse is what [`Facts::prove`](crate::Facts::prove)
+/// is for.
 #[derive(Clone)]
 pub struct Expr(Repr);
 
@@ -198,8 +199,8 @@ impl Expr {
         }
     }
 
-    /// Whether it has no value whatever the symbols are: its arithmetic overflowed, it grew too large, or it divides by the
-    /// constant zero. Poison spreads to whatever uses it, evaluates to an error, and nothing about it is proved.
+    /// Whether it has no value whatever the symbols are: its arithmetic overflowed, it grew too large, or it divides by
+    /// the constant zero. Poison spreads to whatever uses it, evaluates to an error, and nothing about it is proved.
     pub fn is_poison(&self) -> bool {
         self.error().is_some()
     }
@@ -308,7 +309,8 @@ impl Expr {
         }
     }
 
-    /// `self / other`, rounded towards negative infinity. Dividing by a literal zero gives an expression that has no value.
+    /// `self / other`, rounded towards negative infinity. Dividing by a literal zero gives an expression that has no
+    /// value.
     pub fn floor_div(&self, other: &Expr) -> Expr {
         normal::floor_div(self, other)
     }
@@ -440,8 +442,8 @@ impl Ord for Expr {
             })
     }
 
-    // `a.max(b)` on values finds these before `Expr::max`, which takes references. Choosing by the structural order would
-    // silently give a wrong number, so that every spelling means the maximum of the values.
+    // `a.max(b)` on values finds these before `Expr::max`, which takes references. Choosing by the structural order
+    // would silently give a wrong number, so that every spelling means the maximum of the values.
     fn max(self, other: Expr) -> Expr {
         Expr::max(&self, &other)
     }

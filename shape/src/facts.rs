@@ -9,8 +9,8 @@
 //! - What is left (products that divide, expressions that are not zero) is kept as it is.
 
 use crate::expr::{Atom, Expr};
-use crate::learn::Learn;
 use crate::poly::{Mono, Poly};
+use crate::propagate::Propagation;
 use crate::range::{Range, Ranges};
 use crate::{Pred, Sym};
 use rustc_hash::FxHashMap;
@@ -19,15 +19,15 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// A set of assumptions about symbols, and the prover that uses them. Cloning copies a pointer, so that each branch of a
-/// program can have its own.
+/// A set of assumptions about symbols, and the prover that uses them. Cloning copies a pointer, so that each branch of
+/// a program can have its own.
 ///
 /// All statements are about the assignments that satisfy the facts and at which the expressions concerned have values.
 #[derive(Clone, Default)]
-pub struct Facts(Arc<Known>);
+pub struct Facts(Arc<FactBase>);
 
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Known {
+pub(crate) struct FactBase {
     pub(crate) given: Vec<Pred>,
     /// Symbols replaced by expressions that mention no replaced symbol.
     pub(crate) solved: FxHashMap<Sym, (Expr, Why)>,
@@ -67,7 +67,7 @@ impl Facts {
         let known = Arc::make_mut(&mut self.0);
         let why = known.given.len() as Why;
         known.given.push(pred);
-        Learn::given(known, why);
+        Propagation::assume(known, why);
     }
 
     /// Adds `0 <= sym`.
@@ -96,7 +96,7 @@ impl Facts {
         self.0.contradictory
     }
 
-    pub(crate) fn known(&self) -> &Known {
+    pub(crate) fn known(&self) -> &FactBase {
         &self.0
     }
 }
@@ -122,13 +122,13 @@ impl fmt::Debug for Facts {
     }
 }
 
-impl Ranges for Known {
+impl Ranges for FactBase {
     fn of_sym(&self, sym: Sym) -> Range {
         self.ranges.get(&sym).map(|(range, _)| *range).unwrap_or_default()
     }
 }
 
-impl Known {
+impl FactBase {
     /// Writes an expression without the symbols that stand for quotients.
     pub(crate) fn restore(&self, expr: &Expr) -> Expr {
         self.quotients.iter().rev().fold(expr.clone(), |e, q| q.restore(&e))

@@ -178,7 +178,8 @@ impl Maker {
         let uses = |atom: &Atom| poly.terms.iter().filter(|t| t.mono.0.contains(atom)).count();
         let atoms = poly.terms.iter().flat_map(|t| &t.mono.0);
         let atom = Mono::atom(atoms.max_by_key(|a| uses(a)).filter(|a| uses(a) > 1)?.clone());
-        // Long division by a single atom: the quotient is what it multiplies. Remainders are looked for first, they save more.
+        // Long division by a single atom: the quotient is what it multiplies. Remainders are looked for first, they
+        // save more.
         if self.remainder(poly).is_some() {
             return None;
         }
@@ -207,9 +208,9 @@ impl Maker {
         })
     }
 
-    /// Writes a quotient by a constant together with the summands it was parted from, from below or from above, whichever is shorter:
-    /// `c·(x / k) ± c·m = c·((x ± k·m) / k)` and `c·(x / k) = -c·((k - 1 - x) / k)`.
-    /// Gives the sign and form of the product, and what `rest` is without it.
+    /// Writes a quotient by a constant together with the summands it was parted from, from below or from above,
+    /// whichever is shorter: `c·(x / k) ± c·m = c·((x ± k·m) / k)` and `c·(x / k) = -c·((k - 1 - x) / k)`. Gives the
+    /// sign and form of the product, and what `rest` is without it.
     fn folded(self, term: &Term, rest: &Poly) -> Option<(bool, Form, Poly)> {
         let [Atom::Div(d)] = term.mono.0.as_slice() else { return None };
         let (k, num) = (d.den.as_int().filter(|k| *k > 0)?, d.num.poly()?);
@@ -246,8 +247,8 @@ fn leads_negative(expr: &Expr) -> bool {
     expr.terms().first().is_some_and(|t| t.coef < 0)
 }
 
-/// How much there is to write: nodes, coefficients and the constant. A form is never larger than its expression, because
-/// whatever is rewritten gets lighter by this measure.
+/// How much there is to write: nodes, coefficients and the constant. A form is never larger than its expression,
+/// because whatever is rewritten gets lighter by this measure.
 fn weight(poly: &Poly) -> u32 {
     let atoms = |t: &Term| t.mono.0.iter().map(|a| a.measure().0).sum::<u32>();
     let term = |t: &Term| atoms(t) + u32::from(t.coef.unsigned_abs() != 1);

@@ -1,7 +1,7 @@
 //! Symbolic integers: the dimensions of tensors, before their values are known.
 //!
-//! An [`Expr`] is an integer expression over named unknowns ([`Sym`]). It is always in normal form, so that expressions that
-//! arithmetic alone makes equal *are* equal:
+//! An [`Expr`] is an integer expression over named unknowns ([`Sym`]). It is always in normal form, so that expressions
+//! that arithmetic alone makes equal *are* equal:
 //!
 //! ```
 //! # use shape::{EvalError, Expr, Facts, Pred, Sym, Verdict};
@@ -13,8 +13,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! What arithmetic cannot decide, [`Facts`] may: what a program says of its dims with `where`, `if` and assertions. The answer
-//! to a question ([`Pred`]) is one of three, and comes with a reason that can be shown:
+//! What arithmetic cannot decide, [`Facts`] may: what a program says of its dims with `where`, `if` and assertions. The
+//! answer to a question ([`Pred`]) is one of three, and comes with a reason that can be shown:
 //!
 //! ```
 //! # use shape::{EvalError, Expr, Facts, Pred, Sym, Verdict};
@@ -37,23 +37,26 @@
 //!
 //! - Values are 64-bit integers and arithmetic is exact. What does not fit is an error when evaluated, and *poison*
 //!   ([`Expr::is_poison`]) when it happens among the constants of an expression. Nothing wraps and nothing panics.
-//! - `a / b` rounds towards negative infinity and `a % b` has the sign of `b`, as in Python. Negative values are as good as others: a
-//!   symbol is not negative only if a fact says so.
+//! - `a / b` rounds towards negative infinity and `a % b` has the sign of `b`, as in Python. Negative values are as
+//!   good as others: a symbol is not negative only if a fact says so.
 //! - A quotient has no value where its divisor is zero. Simplification may drop a quotient that does not matter, as in
-//!   `0 * (n/m)`; it does not cancel a divisor that may be zero, so `(n*m)/m` is `n` only under facts that exclude `m == 0`.
-//!   `normal.rs` has the rules.
-//! - *Proved* and *refuted* speak of all assignments that satisfy the facts and at which both sides have values. *Unknown* is always a right answer.
+//!   `0 * (n/m)`; it does not cancel a divisor that may be zero, so `(n*m)/m` is `n` only under facts that exclude
+//!   `m == 0`. `normal.rs` has the rules.
+//! - *Proved* and *refuted* speak of all assignments that satisfy the facts and at which both sides have values.
+//!   *Unknown* is always a right answer.
 //!
 //! # Bounds
 //!
 //! Nothing here takes exponential time, and no input, however strange, can make it: an expression has a greatest
-//! size and depth, beyond which it is poison; a query has a number of steps, after which it is unknown. [`work`] counts what was
-//! done, and a fuzzer holds it below a polynomial in the size of the query.
+//! size and depth, beyond which it is poison; a query has a number of steps, after which it is unknown. [`work`] counts
+//! what was done, and a fuzzer holds it below a polynomial in the size of the query.
 //!
 //! # Where to start reading
 //!
-//! `poly.rs` is the arithmetic, `normal.rs` the rules for division and maximum above it, `form.rs` the way back to what people write.
-//! `facts.rs` and `learn.rs` take facts apart, `prove.rs` answers queries by `reduce.rs` and `search.rs`. The crate depends on no other crate of Tenon.
+//! `poly.rs` is the arithmetic, `normal.rs` the rules for division and maximum above it, `form.rs` the way back to what
+//! people write. `facts.rs` and `propagate.rs` take facts apart, `prove.rs` answers queries by `simplify.rs` and
+//! `fourier_motzkin.rs`.
+//! The crate depends on no other crate of Tenon.
 #![forbid(unsafe_code)]
 
 mod eval;
@@ -61,18 +64,18 @@ mod explain;
 mod expr;
 mod facts;
 mod form;
-mod learn;
+mod fourier_motzkin;
 mod normal;
 mod poly;
 mod pred;
+mod propagate;
 mod prove;
 mod range;
-mod reduce;
-mod search;
+mod simplify;
 mod solve;
 mod sym;
 mod text;
-mod work;
+mod work_counter;
 
 pub use eval::{EvalError, Op, Step};
 pub use expr::Expr;
@@ -82,4 +85,4 @@ pub use prove::Verdict;
 pub use solve::{Found, Solution, System, solve};
 pub use sym::Sym;
 pub use text::ParseError;
-pub use work::work;
+pub use work_counter::work;

@@ -8,7 +8,8 @@
 //! min(x, y)      = -max(-x, -y)
 //! ```
 //!
-//! so that `2*(n/2) + n%2 = n` and `min(a, b) + max(-a, -b) = 0` hold by arithmetic alone. Printing recognises them again.
+//! so that `2*(n/2) + n%2 = n` and `min(a, b) + max(-a, -b) = 0` hold by arithmetic alone. Printing recognises them
+//! again.
 //!
 //! **Definedness.** A quotient has no value where its divisor is zero. Simplification may drop a quotient whose value
 //! does not matter (`0 * (1/m) = 0`, `n/m - n/m = 0`), so it may give a value to a point that had none; it never
@@ -53,7 +54,7 @@ fn by_constant(x: &Expr, k: i64) -> Expr {
     }
     // 0 <= n % 4 < 4, therefore (n % 4) / 8 = 0. Terms are about to be torn apart: this is the time to look.
     if x.depth() > 0
-        && let Some(value) = Range::of(x).div(Range::int(k)).as_int()
+        && let Some(value) = Range::new(x).div(Range::int(k)).as_int()
     {
         return Expr::int(value);
     }
@@ -168,7 +169,7 @@ fn flatten_max(arg: &Expr, into: &mut Vec<Expr>) {
 /// Whether `a >= b` for every value of the symbols, by ranges alone.
 fn never_less(a: &Expr, b: &Expr) -> bool {
     let difference = a - b;
-    !difference.is_poison() && Range::of(&difference).lo.is_some_and(|lo| lo >= 0)
+    !difference.is_poison() && Range::new(&difference).lo.is_some_and(|lo| lo >= 0)
 }
 
 fn from_incomparable(mut args: Vec<Expr>) -> Expr {

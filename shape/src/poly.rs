@@ -6,7 +6,7 @@
 //! Every operation is checked: `None` means that a coefficient does not fit in 64 bits.
 
 use crate::expr::Atom;
-use crate::work::did;
+use crate::work_counter::did;
 use smallvec::{SmallVec, smallvec};
 use std::cmp::Ordering;
 

@@ -2,14 +2,15 @@
 //!
 //! A query becomes the question whether a polynomial is never negative, or never zero, and is answered by the first of:
 //!
-//! 1. arithmetic: the normal form of the difference, with what the facts say put in ([`reduce`](crate::reduce)), is a constant;
+//! 1. arithmetic: the normal form of the difference, with what the facts say put in ([`simplify`](crate::simplify)), is
+//!    a constant;
 //! 2. ranges: interval arithmetic over what is known of each symbol ([`range`](crate::range));
-//! 3. search: a non-negative combination of what is known ([`search`](crate::search)).
+//! 3. search: a non-negative combination of what is known ([`fourier_motzkin`](crate::fourier_motzkin)).
 
 use crate::Pred;
 use crate::expr::{Atom, Expr};
-use crate::facts::{Facts, Known, Why};
-use crate::learn::as_divisibility;
+use crate::facts::{FactBase, Facts, Why};
+use crate::propagate::as_divisibility;
 use crate::range::{self, Range};
 
 /// What the prover answers.
@@ -30,7 +31,8 @@ impl Verdict {
     }
 }
 
-/// Elimination steps in one query. Queries that succeed take fewer than twenty; one that fails costs about a tenth of a millisecond.
+/// Elimination steps in one query. Queries that succeed take fewer than twenty; one that fails costs about a tenth of a
+/// millisecond.
 pub(crate) const FUEL: u32 = 160;
 
 /// Nodes that a step may look at; over larger expressions a step counts as several.
@@ -70,7 +72,7 @@ impl Facts {
 
 /// One query: the facts, the steps left to it, and what its proof used.
 pub(crate) struct Search<'a> {
-    pub(crate) known: &'a Known,
+    pub(crate) known: &'a FactBase,
     fuel: u32,
     /// `None` when no one will ask: noting what was used takes as long as many a proof.
     used: Option<Vec<Used>>,
@@ -87,12 +89,12 @@ pub(crate) enum Used {
 }
 
 impl<'a> Search<'a> {
-    pub(crate) fn new(known: &'a Known, fuel: u32) -> Search<'a> {
+    pub(crate) fn new(known: &'a FactBase, fuel: u32) -> Search<'a> {
         Search { known, fuel, used: None }
     }
 
     /// A search that remembers what its proof used.
-    pub(crate) fn traced(known: &'a Known) -> Search<'a> {
+    pub(crate) fn traced(known: &'a FactBase) -> Search<'a> {
         Search { known, fuel: FUEL, used: Some(Vec::new()) }
     }
 
@@ -180,7 +182,8 @@ impl<'a> Search<'a> {
         if self.by_multiples(&k, &e) { Verdict::Proved } else { self.zero(&e.modulo(&k)) }
     }
 
-    /// `k` divides `e` when it divides `d`, `d` is known to divide `f`, and `e` is a multiple of `f` but for multiples of `k`.
+    /// `k` divides `e` when it divides `d`, `d` is known to divide `f`, and `e` is a multiple of `f` but for multiples
+    /// of `k`.
     fn by_multiples(&mut self, k: &Expr, e: &Expr) -> bool {
         let whole = |k: &Expr, e: &Expr| e.as_int() == Some(0) || e.modulo(k).as_int() == Some(0);
         let found = self.known.multiples.iter().find(|(d, f, _)| {

@@ -1,4 +1,4 @@
-//! Intervals: what the ranges of symbols say about an expression.
+//! Interval arithmetic: what the ranges of symbols say about an expression.
 //!
 //! Ends are 128 bits wide; an end that does not fit is no end, which is always a right answer.
 
@@ -26,8 +26,8 @@ struct Walk<'a> {
     left: Cell<u32>,
 }
 
-/// Atoms looked at for one range; the range of those beyond is not known. Remainders make the walk visit what is below them twice,
-/// which would be exponential in the depth of an expression that nests them.
+/// Atoms looked at for one range; the range of those beyond is not known. Remainders make the walk visit what is below
+/// them twice, which would be exponential in the depth of an expression that nests them.
 const MAX_VISITS: u32 = 256;
 
 /// Knows nothing, as is the case when an expression is built.
@@ -41,7 +41,7 @@ impl Ranges for Anything {
 
 impl Range {
     /// The range of an expression over all values of its symbols.
-    pub(crate) fn of(expr: &Expr) -> Range {
+    pub(crate) fn new(expr: &Expr) -> Range {
         Range::of_with(expr, &Anything)
     }
 
@@ -185,7 +185,8 @@ impl End {
     }
 }
 
-/// How many remainders are looked for, one inside the other. A shape has one or two; each costs a pass over the polynomial.
+/// How many remainders are looked for, one inside the other. A shape has one or two; each costs a pass over the
+/// polynomial.
 const MAX_REMAINDERS: u32 = 3;
 
 /// The range of a polynomial.

@@ -19,7 +19,7 @@ static CHUNKS: [OnceLock<Chunk>; 27] = [const { OnceLock::new() }; 27];
 static IDS: Mutex<Option<FxHashMap<&'static str, u32>>> = Mutex::new(None);
 
 /// The chunk of an id and the place inside it: ids 0..64, then 64..192, then 192..448 and so on.
-fn place(id: u32) -> (usize, usize) {
+fn chunk_slot(id: u32) -> (usize, usize) {
     let chunk = (id / FIRST_CHUNK + 1).ilog2();
     (chunk as usize, (id - FIRST_CHUNK * ((1 << chunk) - 1)) as usize)
 }
@@ -34,7 +34,7 @@ impl Sym {
         }
         let id = ids.len() as u32;
         let name: &'static str = Box::leak(name.into());
-        let (chunk, slot) = place(id);
+        let (chunk, slot) = chunk_slot(id);
         let names =
             CHUNKS[chunk].get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| OnceLock::new()).collect());
         // Set under the lock and before the id is known to anyone: it cannot be set already.
@@ -45,7 +45,7 @@ impl Sym {
 
     /// The name it was made from.
     pub fn name(self) -> &'static str {
-        let (chunk, slot) = place(self.0);
+        let (chunk, slot) = chunk_slot(self.0);
         CHUNKS[chunk].get().and_then(|names| names[slot].get()).copied().unwrap_or_default()
     }
 }

@@ -1,4 +1,5 @@
-//! Queries with the answers expected: `facts ; query ; verdict`. Facts are joined by `&`; a bare name is a dim, that is not negative.
+//! Queries with the answers expected: `facts ; query ; verdict`. Facts are joined by `&`; a bare name is a dim, that is
+//! not negative.
 
 use shape::{Expr, Facts, Pred, Verdict};
 

@@ -1,10 +1,11 @@
 //! The kernel ABI: how compiled code is called, the same for a CPU's thread pool, a C bundle and a GPU.
 //!
 //! A kernel is *{entry, grid, stops, scratch, shared, argument layout}*. The caller evaluates `grid` (a number of
-//! blocks), `scratch` (bytes of working memory a thread of blocks needs) and `shared` (bytes that all of them use), then
-//! walks the grid in any order and on any number of threads, handing each call a half-open range of block numbers. Where
-//! there are `stops`, blocks before one are done when one from there on begins; a range that goes over one is done in its
-//! order. A GPU launches the blocks between two stops and each calls with its own number. Nothing else crosses.
+//! blocks), `scratch` (bytes of working memory a thread of blocks needs) and `shared` (bytes that all of them use),
+//! then walks the grid in any order and on any number of threads, handing each call a half-open range of block numbers.
+//! Where there are `stops`, blocks before one are done when one from there on begins; a range that goes over one is
+//! done in its order. A GPU launches the blocks between two stops and each calls with its own number. Nothing else
+//! crosses.
 //!
 //! - `bufs`: one pointer a tensor argument of rank 1 or more and one an output, in the order of
 //!   [`Kernel::bufs`], offsets already applied, dense row-major. Behind them two more: the addresses of two bytes, by
@@ -20,7 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::DType;
 
-/// The C type of a kernel's entry: `int64_t k(void **bufs, const int64_t *ints, void *scratch, int64_t lo, int64_t hi)`.
+/// The C type of a kernel's entry:
+/// `int64_t k(void **bufs, const int64_t *ints, void *scratch, int64_t lo, int64_t hi)`.
 pub type Entry =
     unsafe extern "C" fn(bufs: *const *mut u8, ints: *const i64, scratch: *mut u8, lo: i64, hi: i64) -> i64;
 

@@ -2,8 +2,9 @@
 //!
 //! A [`Block`] begins with a line of cache, so that a view as any element type is aligned and no vector of a kernel
 //! lies on two lines. It is initialised when it comes from the system, and so always readable. One that a pool has
-//! lent goes back to it when it is dropped, wherever that is; without its pool it goes to the system. A large block lies
-//! in huge pages where the system has them: rows of a cache that lie far apart then need few translations of addresses.
+//! lent goes back to it when it is dropped, wherever that is; without its pool it goes to the system. A large block
+//! lies in huge pages where the system has them: rows of a cache that lie far apart then need few translations of
+//! addresses.
 #![expect(unsafe_code, reason = "memory is raw before it is typed")]
 
 use std::alloc::Layout;
@@ -82,7 +83,7 @@ impl Block {
     }
 
     /// The block, to stay with whoever has it.
-    pub fn kept(mut self) -> Block {
+    pub fn detached(mut self) -> Block {
         self.home = None;
         self
     }
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(back.len(), 1);
         let block = back.remove(0);
         assert_eq!((block.size(), block.bytes()[99]), (100, 7));
-        drop(block.lent(&home).kept());
+        drop(block.lent(&home).detached());
         home.drain(&mut back);
         assert!(back.is_empty());
         let orphan = Block::zeroed(0).expect("nothing").lent(&home);

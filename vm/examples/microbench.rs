@@ -36,7 +36,7 @@ fn program(body: &str, rounds: i64) -> Program {
                 from: None,
             }],
             results: vec![EntryResult { name: None, dtype: DType::I64, shape: Vec::new() }],
-            kept: None,
+            load_split: None,
         }],
         functions: vec![
             Function {

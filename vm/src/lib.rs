@@ -9,16 +9,16 @@
 //! The crate depends on neither `ir` nor a compiler.
 #![expect(clippy::disallowed_methods, reason = "the runtime has a clock, threads and files")]
 
-mod alarm;
 pub mod asm;
 pub mod blob;
-mod chunks;
-mod drafts;
+mod checksums;
+mod deadline;
 pub mod isa;
 pub mod loader;
 mod machine;
 mod program;
 pub mod scalar;
+mod temp_files;
 pub mod threads;
 pub mod tnx;
 pub mod verify;
@@ -27,6 +27,6 @@ pub use machine::{
     Arg, Condition, Context, Error, Executable, KernelCode, Limits, Loaded, Profile, Site, profile,
 };
 pub use program::{
-    Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kept, KeptLoad,
-    Kernel, MAX_RANK, Param, Place, Program, Region, Setting, TensorType, Type, Work,
+    Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kernel,
+    LoadCall, LoadSplit, MAX_RANK, Param, Program, Region, Setting, SourceLocation, TensorType, Type, Work,
 };

@@ -250,7 +250,8 @@ impl Code {
     }
 }
 
-/// The numbers of threads of libraries that were opened before; others are not opened for it, as that runs code of theirs.
+/// The numbers of threads of libraries that were opened before; others are not opened for it, as that runs code of
+/// theirs.
 pub(crate) fn thread_numbers(libraries: &[String]) -> Vec<&'static Number> {
     let opened: Vec<Library> = {
         let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);

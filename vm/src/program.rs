@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tensor::{DType, abi};
 
 use crate::blob::Blob;
-use crate::chunks::Part;
+use crate::checksums::Part;
 use crate::isa::{Instr, Reg};
 
 /// A program.
@@ -65,13 +65,13 @@ pub struct Function {
     /// What the [`List`](crate::isa::List)s of the code hold.
     pub pool: Vec<Reg>,
     /// Where the code is written, sorted by `pc`; each holds until the next.
-    pub places: Vec<Place>,
+    pub places: Vec<SourceLocation>,
     /// The parts of a call's arena.
     pub regions: Vec<Region>,
 }
 
 /// A part of the memory that a call of a function takes at once. What lies where is fitted when running, for the
-/// sizes at hand (`machine/fit.rs`).
+/// sizes at hand (`machine/offsets.rs`).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Region {
     /// Its size, over the ints that the function is given; the last step is the answer.
@@ -118,7 +118,7 @@ pub struct Param {
 
 /// A place in the source that code came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Place {
+pub struct SourceLocation {
     /// The first instruction of it; of a kernel's check 0.
     pub pc: u32,
     /// An index in [`Program::files`].
@@ -146,7 +146,7 @@ pub struct Kernel {
     /// bytecode can make a kernel leave its buffers.
     pub shapes: Vec<Vec<Extent>>,
     /// Where its checks are written, by their number; none for those that have no place.
-    pub places: Vec<Place>,
+    pub places: Vec<SourceLocation>,
     /// What a call of it does, for the profiler. In a file it is a section of its own, which older files lack.
     #[serde(skip)]
     pub work: Option<Work>,
@@ -181,7 +181,7 @@ pub struct Constant {
     pub dtype: DType,
     /// The extents.
     pub shape: Vec<i64>,
-    /// The elements, row-major, little endian. Kept apart from the metadata in a file.
+    /// The elements, row-major, little endian. LoadSplit apart from the metadata in a file.
     #[serde(skip)]
     pub bytes: Bytes,
 }
@@ -211,21 +211,21 @@ pub struct Entry {
     pub results: Vec<EntryResult>,
     /// What may be kept for further runs with the same weights. In a file it is a section of its own.
     #[serde(skip)]
-    pub kept: Option<Kept>,
+    pub load_split: Option<LoadSplit>,
 }
 
 /// What of an entry may be done once for many runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Kept {
+pub struct LoadSplit {
     /// The entries that make it.
-    pub loads: Vec<KeptLoad>,
+    pub loads: Vec<LoadCall>,
     /// The entry that runs instead: it takes the same arguments, and after them the results of all loads.
     pub step: u32,
 }
 
 /// An entry that loads for another.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct KeptLoad {
+pub struct LoadCall {
     /// Its number.
     pub entry: u32,
     /// Its arguments: their places among those of the other.
@@ -296,7 +296,7 @@ impl Program {
 
 impl Function {
     /// Where an instruction is written.
-    pub fn place(&self, pc: usize) -> Option<&Place> {
+    pub fn source_location(&self, pc: usize) -> Option<&SourceLocation> {
         let after = self.places.partition_point(|p| p.pc as usize <= pc);
         self.places.get(after.checked_sub(1)?)
     }

@@ -1,4 +1,4 @@
-//! The threads that walk a kernel's grid.
+//! The thread pool, which walks a kernel's grid.
 //!
 //! [`Pool::run`] hands out half-open ranges of block numbers, in increasing order, to the calling
 //! thread and to the pool's. What a block computes does not depend on the range it came in, so results
@@ -33,7 +33,8 @@ pub struct Pool {
     shared: Arc<Shared>,
     /// Held by whoever has a job running.
     turn: Mutex<()>,
-    /// Where threads sleep: when a job was last done alone, and the work of those that were done so one soon after the other.
+    /// Where threads sleep: when a job was last done alone, and the work of those that were done so one soon after the
+    /// other.
     alone: Mutex<(Instant, Duration)>,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
@@ -189,7 +190,8 @@ impl Pool {
         much
     }
 
-    /// Does the blocks `0..grid` on at most `workers` threads. Answers 0, or the failure of the lowest range that failed.
+    /// Does the blocks `0..grid` on at most `workers` threads. Answers 0, or the failure of the lowest range that
+    /// failed.
     pub fn run(&self, workers: usize, grid: i64, work: &Work<'_>) -> i64 {
         let workers = workers.min(self.workers());
         let turn = if workers > 1 { self.turn.try_lock().ok() } else { None };
@@ -265,7 +267,8 @@ impl Shared {
         }
     }
 
-    /// Waits until nobody works on a job any more that nobody may join. Waking up again takes longer than most of what is waited for.
+    /// Waits until nobody works on a job any more that nobody may join. Waking up again takes longer than most of what
+    /// is waited for.
     fn wait_for_others(&self) {
         for _ in 0..SPINS {
             if self.working.load(Ordering::Acquire) == 0 {

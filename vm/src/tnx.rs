@@ -5,10 +5,10 @@
 //! table row: kind u32 | crc32 of the bytes u32 | start u64 | length u64
 //! ```
 //!
-//! All numbers are little endian; every section starts at a multiple of 64, and zeros fill what is between. A section of a kind that a
-//! reader does not know is skipped, so that later versions can add to the file; if the highest bit of its kind is set, what it
-//! says is needed, and who does not know it refuses the file. A new version number means that nothing of the file can be
-//! read by older readers.
+//! All numbers are little endian; every section starts at a multiple of 64, and zeros fill what is between. A section
+//! of a kind that a reader does not know is skipped, so that later versions can add to the file; if the highest bit of
+//! its kind is set, what it says is needed, and who does not know it refuses the file. A new version number means that
+//! nothing of the file can be read by older readers.
 //!
 //! - *program* (1): bytecode and metadata, by postcard; needed, always verified by checksum and then by
 //!   [`verify`](crate::verify).
@@ -21,7 +21,8 @@
 //! - *work* (5): what a call of each kernel does, for the profiler. A file without it runs as well, and its profile
 //!   says less.
 //! - *sums* (6): the crc32 of each MiB of the section *constants*, u32.
-//! - *kept* (7): what of each entry may be done once for many runs. A file without it runs as well, and does it in each.
+//! - *kept* (7): what of each entry may be done once for many runs. A file without it runs as well, and does it in
+//!   each.
 //!
 //! Reading believes nothing: sizes are compared with the file before anything is allocated.
 
@@ -34,8 +35,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::blob::Blob;
-use crate::chunks::{self, Chunks, Part};
-use crate::program::{Bytes, Kept, Program, Work};
+use crate::checksums::{self, Checksums, Part};
+use crate::program::{Bytes, LoadSplit, Program, Work};
 
 /// What the file of a compiled program begins with.
 pub const MAGIC: &[u8; 8] = b"TENONX\r\n";
@@ -146,7 +147,7 @@ pub fn encode(package: &Package) -> Result<Vec<u8>, Error> {
     }
     let mut sections: Vec<(u32, Vec<u8>)> = vec![
         (PROGRAM, postcard::to_stdvec(&HeadRef(&package.program, &places)).map_err(fail)?),
-        (SUMS, chunks::sums(&constants).iter().flat_map(|s| s.to_le_bytes()).collect()),
+        (SUMS, checksums::sums(&constants).iter().flat_map(|s| s.to_le_bytes()).collect()),
         (CONSTANTS, constants),
         (LOOPS, package.loops.clone().into_bytes()),
     ];
@@ -157,7 +158,7 @@ pub fn encode(package: &Package) -> Result<Vec<u8>, Error> {
     if work.iter().any(|w| w.is_some()) {
         sections.push((WORK, postcard::to_stdvec(&work).map_err(fail)?));
     }
-    let kept: Vec<&Option<Kept>> = package.program.entries.iter().map(|e| &e.kept).collect();
+    let kept: Vec<&Option<LoadSplit>> = package.program.entries.iter().map(|e| &e.load_split).collect();
     if kept.iter().any(|k| k.is_some()) {
         sections.push((KEPT, postcard::to_stdvec(&kept).map_err(fail)?));
     }
@@ -215,7 +216,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
     let mut head = None;
     let mut constants = None;
     let mut work: Option<Vec<Option<Work>>> = None;
-    let mut kept: Option<Vec<Option<Kept>>> = None;
+    let mut kept: Option<Vec<Option<LoadSplit>>> = None;
     let mut sums = Vec::new();
     let mut used: Vec<Range<usize>> = Vec::new();
     used.push(0..table + 4);
@@ -273,7 +274,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
         if kept.len() != package.program.entries.len() {
             return Err(damaged("not every entry says what it keeps"));
         }
-        package.program.entries.iter_mut().zip(kept).for_each(|(e, k)| e.kept = k);
+        package.program.entries.iter_mut().zip(kept).for_each(|(e, k)| e.load_split = k);
     }
     if let Some(work) = work {
         if work.len() != package.program.kernels.len() {
@@ -286,7 +287,7 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
     }
     let range = constants.unwrap_or(0..0);
     let chunks =
-        Chunks::new(file, range.clone(), sums).ok_or_else(|| damaged("not every chunk has a sum"))?;
+        Checksums::new(file, range.clone(), sums).ok_or_else(|| damaged("not every chunk has a sum"))?;
     let chunks = Arc::new(chunks);
     for (constant, place) in package.program.constants.iter_mut().zip(places) {
         let inside = usize::try_from(place.start).ok().zip(usize::try_from(place.len).ok()).and_then(
@@ -303,7 +304,8 @@ pub fn decode(file: &Arc<Blob>) -> Result<Package, Error> {
     Ok(package)
 }
 
-/// True if all that is in none of the ranges is zero, and less than the room to the next multiple: no changed byte goes unseen.
+/// True if all that is in none of the ranges is zero, and less than the room to the next multiple: no changed byte goes
+/// unseen.
 fn is_filled(bytes: &[u8], mut used: Vec<Range<usize>>) -> bool {
     used.sort_by_key(|r| r.start);
     let mut end = 0;
@@ -335,8 +337,8 @@ pub fn open(path: &Path) -> Result<Package, Error> {
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let name =
         path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a file name"))?;
-    crate::drafts::sweep(path);
-    let temporary = path.with_file_name(crate::drafts::name(name));
+    crate::temp_files::sweep(path);
+    let temporary = path.with_file_name(crate::temp_files::name(name));
     let written = (|| {
         let mut file = fs::File::create(&temporary)?;
         file.write_all(bytes)?;

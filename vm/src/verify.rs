@@ -1,4 +1,4 @@
-//! Whether bytecode may run. Programs come from files: nothing in one is believed.
+//! The verifier: whether bytecode may run. Programs come from files: nothing in one is believed.
 //!
 //! A program that passes holds these invariants:
 //!
@@ -18,9 +18,9 @@
 //! - integer operations have an integer dtype or bool, roundings a float dtype;
 //! - places are those of instructions and of files that exist, in order;
 //! - a region's size reads ints that the function is given, its life ends after it begins, its twin exists;
-//! - `alloc`, `place`, `view`, `slice` give as many extents as their register has axes, all in `i` registers; `view`, `slice`,
-//!   `move`, `own`, `const` keep the dtype; `move`, `own`, `const` keep the rank; `dim` names an axis that exists;
-//!   loads and stores have a rank-0 tensor of a dtype of their kind;
+//! - `alloc`, `place`, `view`, `slice` give as many extents as their register has axes, all in `i` registers; `view`,
+//!   `slice`, `move`, `own`, `const` keep the dtype; `move`, `own`, `const` keep the rank; `dim` names an axis that
+//!   exists; loads and stores have a rank-0 tensor of a dtype of their kind;
 //! - a kernel's operands are its ints (each in a register of its kind), then its buffers (dtype and rank of each
 //!   as stated); a buffer that is written is no other operand of the call;
 //! - a call's operands are its arguments, then its results, each of the type the callee says; a tensor that
@@ -38,8 +38,8 @@ use tensor::abi::{Access, Step};
 use crate::isa::{FuncId, Instr, KernelId, Label, List, Operand, Reg, T};
 use crate::machine::signature;
 use crate::program::{
-    Entry, EntryParam, EntryResult, Extent, Function, Kept, Kernel, MAX_RANK, Place, Program, TensorType,
-    Type,
+    Entry, EntryParam, EntryResult, Extent, Function, Kernel, LoadSplit, MAX_RANK, Program, SourceLocation,
+    TensorType, Type,
 };
 
 /// Why a program is refused.
@@ -217,7 +217,8 @@ fn header(program: &Program, f: &Function) -> Result {
         ensure(!r.twin || i + 1 < f.regions.len(), || format!("region {i} has no twin"))?;
     }
     ensure(f.places.is_sorted_by(|a, b| a.pc < b.pc), || "places are not sorted".to_owned())?;
-    let known = |p: &Place| (p.pc as usize) < f.code.len() && (p.file as usize) < program.files.len().max(1);
+    let known =
+        |p: &SourceLocation| (p.pc as usize) < f.code.len() && (p.file as usize) < program.files.len().max(1);
     ensure(f.places.iter().all(known), || "a place is of no file or no instruction".to_owned())
 }
 
@@ -244,11 +245,11 @@ fn entry(program: &Program, e: &Entry) -> Result {
         steps(&x.steps, e.dims.len())?;
         ensure(!x.steps.is_empty(), || format!("extent {} is not computed", x.text))?;
     }
-    e.kept.as_ref().map_or(Ok(()), |k| kept(program, e, k))
+    e.load_split.as_ref().map_or(Ok(()), |k| load_split(program, e, k))
 }
 
 /// What an entry keeps fits those that make it and the one that takes it.
-fn kept(program: &Program, e: &Entry, kept: &Kept) -> Result {
+fn load_split(program: &Program, e: &Entry, kept: &LoadSplit) -> Result {
     let entry = |at: u32| program.entries.get(at as usize).ok_or_else(|| format!("there is no entry {at}"));
     let param = |p: &EntryParam| (p.dtype, p.shape.len(), p.own);
     let step = entry(kept.step)?;

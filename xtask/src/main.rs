@@ -1,7 +1,7 @@
 //! Long campaigns: `cargo xtask soak [PROGRAMS]`, `cargo xtask fuzz [--what front|shape|rewrites] [--count N]`.
 //!
-//! `fuzz` takes texts through the front half ([`fuzz`]), questions about dims through `shape` ([`questions`]), or the plans of
-//! random programs, whatever chose them, through every engine ([`terms`]).
+//! `fuzz` takes texts through the front half ([`fuzz`]), questions about dims through `shape` ([`fuzz_shape`]), or the
+//! plans of random programs, whatever chose them, through every engine ([`fuzz_rewrites`]).
 //!
 //! The differential test of `filetests`, for as long as it is given. What is done is kept in
 //! `target/soak.json`, so that a campaign goes on where it stopped; notes quote its tally.
@@ -9,8 +9,8 @@
 #![expect(clippy::disallowed_methods, reason = "campaigns keep their tally in a file")]
 
 mod fuzz;
-mod questions;
-mod terms;
+mod fuzz_rewrites;
+mod fuzz_shape;
 
 use std::path::Path;
 
@@ -52,14 +52,14 @@ fn fuzz(words: &[&str]) -> Result<()> {
     let number = |n: &str| n.parse::<u64>().context("a number");
     match (what, words) {
         ("front", ["--seed", seed]) => fuzz::one(number(seed)?),
-        ("shape", ["--seed", seed]) => questions::one(number(seed)?),
-        ("rewrites", ["--seed", seed]) => terms::one(number(seed)?),
+        ("shape", ["--seed", seed]) => fuzz_shape::one(number(seed)?),
+        ("rewrites", ["--seed", seed]) => fuzz_rewrites::one(number(seed)?),
         ("front", []) => fuzz::campaign(10_000),
-        ("shape", []) => questions::campaign(100_000),
-        ("rewrites", []) => terms::campaign(1_000),
+        ("shape", []) => fuzz_shape::campaign(100_000),
+        ("rewrites", []) => fuzz_rewrites::campaign(1_000),
         ("front", ["--count", n]) => fuzz::campaign(number(n)?),
-        ("shape", ["--count", n]) => questions::campaign(number(n)?),
-        ("rewrites", ["--count", n]) => terms::campaign(number(n)?),
+        ("shape", ["--count", n]) => fuzz_shape::campaign(number(n)?),
+        ("rewrites", ["--count", n]) => fuzz_rewrites::campaign(number(n)?),
         _ => bail!("usage: cargo xtask fuzz [--what front|shape|rewrites] [--count N | --seed SEED]"),
     }
 }

@@ -1,14 +1,15 @@
-//! Whether statements are sure to write all of a buffer.
+//! Write coverage: whether statements are sure to write all of a buffer.
 //!
 //! In: a primitive and a buffer. Out: the regions that are sure to be written, and what stands in the way of others.
-//! What is answered with yes leaves no hole, for any dims that the primitive's facts allow; "no" only means "not proved".
+//! What is answered with yes leaves no hole, for any dims that the primitive's facts allow; "no" only means "not
+//! proved".
 //!
-//! A region has a [`Band`] for each axis. Going out through a loop over `v`, a band that moves by `k` with each step and is
-//! `k` wide tiles `[lo at the first v, lo at the end)`: plain indices (`i`: 1 wide, moves by 1) and tiles (`8*io + ii`)
-//! alike. One that is less wide leaves gaps, which its neighbours may fill: `y[2*i]` and `y[2*i + 1]`. `(i + 1) % n` is
-//! the remainders of what `i + 1` is. Where two axes move with `v`, as below a diagonal, the region stays one *over* `v` until
-//! a neighbour completes it: `j in 0..i` and `j in i..n`. What a condition on the position leaves is what is between
-//! two [`guard`]s of it.
+//! A region has a [`Band`] for each axis. Going out through a loop over `v`, a band that moves by `k` with each step
+//! and is `k` wide tiles `[lo at the first v, lo at the end)`: plain indices (`i`: 1 wide, moves by 1) and tiles
+//! (`8*io + ii`) alike. One that is less wide leaves gaps, which its neighbours may fill: `y[2*i]` and `y[2*i + 1]`.
+//! `(i + 1) % n` is the remainders of what `i + 1` is. Where two axes move with `v`, as below a diagonal, the region
+//! stays one *over* `v` until a neighbour completes it: `j in 0..i` and `j in i..n`. What a condition on the position
+//! leaves is what is between two [`guard`]s of it.
 
 mod guard;
 
@@ -16,8 +17,8 @@ use std::collections::{HashMap, HashSet};
 
 use ir::Intrinsic;
 use ir::diag::Diagnostic;
-use ir::exact::Size;
 use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
+use ir::overflow::Size;
 use ir::source::Span;
 use shape::{Expr as Dim, Facts, Pred, Sym};
 
@@ -49,7 +50,7 @@ struct Region {
 
 /// What statements write.
 #[derive(Default)]
-struct Written {
+struct WrittenRegions {
     regions: Vec<Region>,
     /// What is written and not counted on, and why.
     missed: Vec<(Span, String)>,
@@ -100,7 +101,7 @@ fn proves(facts: &Facts, a: &Dim, b: &Dim) -> bool {
     a == b || facts.prove(&Pred::Le(a.clone(), b.clone())).is_proved()
 }
 
-fn same(facts: &Facts, a: &Dim, b: &Dim) -> bool {
+fn proves_equal(facts: &Facts, a: &Dim, b: &Dim) -> bool {
     a == b || facts.prove(&Pred::Eq(a.clone(), b.clone())).is_proved()
 }
 
@@ -114,7 +115,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn of(prim: &Prim) -> Names {
+    pub(super) fn new(prim: &Prim) -> Names {
         let mut names = Names::default();
         let mut once = HashSet::new();
         prim.body.iter().for_each(|s| {
@@ -144,8 +145,8 @@ impl Names {
     }
 }
 
-/// A place as a dim that means the same wherever it stands.
-pub(super) fn place(prim: &Prim, s: &Scalar, names: &Names) -> Option<Dim> {
+/// A position as a dim that means the same wherever it stands.
+pub(super) fn stable_dim(prim: &Prim, s: &Scalar, names: &Names) -> Option<Dim> {
     prim.as_dim(s).filter(|d| d.syms().iter().all(|s| !names.changing.contains(s)) && divides(prim, d))
 }
 
@@ -172,11 +173,11 @@ fn point(prim: &Prim, index: &Scalar, names: &Names) -> Option<Band> {
     };
     if let ScalarKind::Op(Intrinsic::Rem, args) = &index.kind
         && let [a, m] = args.as_slice()
-        && let (Some(a), Some(m)) = (place(prim, a, names), place(prim, m, names))
+        && let (Some(a), Some(m)) = (stable_dim(prim, a, names), stable_dim(prim, m, names))
     {
         return Some(one(a, Some(m)));
     }
-    place(prim, index, names).map(|d| one(d, None))
+    stable_dim(prim, index, names).map(|d| one(d, None))
 }
 
 /// How far a band moves when `v` grows by one; none where it moves unevenly, or changes its form.
@@ -204,18 +205,20 @@ fn sweep_band(band: &Band, v: Sym, lo: &Dim, hi: &Dim, facts: &Facts) -> Option<
     let length = &band.hi - &band.lo;
     let end = |length: Dim| &start + &length;
     match &band.gaps {
-        None if same(facts, &length, &k) => Some(Band { hi: end(&k * &rounds), lo: start, ..band.clone() }),
+        None if proves_equal(facts, &length, &k) => {
+            Some(Band { hi: end(&k * &rounds), lo: start, ..band.clone() })
+        }
         None => touching(band, v, lo, hi, facts).or_else(|| {
             let gaps = Some((k.clone(), length));
             Some(Band { hi: end(&k * &rounds), lo: start.clone(), gaps, ..band.clone() })
         }),
         // Each time the next of every period, or the next periods.
-        Some((period, width)) if same(facts, &k, width) => {
+        Some((period, width)) if proves_equal(facts, &k, width) => {
             let width = width * &rounds;
-            let gaps = (!same(facts, &width, period)).then(|| (period.clone(), width));
+            let gaps = (!proves_equal(facts, &width, period)).then(|| (period.clone(), width));
             Some(Band { hi: end(length), lo: start, gaps, ..band.clone() })
         }
-        Some(_) if same(facts, &k, &length) => {
+        Some(_) if proves_equal(facts, &k, &length) => {
             Some(Band { hi: end(&k * &rounds), lo: start, ..band.clone() })
         }
         Some(_) => None,
@@ -357,8 +360,8 @@ fn chains(bands: &[Band]) -> Vec<Band> {
 }
 
 /// The regions of `buf` that statements are sure to write.
-fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, names: &Names) -> Written {
-    let mut out = Written::default();
+fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, names: &Names) -> WrittenRegions {
+    let mut out = WrittenRegions::default();
     for s in stmts {
         match s {
             Stmt::Store { buf: b, index, combine: None, span, .. } if *b == buf => {
@@ -408,7 +411,8 @@ fn written(prim: &Prim, stmts: &[Stmt], buf: BufId, facts: &Facts, names: &Names
                 out.regions.extend(kept);
                 out.missed.extend(a.1.missed.into_iter().chain(b.1.missed));
                 if !whole && let Some(at) = a.0.or(b.0) {
-                    let text = "an `if` guards this by more than its position, and its other branch does not write the same";
+                    let text = "an `if` guards this by more than its position, and its other branch does not write \
+                        the same";
                     out.missed.push((at, text.to_owned()));
                 }
             }
@@ -445,7 +449,7 @@ fn leave(prim: &Prim, body: &[Stmt], facts: &Facts, names: &Names, regions: &mut
     let mut set: Vec<(Sym, Option<Dim>)> = Vec::new();
     for s in body {
         if let Stmt::Set(v, value) = s {
-            set.push((prim.var(*v).name, place(prim, value, names)));
+            set.push((prim.var(*v).name, stable_dim(prim, value, names)));
             continue;
         }
         // Set further inside it may be of what only that knows.
@@ -628,8 +632,8 @@ fn covers(regions: &[Region], shape: &[Dim], facts: &Facts) -> bool {
 /// Regions at most that may overlap in any way: each is held against the others along each axis.
 const BOXES: usize = 12;
 
-/// Whether plain regions that may overlap leave nothing, all that is said of the axes from one on: along it from each end of a region
-/// to the next, those that lie there cover what is behind it.
+/// Whether plain regions that may overlap leave nothing, all that is said of the axes from one on: along it from each
+/// end of a region to the next, those that lie there cover what is behind it.
 fn cover_from(axis: usize, regions: &[&Region], shape: &[Dim], facts: &Facts) -> bool {
     let (Some(extent), false) = (shape.get(axis), regions.is_empty()) else { return !regions.is_empty() };
     let band = |r: &Region| r.axes[axis].clone().map(|b| (b.lo, b.hi));
@@ -656,7 +660,7 @@ fn cover_from(axis: usize, regions: &[&Region], shape: &[Dim], facts: &Facts) ->
 
 /// True if statements are sure to write all of a buffer.
 pub(super) fn is_written(prim: &Prim, stmts: &[Stmt], buf: BufId) -> bool {
-    let found = written(prim, stmts, buf, &prim.facts, &Names::of(prim));
+    let found = written(prim, stmts, buf, &prim.facts, &Names::new(prim));
     covers(&resolved(found.regions, &prim.facts).0, &prim.buf(buf).shape, &prim.facts)
 }
 
@@ -680,7 +684,7 @@ impl Checker<'_> {
     /// Refuses a primitive that leaves elements of an output unwritten.
     /// `heads`: where each is declared.
     pub(crate) fn coverage(&mut self, prim: &Prim, heads: &[Span]) -> Maybe<()> {
-        let names = Names::of(prim);
+        let names = Names::new(prim);
         for (&out, &head) in prim.outs.iter().zip(heads) {
             if prim.in_place(out) {
                 continue;

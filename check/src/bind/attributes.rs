@@ -1,11 +1,11 @@
-//! What is known when compiling: attributes, their defaults, the config, and generics given in brackets.
+//! Compile-time arguments: attributes, their defaults, the config, and generics given in brackets.
 
 use ir::ast::{Expr, ExprKind, Generic, GenericKind, IndexArg, Mode, Param, Signature, TypeKind};
 use ir::diag::Diagnostic;
 use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym};
 
-use super::told::{in_brackets, names_in, told};
+use super::infer::{explicit_generics, is_inferable, names_in};
 use super::{Actual, Binder, Origin, allows, refused};
 use crate::config::is_config;
 use crate::env::Const;
@@ -117,7 +117,7 @@ impl Checker<'_> {
         let mut given = given.iter().peekable();
         let dtypes = b.sig.generics.iter().filter(|g| g.kind == GenericKind::DType);
         // A definition with an element type in its result only, `cast[f16]`, has that one given first.
-        let mut wanted: Vec<&Generic> = dtypes.filter(|g| !told(b.sig, g.name.name)).collect();
+        let mut wanted: Vec<&Generic> = dtypes.filter(|g| !is_inferable(b.sig, g.name.name)).collect();
         wanted.reverse();
         while let Some(IndexArg::Expr(Expr { kind: ExprKind::Name(name), span })) = given.peek() {
             let (Some(d), Some(g)) = (body.env.dtype(*name), wanted.last()) else { break };
@@ -152,7 +152,7 @@ impl Checker<'_> {
             return self.fail(Diagnostic::error("E0310", b.span, text));
         }
         // By number: with one pack among them, any from the number of the others.
-        let lists = in_brackets(b.sig);
+        let lists = explicit_generics(b.sig);
         let singles = |list: &[&Generic]| list.iter().filter(|g| g.kind == GenericKind::Dim).count();
         let fits = |list: &&Vec<&Generic>| {
             let singles = singles(list);

@@ -1,4 +1,4 @@
-//! Parameter types taken apart into tensors and generics, and the element types that arguments tell.
+//! Unification of element types: parameter types are taken apart into tensors and generics, arguments tell the rest.
 
 use ir::ast::{self, GenericKind, Ident, IndexArg, Mode, Param, Signature, TypeExpr, TypeKind};
 use ir::diag::Diagnostic;
@@ -56,7 +56,7 @@ impl Checker<'_> {
                     Value::Tree(t) if !front.is_empty() && t.ty.field_names().len() == types.len() => (0
                         ..types.len())
                         .filter_map(|i| t.ty.field(&i.to_string()))
-                        .map(|(ty, at)| Value::of(&ty, &t.leaves[at..at + ty.count()]))
+                        .map(|(ty, at)| Value::from_leaves(&ty, &t.leaves[at..at + ty.count()]))
                         .collect(),
                     _ => {
                         let want = format!("a tuple of {}", types.len());
@@ -95,7 +95,12 @@ impl Checker<'_> {
                             return self.not_a(body, b, param, &record, value, &what, span);
                         }
                         for (said, has) in args.iter().zip(&r.args) {
-                            out.generics.push(Generics { what: what.clone(), said, has: has.clone(), span });
+                            out.generics.push(Generics {
+                                what: what.clone(),
+                                declared: said,
+                                has: has.clone(),
+                                span,
+                            });
                         }
                         let leaf = |v: &ValId| Slot::Leaf(*v, param.mode, span);
                         out.order.extend(tree.leaves.iter().map(leaf));
@@ -180,7 +185,7 @@ impl Checker<'_> {
     /// The generics of records: what the signature says against what the arguments have.
     pub(super) fn generics(&mut self, b: &mut Binder<'_>, parts: &Parts<'_>) -> Maybe<()> {
         for g in &parts.generics {
-            let (Arg::Elem(has, shown), TypeKind::Named { name, .. }) = (&g.has, &g.said.kind) else {
+            let (Arg::Elem(has, shown), TypeKind::Named { name, .. }) = (&g.has, &g.declared.kind) else {
                 continue;
             };
             let generic = b.sig.generics.iter().find(|x| x.name.name == name.name);

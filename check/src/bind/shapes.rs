@@ -1,4 +1,5 @@
-//! Dims and packs: those that stand alone, shapes that broadcast, and the rest, solved or compared.
+//! Unification of shapes: dims and packs that stand alone, shapes that broadcast, and the rest, solved or
+//! compared.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +8,10 @@ use ir::diag::{Diagnostic, count_of};
 use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym, Verdict};
 
-use super::told::names_in;
+use super::infer::names_in;
 use super::{Binder, Later, Origin, Parts, Pattern, is_generic};
-use crate::fit::{self, list};
 use crate::graph::{Body, Value};
+use crate::shape_hints::{self, list};
 use crate::types::{Arg, dim_said};
 use crate::{Checker, Maybe};
 
@@ -94,7 +95,7 @@ impl Checker<'_> {
             self.match_dim(body, b, e, got.clone(), origin.clone())?;
         }
         for g in &parts.generics {
-            let (Arg::Dim(has), Some(said)) = (&g.has, dim_said(g.said)) else { continue };
+            let (Arg::Dim(has), Some(said)) = (&g.has, dim_said(g.declared)) else { continue };
             let what = match &said.kind {
                 ExprKind::Name(name) => format!("`{name}` of `{}`", g.what),
                 _ => format!("a generic of `{}`", g.what),
@@ -298,11 +299,12 @@ impl Checker<'_> {
                     diag = diag.label(f.span, format!("{} is [{}]", f.what, list(other)));
                     let (short, long, of) =
                         if shape.len() < other.len() { (shape, other, origin) } else { (other, shape, f) };
-                    if let Some(n) = fit::stretched(short, long) {
+                    if let Some(n) = shape_hints::stretched(short, long) {
                         let axes: Vec<String> = (1..=n).rev().map(|k| format!("-{k}")).collect();
                         let axes = if n == 1 { axes.concat() } else { format!("[{}]", axes.join(", ")) };
                         diag = diag.help(format!(
-                            "axes are aligned at the right; {} stretches with an axis more at its end: `unsqueeze(.., axis={axes})`",
+                            "axes are aligned at the right; {} stretches with an axis more at its end: \
+                             `unsqueeze(.., axis={axes})`",
                             of.what
                         ));
                     }

@@ -140,7 +140,8 @@ impl<'a> Checker<'a> {
         self.fail(d.help(format!("several stand in an array: {form}")))
     }
 
-    /// True if what comes behind an array is an operand, `concat([1.0, 2.0], y)`, and not an attribute, `concat([a, b], 1)`.
+    /// True if what comes behind an array is an operand, `concat([1.0, 2.0], y)`, and not an attribute,
+    /// `concat([a, b], 1)`.
     fn operand_follows(&self, body: &Body, def: Def<'a>, rest: &[Arg]) -> bool {
         let [Arg { name: None, value }, ..] = rest else { return false };
         let attribute = def.sig().params.get(2).and_then(|p| p.ty.as_ref()).map(|t| &t.kind);
@@ -180,7 +181,10 @@ impl<'a> Checker<'a> {
         for e in more {
             let right = self.expr(body, e);
             let (l, r) = (value?, right?);
-            let args = [given(l, at), given(r, e.span)].into_iter().chain(others.iter().cloned()).collect();
+            let args = [positional(l, at), positional(r, e.span)]
+                .into_iter()
+                .chain(others.iter().cloned())
+                .collect();
             value = self.call_def(body, def, dims, args, span);
             at = span;
         }
@@ -388,7 +392,7 @@ impl<'a> Checker<'a> {
                 let map: BTreeMap<Sym, Dim> = prim.dims.iter().copied().zip(dims.iter().cloned()).collect();
                 let ty = self.instances.outs.get(&id).map(|t| t.subst(&|s| map.get(&s).cloned()));
                 let vals = body.push_all(Op::Prim(id, dims), bound.args, types, vec![], span);
-                Some(ty.map_or_else(|| tuple(vals.clone()), |ty| Value::of(&ty, &vals)))
+                Some(ty.map_or_else(|| tuple(vals.clone()), |ty| Value::from_leaves(&ty, &vals)))
             }
             Def::Extern(def) => {
                 let id = self.extern_instance(def)?;
@@ -414,7 +418,7 @@ impl<'a> Checker<'a> {
                 let types = callee.result_types.iter().map(|t| t.subst(&|s| map.get(&s).cloned())).collect();
                 let ty = self.instances.results.get(&id).map(|t| t.subst(&|s| map.get(&s).cloned()));
                 let vals = body.push_all(Op::Call(id, dims), bound.args, types, opens, span);
-                Some(ty.map_or_else(|| tuple(vals.clone()), |ty| Value::of(&ty, &vals)))
+                Some(ty.map_or_else(|| tuple(vals.clone()), |ty| Value::from_leaves(&ty, &vals)))
             }
         }
     }
@@ -470,7 +474,13 @@ impl<'a> Checker<'a> {
         let Some(def) = self.defs.operator(Sym::new("cast")) else {
             return self.unknown(body, Sym::new("cast"), span);
         };
-        self.call_def(body, def, &[IndexArg::Expr(name)], vec![given(Value::Val(val), arg.value.span)], span)
+        self.call_def(
+            body,
+            def,
+            &[IndexArg::Expr(name)],
+            vec![positional(Value::Val(val), arg.value.span)],
+            span,
+        )
     }
 }
 
@@ -482,7 +492,7 @@ fn output_types(syms: &[Sym], dims: &[Dim], bufs: &[Buf], outs: &[BufId]) -> Vec
 }
 
 /// An argument without a name.
-pub(super) fn given(value: Value, span: Span) -> Actual {
+pub(super) fn positional(value: Value, span: Span) -> Actual {
     Actual { name: None, value, expr: None, span }
 }
 

@@ -1,6 +1,6 @@
-//! Functions as values of compile time: names of definitions, lambdas with what they captured, a choice of two. Tuples,
-//! records and arrays may hold them; which one of an array is meant is known when compiling, and `for f in fs` is its
-//! body once for each.
+//! Closures, functions as values of compile time: names of definitions, lambdas with what they captured, a choice of
+//! two. Tuples, records and arrays may hold them; which one of an array is meant is known when compiling, and
+//! `for f in fs` is its body once for each.
 //!
 //! A call of such a value is its body, checked where the call stands. So is a call of a `fn` one of whose parameters or
 //! results is a function, or is of a generic `S: value`, which stands for a value of any kind: the callee is *taken
@@ -8,9 +8,10 @@
 //!
 //! - A lambda captures the values its names have where it stands; a `var` as it is then. A captured value that its body
 //!   gives away is gone after the first call, as it would be if the body stood there.
-//! - The types of a lambda's parameters are those of the arguments, checked at each call. A function may have a declared
-//!   type, which is tried where it is given and kept at each call: [`super::contract`].
-//! - `if` between two functions is an `if` at each call; what they captured inside its branches it gives. A function that a loop changes, or that a result holds, is refused.
+//! - The types of a lambda's parameters are those of the arguments, checked at each call. A function may have a
+//!   declared type, which is tried where it is given and kept at each call: [`super::contract`].
+//! - `if` between two functions is an `if` at each call; what they captured inside its branches it gives. A function
+//!   that a loop changes, or that a result holds, is refused.
 //! - Calls taken apart inside each other are at most [`DEPTH`] deep and [`CALLS`] in one body.
 
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
-//! Declared types of functions: `f: fn(f32[n]) -> f32[m]` of a parameter, a field, a `let`.
+//! Contracts, the declared types of functions: `f: fn(f32[n]) -> f32[m]` of a parameter, a field, a `let`.
 //!
-//! In: a function and the type that is written for it, with what the names in that type stand for. Out: the function with
-//! that type, a [`Closure::Typed`]. Where it is given it is *tried* once, on values of the types it takes, so that what is wrong with
-//! it is said there, whether or not it is called; what that made is forgotten. Each call fits arguments and result to
-//! the type, and there stand the checks of what could not be proved.
+//! In: a function and the type that is written for it, with what the names in that type stand for. Out: the function
+//! with that type, a [`Closure::Typed`]. Where it is given it is *tried* once, on values of the types it takes, so that
+//! what is wrong with it is said there, whether or not it is called; what that made is forgotten. Each call fits
+//! arguments and result to the type, and there stand the checks of what could not be proved.
 //!
 //! A definition that is checked alone has values of its parameters' types to stand for the arguments
 //! ([`Checker::stand_in`]), and for a function one of its type without a body: a call of it gives such values in turn.
@@ -20,7 +20,7 @@ use super::{Body, Closure, Value};
 use crate::bind::Actual;
 use crate::conditions::condition_text;
 use crate::env::Env;
-use crate::exist::extents;
+use crate::existential::extents;
 use crate::types::{Arg, Named, Ty};
 use crate::{Checker, Maybe};
 
@@ -102,7 +102,7 @@ impl<'a> Checker<'a> {
                 body.forget(&mark);
                 return Some(());
             }
-            args.push(super::call::given(value, at));
+            args.push(super::call::positional(value, at));
         }
         let done = self.apply(body, f, args, at).and_then(|value| then(self, body, value));
         body.forget(&mark);
@@ -110,8 +110,8 @@ impl<'a> Checker<'a> {
         if done.is_none() && self.diagnostics.len() == said { Some(()) } else { done }
     }
 
-    /// Compares what a lambda says of its parameters with what it is to be given, where it says all of a type. What cannot
-    /// be told is left to its calls.
+    /// Compares what a lambda says of its parameters with what it is to be given, where it says all of a type. What
+    /// cannot be told is left to its calls.
     pub(super) fn takes_as_declared(
         &mut self,
         body: &mut Body,
@@ -181,10 +181,10 @@ impl<'a> Checker<'a> {
         for (t, a) in c.takes.iter().zip(args) {
             let what = format!("{}, its argument", c.what);
             let said = self.diagnostics.len();
-            let value =
-                body.apart(c.env.clone(), |body| self.annotated(body, a.value, Some(t), &what, a.span));
+            let value = body
+                .in_own_scope(c.env.clone(), |body| self.annotated(body, a.value, Some(t), &what, a.span));
             self.declared_here(said, c);
-            given.push(super::call::given(value?, a.span));
+            given.push(super::call::positional(value?, a.span));
         }
         let Some(f) = f else {
             let value = self.stand_in(body, &c.env, &c.gives)?;
@@ -206,7 +206,7 @@ impl<'a> Checker<'a> {
         let said = self.diagnostics.len();
         let what = format!("{}, its result", c.what);
         let at = f.gives_at().unwrap_or(at);
-        let value = body.apart(c.env.clone(), |body| self.returned(body, value, &c.gives, &what, at));
+        let value = body.in_own_scope(c.env.clone(), |body| self.returned(body, value, &c.gives, &what, at));
         self.declared_here(said, c);
         value
     }
@@ -366,7 +366,7 @@ impl<'a> Checker<'a> {
         let name = Sym::new("v");
         let leaves = ty.leaves("").into_iter();
         let vals: Vec<_> = leaves.map(|l| body.func.add_val(name, l.ty)).collect();
-        Value::of(ty, &vals)
+        Value::from_leaves(ty, &vals)
     }
 
     /// A value where one of a kind is needed. Extents may differ: a state may grow.

@@ -1,4 +1,4 @@
-//! `x[i, a..b, rows]`: parts of a tensor, as calls of `std/index.tn`, one an axis.
+//! Indexing and slicing, `x[i, a..b, rows]`: parts of a tensor, as calls of `std/index.tn`, one an axis.
 //!
 //! - `i`, an integer: the axis goes away. A dim is proved within the axis or checked before; an integer that only
 //!   running tells is checked where it is read.
@@ -93,7 +93,10 @@ impl<'a> Checker<'a> {
                 "`..` stands once in an index".to_owned()
             };
             let d = Diagnostic::error("E0403", span, what);
-            let is_none = |a: &IndexArg| matches!(a, IndexArg::Expr(Expr { kind: ExprKind::Name(n), .. }) if n.name() == "None");
+            let is_none = |a: &IndexArg| match a {
+                IndexArg::Expr(Expr { kind: ExprKind::Name(n), .. }) => n.name() == "None",
+                _ => false,
+            };
             return self.fail(match args.iter().any(is_none) {
                 true => d.help("a new axis is `newaxis`: `x[newaxis, :]`"),
                 false => d,

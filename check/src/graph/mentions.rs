@@ -1,4 +1,4 @@
-//! The names that texts speak of: what a lambda may capture, and what a type waits for.
+//! Free names (more rather than fewer): what a lambda may capture, and what a type waits for.
 
 use ir::ast::{self, Expr, ExprKind, IndexArg, StmtKind, TypeExpr, TypeKind};
 use shape::Sym;

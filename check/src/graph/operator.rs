@@ -7,7 +7,7 @@ use ir::source::Span;
 use shape::{Pred, Sym};
 use tensor::DType;
 
-use super::call::given;
+use super::call::positional;
 use super::{Body, Lit, Value};
 use crate::{Checker, Maybe};
 
@@ -20,7 +20,7 @@ impl Checker<'_> {
             (UnaryOp::Not, Value::Lit(Lit::Bool(b))) => Some(Value::Lit(Lit::Bool(!b))),
             (op, value) => {
                 let name = if op == UnaryOp::Neg { "neg" } else { "not" };
-                self.call_named(body, Sym::new(name), span, &[], vec![given(value, a.span)], span)
+                self.call_named(body, Sym::new(name), span, &[], vec![positional(value, a.span)], span)
             }
         }
     }
@@ -133,7 +133,7 @@ impl Checker<'_> {
                 return Some(Value::Dim(d));
             }
         }
-        let args = vec![given(l, at), given(r, right)];
+        let args = vec![positional(l, at), positional(r, right)];
         self.call_named(body, Sym::new(op.callee()), span, &[], args, span)
     }
 }

@@ -37,7 +37,7 @@ impl<'a> Checker<'a> {
         let name = def.sig.name;
         let text = format!("{}: the body gives {}, and no result is declared", name.name, value.kind());
         let declared = match value {
-            Value::Val(v) => format!("`-> {}`", ir::said::said(&body.func.ty(*v).to_string())),
+            Value::Val(v) => format!("`-> {}`", ir::display_names::demangle(&body.func.ty(*v).to_string())),
             _ => "its type after `->`".to_owned(),
         };
         let d = Diagnostic::error("E0311", span, text).label(name.span, "a function without a result");

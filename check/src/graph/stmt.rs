@@ -11,7 +11,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 
-use super::call::given;
+use super::call::positional;
 use super::{Body, Declared, Local, Tree, Value};
 use crate::bind::{Actual, names_in};
 use crate::env::Env;
@@ -335,7 +335,7 @@ impl<'a> Checker<'a> {
             let what = if leaf.path.is_empty() { what } else { &leaf.path };
             self.same_type(body, &leaf.ty, &got, span, what)?;
         }
-        Some(Value::of(&want, &leaves))
+        Some(Value::from_leaves(&want, &leaves))
     }
 
     /// `dim k = e where ..`: a number computed while running becomes a dim.
@@ -391,7 +391,8 @@ impl<'a> Checker<'a> {
         if matches!(old, Value::Unit) {
             return None;
         }
-        let value = self.combined(body, op, || given(old.clone(), place.span), given(new, e.span), e.span)?;
+        let value =
+            self.combined(body, op, || positional(old.clone(), place.span), positional(new, e.span), e.span)?;
         let value = self.settled(body, &old, value, e.span)?;
         self.same_kind(body, &old, &value, e.span, name.name())?;
         let declared = body.find(*name).and_then(|l| l.declared.clone());
@@ -460,7 +461,8 @@ impl<'a> Checker<'a> {
         self.materialize(body, &value, dtype, span).map(Value::Val)
     }
 
-    /// Literals and dims as tensors of the types that a variable has in their places, functions with the types they have there.
+    /// Literals and dims as tensors of the types that a variable has in their places, functions with the types they
+    /// have there.
     pub(super) fn settled(&mut self, body: &mut Body, old: &Value, new: Value, span: Span) -> Maybe<Value> {
         match (old, new) {
             (Value::Val(o), new @ (Value::Lit(_) | Value::Dim(_) | Value::Literals(_))) => {
@@ -503,7 +505,7 @@ impl<'a> Checker<'a> {
         let value = self.annotated(body, value, Some(inner), "this `var`", span)?;
         let mut d = Declared::default();
         self.declare_leaves(body, inner, &value, &names, &mut d);
-        for fact in crate::exist::facts(vars) {
+        for fact in crate::existential::facts(vars) {
             let mut others = names_in(fact);
             others.retain(|n| names.iter().all(|x| x.name != *n));
             let hidden = self.enter_locals(body, &others, Some(fact.span))?;
@@ -580,7 +582,7 @@ impl<'a> Checker<'a> {
         // One name is one extent, wherever it stands.
         let mut facts: Vec<(Pred, String)> = Vec::new();
         for fact in &d.facts {
-            let is = crate::exist::extents(fact, &extent);
+            let is = crate::existential::extents(fact, &extent);
             let text = format!("`{name}`: `{fact}` is declared, and does not hold: {is}");
             facts.push((fact.subst(&extent), text));
         }

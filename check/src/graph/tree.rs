@@ -1,4 +1,4 @@
-//! Values that are more than one tensor: fields, elements of arrays, literals of arrays, records made.
+//! Aggregates, values that are more than one tensor: fields, elements of arrays, literals of arrays, records made.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Facts, Sym};
 use tensor::{DType, Tensor};
 
-use super::call::given;
+use super::call::positional;
 use super::{Body, Lit, Value};
 use crate::bind::Actual;
 use crate::types::{Arg as Generics, RecordId, Ty};
@@ -89,7 +89,7 @@ impl Literals {
 
 impl Value {
     /// A value of a type from its leaves.
-    pub(crate) fn of(ty: &Ty, leaves: &[ValId]) -> Value {
+    pub(crate) fn from_leaves(ty: &Ty, leaves: &[ValId]) -> Value {
         match ty {
             Ty::Tensor(_) => Value::Val(leaves[0]),
             Ty::Tuple(parts) => {
@@ -97,7 +97,7 @@ impl Value {
                 let part = |t: &Ty| {
                     let from = at;
                     at += t.count();
-                    Value::of(t, &leaves[from..at])
+                    Value::from_leaves(t, &leaves[from..at])
                 };
                 Value::Tuple(parts.iter().map(part).collect())
             }
@@ -134,7 +134,7 @@ impl<'a> Checker<'a> {
         match &value {
             Value::Tree(t) => {
                 if let Some((ty, before)) = t.ty.field(name) {
-                    return Some(Value::of(&ty, &t.leaves[before..before + ty.count()]));
+                    return Some(Value::from_leaves(&ty, &t.leaves[before..before + ty.count()]));
                 }
                 // What is no field may be a generic of the record.
                 if let Ty::Record(r) = &*t.ty
@@ -164,7 +164,14 @@ impl<'a> Checker<'a> {
             _ => false,
         };
         if name == "T" && tensor {
-            return self.call_named(body, Sym::new("transpose"), span, &[], vec![given(value, at)], span);
+            return self.call_named(
+                body,
+                Sym::new("transpose"),
+                span,
+                &[],
+                vec![positional(value, at)],
+                span,
+            );
         }
         let text = match &value {
             Value::Tuple(parts) => {
@@ -254,7 +261,7 @@ impl<'a> Checker<'a> {
             }
             ty = inner;
         }
-        Some(Value::of(&ty, &leaves))
+        Some(Value::from_leaves(&ty, &leaves))
     }
 
     /// An element of an array that holds functions: which one must be known here.
@@ -319,7 +326,7 @@ impl<'a> Checker<'a> {
         };
         let ty = tree.ty.element()?;
         let rows = tree.leaves.iter().map(|v| self.row_of(body, *v, index, span));
-        Some(Value::of(&ty, &rows.collect::<Maybe<Vec<_>>>()?))
+        Some(Value::from_leaves(&ty, &rows.collect::<Maybe<Vec<_>>>()?))
     }
 
     /// `[a, b, c]`: literals are a constant, other values are stacked along a new first axis.
@@ -369,7 +376,7 @@ impl<'a> Checker<'a> {
         for (vals, ty) in columns.into_iter().zip(types) {
             stacked.push(self.stack(body, vals, &ty, span));
         }
-        Some(Value::of(&ty.stacked(count), &stacked))
+        Some(Value::from_leaves(&ty.stacked(count), &stacked))
     }
 
     /// Values of one type along a new first axis.
@@ -537,7 +544,7 @@ impl<'a> Checker<'a> {
         let ty = self.record_of(id, generics)?;
         let Ty::Record(r) = &ty else { return None };
         if held.is_empty() {
-            return Some(Value::of(&ty, &bound.args));
+            return Some(Value::from_leaves(&ty, &bound.args));
         }
         let mut leaves = bound.args.iter().copied();
         let mut held = held.into_iter();
@@ -548,11 +555,11 @@ impl<'a> Checker<'a> {
                     let (value, at) = held.next()?;
                     let env = bound.env.clone();
                     let what = format!("{}: `{}`", def.name.name, f.name.name);
-                    body.apart(env, |body| self.annotated(body, value, Some(&f.ty), &what, at))?
+                    body.in_own_scope(env, |body| self.annotated(body, value, Some(&f.ty), &what, at))?
                 }
                 false => {
                     let vals: Vec<ValId> = leaves.by_ref().take(field.ty.count()).collect();
-                    Value::of(&field.ty, &vals)
+                    Value::from_leaves(&field.ty, &vals)
                 }
             });
         }

@@ -1,16 +1,17 @@
 //! The loops that the binders of a `for` or a reduction are.
 //!
-//! In: `i in a..b by s`, `..i in ..s`, `#[unroll] i in 4`. Out: [`Loop`]s, and the names defined, with what is known of them.
+//! In: `i in a..b by s`, `..i in ..s`, `#[unroll] i in 4`. Out: [`Loop`]s, and the names defined, with what is known of
+//! them.
 //!
-//! The loops of the IR go up by one. A loop by steps counts its rounds, and its variable's name *stands for* `a + s * round`:
-//! so the prover sees a polynomial, with which tiles are told to lie side by side. Steps below zero go down
-//! to, and do not reach, the end: `for i in n - 1..-1 by -1`.
+//! The loops of the IR go up by one. A loop by steps counts its rounds, and its variable's name *stands for*
+//! `a + s * round`: so the prover sees a polynomial, with which tiles are told to lie side by side. Steps below zero go
+//! down to, and do not reach, the end: `for i in n - 1..-1 by -1`.
 
 use ir::Intrinsic;
 use ir::ast;
 use ir::diag::Diagnostic;
-use ir::exact::Size;
 use ir::loops::{Run, Scalar, ScalarKind, Stmt, VarId};
+use ir::overflow::Size;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 

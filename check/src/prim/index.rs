@@ -1,4 +1,5 @@
-//! Indices of accesses: what they are, packs among them, and whether they lie within the extents.
+//! Indices of accesses and their bounds checks: what indices are, packs among them, and whether they lie within the
+//! extents.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use shape::{Expr as Dim, Pred, Sym, Verdict};
 use tensor::DType;
 
 use super::{Body, Local};
-use crate::lists::{Item, Scope};
+use crate::packs::{Item, Scope};
 use crate::{Checker, Maybe};
 
 impl Checker<'_> {

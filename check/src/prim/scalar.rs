@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ir::ast::{self, Arg, BinaryOp, Expr, ExprKind, Ident, IndexArg, UnaryOp};
 use ir::diag::Diagnostic;
-use ir::exact::Exact;
 use ir::loops::{BufId, Scalar, ScalarKind};
+use ir::overflow::Exact;
 use ir::source::Span;
 use ir::{Class, Combine, Intrinsic, Literal};
 use shape::{Expr as Dim, Pred};
@@ -15,11 +15,15 @@ use super::{Body, Local};
 use crate::env::Const;
 use crate::{Checker, Maybe};
 
+fn is_buffer(b: &Body, e: &Expr) -> bool {
+    matches!(&e.kind, ExprKind::Name(n) if matches!(b.find(*n), Some(Local::Buf(_))))
+}
+
 impl<'a> Checker<'a> {
     /// A scalar expression. `want` types literals; the caller compares the type it gets.
     pub(crate) fn scalar(&mut self, b: &mut Body, e: &Expr, want: Option<DType>) -> Maybe<Scalar> {
         if let ExprKind::Name(_) | ExprKind::Field(..) | ExprKind::Index(..) | ExprKind::Call(..) = &e.kind
-            && let Some(place) = self.place(b, e)
+            && let Some(place) = self.access_path(b, e)
         {
             return self.read(b, place?, e.span);
         }
@@ -100,8 +104,7 @@ impl<'a> Checker<'a> {
                     None if b.env.packs.contains_key(name) => self.scalar_dim(b, e),
                     None => self.unknown_scalar(b, *name, base.span),
                 },
-                ExprKind::Index(inner, _) if matches!(&inner.kind, ExprKind::Name(n) if matches!(b.find(*n), Some(Local::Buf(_)))) =>
-                {
+                ExprKind::Index(inner, _) if is_buffer(b, inner) => {
                     let d = Diagnostic::error(
                         "E0403",
                         e.span,

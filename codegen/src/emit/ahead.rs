@@ -353,7 +353,7 @@ impl<'c> Emit<'_, 'c> {
         let mut words = Vec::new();
         term.walk(&mut |e| {
             if let ScalarKind::Reduce { run: Run::Dot, var, body, .. } = &e.kind {
-                words.push((*var, ir::run::products(body).unwrap_or(1)));
+                words.push((*var, ir::legality::dot_width(body).unwrap_or(1)));
             }
         });
         let first_part = |i: &Scalar| {

@@ -5,8 +5,8 @@
 
 use inkwell::IntPredicate as I;
 use ir::Intrinsic;
-use ir::exact::Size;
 use ir::loops::{Scalar, VarId};
+use ir::overflow::Size;
 use shape::Expr as Dim;
 use tensor::DType;
 

@@ -62,7 +62,7 @@ impl<'c> Emit<'_, 'c> {
         else {
             return Ok(None);
         };
-        let Some(size) = ir::run::products(body) else { return Ok(None) };
+        let Some(size) = ir::legality::dot_width(body) else { return Ok(None) };
         let target = &self.ll.target;
         let has = if body.dtype == DType::I32 { target.has_vnni() } else { target.has_bf16() };
         let width = self.tile.lanes.unwrap_or(1);

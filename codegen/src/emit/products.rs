@@ -191,7 +191,7 @@ impl Emit<'_, '_> {
         else {
             return None;
         };
-        let size = ir::run::products(body)?;
+        let size = ir::legality::dot_width(body)?;
         let ScalarKind::Op(Intrinsic::Mul, factors) = &body.kind else { return None };
         let zero = self.prim.as_dim(from)?.as_int() == Some(0);
         let [x, y] = [factors.first()?, factors.get(1)?]

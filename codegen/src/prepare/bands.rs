@@ -6,7 +6,7 @@
 //! rows share: a product of matrices wants all of its rows at once.
 
 use ir::Intrinsic;
-use ir::depend::{are_strangers, mark_loops};
+use ir::depend::{all_disjoint, mark_loops};
 use ir::loops::{Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use shape::Expr as Dim;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ const MOST: usize = 8;
 pub(crate) fn in_bands(prim: &mut Prim) {
     let first = prim.body.iter().position(|s| !matches!(s, Stmt::Set(..))).unwrap_or(prim.body.len());
     let nests = &prim.body[first..];
-    if !(2..=MOST).contains(&nests.len()) || are_strangers(prim) {
+    if !(2..=MOST).contains(&nests.len()) || all_disjoint(prim) {
         return;
     }
     // Of accesses that fail the first is said, and all rows of a nest come before those of the next.

@@ -40,7 +40,7 @@ use self::sums::as_sums;
 use self::totals::as_totals;
 use ir::Intrinsic;
 use ir::depend::{mark_loops, unfused};
-use ir::lets::written_out;
+use ir::inline_lets::inline_lets;
 use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
 use shape::{Expr as Dim, Sym};
 use std::collections::BTreeSet;
@@ -57,7 +57,7 @@ pub(crate) fn prepare(prim: &Prim) -> Prim {
             mark_loops(&mut two);
             prim = two;
         }
-        prim = written_out(&prim, &|_| true);
+        prim = inline_lets(&prim, &|_| true);
         by_blocks(&mut prim);
         as_variables(&mut prim);
         distinct(&mut prim);

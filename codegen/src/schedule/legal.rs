@@ -45,7 +45,7 @@ impl Planner<'_> {
                 fit &= match s {
                     Stmt::For { lo, hi, .. } => !along.changes(lo) && !along.changes(hi),
                     Stmt::If(c, ..) => !along.changes(c),
-                    Stmt::While(c, body) => !along.changes(c) || wait && ir::run::lanes_wait(body),
+                    Stmt::While(c, body) => !along.changes(c) || wait && ir::legality::lanes_wait(body),
                     Stmt::Alloc(_) => false,
                     Stmt::Set(..) | Stmt::Store { .. } => true,
                 };

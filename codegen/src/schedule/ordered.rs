@@ -346,7 +346,7 @@ impl Arrange<'_> {
                         }
                         return;
                     }
-                    if ir::run::products(body) == Some(rounds) {
+                    if ir::legality::dot_width(body) == Some(rounds) {
                         *run = Run::Dot;
                     }
                 });

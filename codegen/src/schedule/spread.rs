@@ -183,7 +183,7 @@ impl Arrange<'_> {
                 let most = magnitude(x)? * magnitude(y)?;
                 for (x, c) in [(x, y), (y, x)] {
                     if let ScalarKind::Const(Literal::Int(value)) = c.kind {
-                        let factors = [(x, byte(x)?), (c, ir::run::beside(byte(x)?, value)?)];
+                        let factors = [(x, byte(x)?), (c, ir::legality::dot_constant_type(byte(x)?, value)?)];
                         let still = matches!(x.kind, ScalarKind::Const(_));
                         let factors = factors.map(|(s, dtype)| narrowed(s, dtype));
                         return (!still).then_some(Narrow { factors, size: 4, most, plus: None });

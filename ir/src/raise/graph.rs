@@ -155,8 +155,8 @@ impl Writer<'_> {
         }
     }
 
-    /// `f[k](x)`: brackets give the dims that no parameter's type tells; all of them where one is told only together with
-    /// others, as both are by an extent `m * n`.
+    /// `f[k](x)`: brackets give the dims that no parameter's type tells; all of them where one is told only together
+    /// with others, as both are by an extent `m * n`.
     fn call<'d>(
         &self,
         callee: Sym,
@@ -263,9 +263,9 @@ impl Writer<'_> {
         out.push(term::stmt(StmtKind::While(go_on, term::block(round))));
     }
 
-    /// The type of what a loop carries: `exists m. f32[m, d]` where the loop opens an extent. The name follows the variable,
-    /// so that it is the extent that the loop opens. Of variables that share one, the first names it, and the others
-    /// have names that nobody says.
+    /// The type of what a loop carries: `exists m. f32[m, d]` where the loop opens an extent. The name follows the
+    /// variable, so that it is the extent that the loop opens. Of variables that share one, the first names it, and the
+    /// others have names that nobody says.
     fn carried(&mut self, ty: &Type, opens: &[Sym], named: &mut BTreeSet<Sym>) -> ast::TypeExpr {
         let mut free = Vec::new();
         let mut dims = Vec::new();

@@ -1,4 +1,5 @@
-//! Typed IR back to the program as written, so that the printer of `parser` can show it as text.
+//! Raising (decompilation): typed IR back to the program as written, so that the printer of `parser` can show it as
+//! text.
 //!
 //! In: a checked [`Module`] or a part of it. Out: [`ast`] without places (every span is the default),
 //! which prints as a program that checks to the same module: `tenon opt -o plan.tn` and `tenon dis`

@@ -19,7 +19,7 @@ use crate::loops::{Prim, Scalar, ScalarKind, Stmt, VarId};
 /// The definition of a primitive.
 pub(super) fn prim(p: &Prim, name: Sym) -> Item {
     let w = Writer::new(p);
-    let uses = Uses::of(p);
+    let uses = Uses::new(p);
     let (sig, outs) = w.head(name);
     let mut stmts: Vec<ast::Stmt> = uses.at_top.iter().map(|v| zero(&w, *v)).collect();
     write(&w, &uses, &p.body, &mut BTreeSet::new(), &mut stmts);
@@ -47,7 +47,7 @@ struct Walk {
 }
 
 impl Uses {
-    fn of(p: &Prim) -> Uses {
+    fn new(p: &Prim) -> Uses {
         let mut walk = Walk::default();
         walk.block(&p.body);
         walk.uses

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use ir::FuncId;
 use ir::View;
+use ir::display_names::demangle;
 use ir::graph::{Node, ValId};
 use ir::loops::{Buf, BufId, Prim, ScalarKind};
-use ir::said::said;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::DType;
 use tensor::limits::LARGEST_DIM;
@@ -76,7 +76,7 @@ impl Builder<'_, '_> {
             let bound = Pred::Le(dims[i].clone(), Dim::int(LARGEST_DIM));
             let (cond, value) = (self.code.pred(&bound)?, self.code.expr(&dims[i])?);
             let text = format!("{}: dim {d} = {{}} is larger than {LARGEST_DIM}", prim.name);
-            self.code.push(Kind::Check(cond, said(&text), vec![value]));
+            self.code.push(Kind::Check(cond, demangle(&text), vec![value]));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use tensor::DType;
 
 use super::{Builder, Dying, is_tensor};
 use crate::error::Error;
-use crate::live::last_uses;
+use crate::last_use::last_uses;
 use crate::rt::{self, Cond, Kind, Value, Var};
 
 impl Builder<'_, '_> {
@@ -150,7 +150,7 @@ impl Builder<'_, '_> {
         }
         let syms: Vec<Sym> =
             block.params.iter().flat_map(|p| &self.func.ty(*p).shape).flat_map(Dim::syms).collect();
-        self.learn(&block.params, &syms)
+        self.bind_dims_of(&block.params, &syms)
     }
 
     /// Puts a round's results where the next one looks for them, all at once.

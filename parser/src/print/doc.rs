@@ -1,4 +1,4 @@
-//! Documents: text with places where a line may end, and their layout.
+//! Pretty printing by documents: text with places where a line may end, and their layout.
 //!
 //! In: a [`Doc`]. Out: lines of at most [`WIDTH`] columns where that can be had. The algorithm is
 //! Wadler's as prettier runs it: a group that fits on the rest of the line is printed flat, another

@@ -108,14 +108,14 @@ impl Printer<'_> {
             ExprKind::Paren(inner) => docs!["(", self.expr(inner), ")"],
             ExprKind::Tuple(parts) => match parts.as_slice() {
                 [one] => docs!["(", self.expr(one), ",)"],
-                _ => self.list(("(", ")"), parts, place, Style::Lines, Self::expr),
+                _ => self.list(("(", ")"), parts, byte_range, Style::Lines, Self::expr),
             },
             ExprKind::Array(parts) => {
                 let plain = parts
                     .iter()
                     .all(|p| matches!(p.kind, ExprKind::Int(_) | ExprKind::Float(..) | ExprKind::Unary(..)));
                 let style = if plain { Style::Fill } else { Style::Lines };
-                self.list(("[", "]"), parts, place, style, Self::expr)
+                self.list(("[", "]"), parts, byte_range, style, Self::expr)
             }
             // `0.0` would be a number.
             ExprKind::Field(of, field) => {
@@ -279,7 +279,7 @@ impl Printer<'_> {
 }
 
 /// Where an expression is.
-fn place(e: &Expr) -> (u32, u32) {
+fn byte_range(e: &Expr) -> (u32, u32) {
     (e.span.lo, e.span.hi)
 }
 

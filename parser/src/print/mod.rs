@@ -1,4 +1,4 @@
-//! The program as written, back to text: what `tenon fmt` does.
+//! The formatter, `tenon fmt`: the program as written, back to text.
 //!
 //! In: a file as read, or pieces that a program made. Out: the canonical text. Every construct
 //! becomes a [`doc::Doc`], which is laid out in 110 columns with 4 blanks a level.

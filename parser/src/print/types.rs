@@ -11,7 +11,7 @@ pub(super) fn name(ident: &Ident) -> Doc {
 }
 
 /// Where a type is.
-fn place(ty: &TypeExpr) -> (u32, u32) {
+fn byte_range(ty: &TypeExpr) -> (u32, u32) {
     (ty.span.lo, ty.span.hi)
 }
 
@@ -21,7 +21,7 @@ impl Printer<'_> {
             TypeKind::Named { name: ident, args, dims } => {
                 let mut parts = vec![name(ident)];
                 if !args.is_empty() {
-                    parts.push(self.list(("<", ">"), args, place, Style::Lines, Self::ty));
+                    parts.push(self.list(("<", ">"), args, byte_range, Style::Lines, Self::ty));
                 }
                 if let Some(dims) = dims {
                     parts.push(self.index_args(dims));
@@ -30,12 +30,12 @@ impl Printer<'_> {
             }
             TypeKind::Tuple(parts) => match parts.as_slice() {
                 [one] => docs!["(", self.ty(one), ",)"],
-                _ => self.list(("(", ")"), parts, place, Style::Lines, Self::ty),
+                _ => self.list(("(", ")"), parts, byte_range, Style::Lines, Self::ty),
             },
             TypeKind::Array(of, length) => docs!["[", self.ty(of), "; ", self.expr(length), "]"],
             TypeKind::Dim(e) => self.expr(e),
             TypeKind::Fn(args, result) => {
-                let args = self.list(("(", ")"), args, place, Style::Lines, Self::ty);
+                let args = self.list(("(", ")"), args, byte_range, Style::Lines, Self::ty);
                 docs!["fn", args, " -> ", self.ty(result)]
             }
             TypeKind::Exists(names, of) => {

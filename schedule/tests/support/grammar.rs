@@ -132,7 +132,7 @@ impl Maker<'_> {
     }
 
     /// A place along some axis, and the extent of one that has it.
-    fn place(&mut self) -> (String, String) {
+    fn element(&mut self) -> (String, String) {
         let Some(var) = self.some_var() else {
             return ("0".into(), "1".into());
         };
@@ -163,7 +163,7 @@ impl Maker<'_> {
                 return (format!("{}[{}]", b.name, at.join(", ")), b.bound);
             }
         }
-        let places: Vec<_> = (0..self.r.pick(&[1, 1, 2, 2, 2, 3])).map(|_| self.place()).collect();
+        let places: Vec<_> = (0..self.r.pick(&[1, 1, 2, 2, 2, 3])).map(|_| self.element()).collect();
         let (at, shape): (Vec<_>, Vec<_>) = places.into_iter().unzip();
         let wild = !float(t) && t != "bool" && self.one_in(4);
         let b = self.param(if wild { "wild" } else { "x" }, t, shape);

@@ -11,7 +11,7 @@ use crate::isa::{
     Axis, ConstId, F, Float, FuncId, I, Instr, Int, KernelId, Kind, Label, List, MessageId, Operand, Reg,
     RegionId, Row, T,
 };
-use crate::program::Place;
+use crate::program::SourceLocation;
 use crate::scalar::{Compare, FloatBinary, FloatUnary, IntBinary, IntUnary};
 
 /// What stands between the braces of a function, after its registers and regions.
@@ -19,7 +19,7 @@ use crate::scalar::{Compare, FloatBinary, FloatUnary, IntBinary, IntUnary};
 pub(super) struct Code {
     pub(super) code: Vec<Instr>,
     pub(super) pool: Vec<Reg>,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<SourceLocation>,
     /// Where each instruction stands in the text.
     pub(super) spans: Vec<Range<usize>>,
 }
@@ -141,14 +141,14 @@ fn instruction(c: &mut Cursor<'_>, labels: &BTreeMap<&str, u32>, out: &mut Code)
 /// Where an instruction is written: none or more places.
 fn places(c: &mut Cursor<'_>, out: &mut Code) -> Result {
     let pc = (out.code.len() - 1) as u32;
-    while let Some(found) = place(c, pc)? {
+    while let Some(found) = source_location(c, pc)? {
         out.places.push(found);
     }
     Ok(())
 }
 
 /// `@FILE LINE:COLUMN FIRST..END`, if it is there.
-pub(super) fn place(c: &mut Cursor<'_>, pc: u32) -> Result<Option<Place>> {
+pub(super) fn source_location(c: &mut Cursor<'_>, pc: u32) -> Result<Option<SourceLocation>> {
     if !c.eat("@") {
         return Ok(None);
     }
@@ -159,7 +159,7 @@ pub(super) fn place(c: &mut Cursor<'_>, pc: u32) -> Result<Option<Place>> {
     let lo = c.number("the first byte")?;
     c.expect("..")?;
     let hi = c.number("the end of the bytes")?;
-    Ok(Some(Place { pc, file, line, col, lo, hi }))
+    Ok(Some(SourceLocation { pc, file, line, col, lo, hi }))
 }
 
 fn operand(

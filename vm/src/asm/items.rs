@@ -7,7 +7,7 @@ use super::read::Reader;
 use super::token::{Result, Token};
 use super::{code, steps};
 use crate::program::{
-    Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Function, KeptLoad, Kernel, Param, Work,
+    Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Function, Kernel, LoadCall, Param, Work,
 };
 
 impl Reader<'_, '_> {
@@ -42,12 +42,12 @@ impl Reader<'_, '_> {
                 "load" => {
                     let number = c.numbered("entry", "an entry (`entry1`)")?;
                     let args = types(c, |c| c.numbered("", "the place of a parameter"))?;
-                    let kept = entry.kept.get_or_insert_default();
-                    kept.loads.push(KeptLoad { entry: number, args });
+                    let kept = entry.load_split.get_or_insert_default();
+                    kept.loads.push(LoadCall { entry: number, args });
                 }
                 "step" => {
                     let number = c.numbered("entry", "an entry (`entry1`)")?;
-                    entry.kept.get_or_insert_default().step = number;
+                    entry.load_split.get_or_insert_default().step = number;
                 }
                 _ => {
                     let named = c.ahead(1).is_some_and(|t| t.text == ":");
@@ -115,7 +115,7 @@ impl Reader<'_, '_> {
                 "library" => kernel.abi.libraries.push(c.text("a library in quotes")?),
                 "check" => {
                     kernel.abi.checks.push(c.text("a message in quotes")?);
-                    kernel.places.extend(code::place(c, 0)?);
+                    kernel.places.extend(code::source_location(c, 0)?);
                 }
                 _ => {
                     c.expect("flops")?;

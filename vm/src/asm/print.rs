@@ -8,7 +8,7 @@ use tensor::abi::{Access, Step};
 use super::steps;
 use super::token::quoted;
 use crate::isa::{Instr, Operand, Reg};
-use crate::program::{Constant, Entry, Extent, Function, Kernel, Place, Program, TensorType, Type};
+use crate::program::{Constant, Entry, Extent, Function, Kernel, Program, SourceLocation, TensorType, Type};
 use crate::tnx::{Package, VERSION};
 
 /// A register as text: `i0`, `f1`, `t2`.
@@ -115,7 +115,7 @@ fn entry(out: &mut String, program: &Program, e: &Entry) {
         let shape: Vec<String> = r.shape.iter().map(|x| format!("{x:?}")).collect();
         let _ = writeln!(out, "    result {name}{}{}", r.dtype, bracketed(&shape));
     }
-    if let Some(kept) = &e.kept {
+    if let Some(kept) = &e.load_split {
         for load in &kept.loads {
             let args: Vec<String> = load.args.iter().map(u32::to_string).collect();
             let _ = writeln!(out, "    load entry{}({})", load.entry, args.join(", "));
@@ -169,7 +169,7 @@ fn kernel(out: &mut String, i: usize, k: &Kernel) {
         let _ = writeln!(out, "    library {library:?}");
     }
     for (i, check) in k.abi.checks.iter().enumerate() {
-        let place = k.places.get(i).map_or(String::new(), |p| format!(" {}", place(p)));
+        let place = k.places.get(i).map_or(String::new(), |p| format!(" {}", source_location(p)));
         let _ = writeln!(out, "    check {check:?}{place}");
     }
     if let Some(w) = &k.work {
@@ -180,7 +180,7 @@ fn kernel(out: &mut String, i: usize, k: &Kernel) {
     out.push_str("}\n");
 }
 
-fn place(p: &Place) -> String {
+fn source_location(p: &SourceLocation) -> String {
     format!("@{} {}:{} {}..{}", p.file, p.line, p.col, p.lo, p.hi)
 }
 
@@ -244,7 +244,7 @@ pub fn function(program: &Program, f: &Function) -> String {
         }
         let (mut line, remark) = instruction(program, f, instr);
         while let Some(p) = places.next_if(|p| p.pc as usize <= pc) {
-            line = format!("{line:<49} {}", place(p));
+            line = format!("{line:<49} {}", source_location(p));
         }
         if remark.is_empty() {
             let _ = writeln!(out, "    {line}");

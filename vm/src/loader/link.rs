@@ -369,7 +369,7 @@ impl Linker<'_> {
                 }
             },
             reloc::GOTPCREL | reloc::GOTPCRELX | reloc::REX_GOTPCRELX => {
-                let entry = self.layout.table + 8 * self.place(address, image)?;
+                let entry = self.layout.table + 8 * self.address_slot(address, image)?;
                 near(self.base.wrapping_add(entry))
             }
             _ => Err("it is not supported".to_owned()),
@@ -377,7 +377,7 @@ impl Linker<'_> {
     }
 
     /// The number of the place of the table that holds an address.
-    fn place(&mut self, address: usize, image: &mut [u8]) -> Result<usize, String> {
+    fn address_slot(&mut self, address: usize, image: &mut [u8]) -> Result<usize, String> {
         if let Some(&place) = self.table.get(&address) {
             return Ok(place);
         }
@@ -393,7 +393,7 @@ impl Linker<'_> {
 
     /// Where code is that jumps to an address however far away.
     fn stub(&mut self, address: usize, image: &mut [u8]) -> Result<usize, String> {
-        let place = self.place(address, image)?;
+        let place = self.address_slot(address, image)?;
         let (stub, entry) = (self.layout.stubs + STUB * place, self.layout.table + 8 * place);
         // Counted from the end of the 6-byte instruction; both are inside one mapping of at most MAX_BYTES.
         let distance = i32::try_from(entry as i64 - (stub as i64 + 6)).map_err(|e| e.to_string())?;

@@ -1,17 +1,17 @@
 //! Arenas: the memory that a call takes at once, and what lies where in it.
 //!
 //! A function says how large each of its regions is, over the ints it is given, and when it lives. For the ints of
-//! a call the regions are fitted into one block ([`fit`]); the fit is remembered under the ints that sizes depend
-//! on, so that a shape seen before costs a comparison. A shape not seen before may use a fit made for another, where every region is large enough
-//! and little is wasted; fits are therefore made for sizes rounded up a little, and a sequence that grows step by step is fitted a few dozen
-//! times for each doubling, not at every step.
+//! a call the regions are fitted into one block ([`offsets`]); the fit is remembered under the ints that sizes depend
+//! on, so that a shape seen before costs a comparison. A shape not seen before may use a fit made for another, where
+//! every region is large enough and little is wasted; fits are therefore made for sizes rounded up a little, and a
+//! sequence that grows step by step is fitted a few dozen times for each doubling, not at every step.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use super::error::Trap;
-use super::fit::{self, Item};
 use super::memory::Handle;
+use super::offsets::{self, Item};
 use super::{Executable, State, kernel};
 use crate::program::{Function, Region};
 use tensor::abi::Step;
@@ -71,7 +71,7 @@ impl Placement {
 pub(crate) struct Placements {
     all: Vec<Placement>,
     /// By function: what it is for.
-    functions: Vec<Known>,
+    functions: Vec<FitCache>,
     key: Vec<i64>,
     fits: u64,
 }
@@ -85,7 +85,7 @@ struct Found {
 
 /// The fits of a function.
 #[derive(Debug, Default)]
-struct Known {
+struct FitCache {
     by_ints: HashMap<Vec<i64>, Found>,
     /// The newest last.
     fits: Vec<u32>,
@@ -113,7 +113,7 @@ impl Placements {
     /// The placement of a function's regions for the ints it is called with.
     fn find(&mut self, index: usize, function: &Function, layout: &Layout, ints: &[i64]) -> Found {
         if self.functions.len() <= index {
-            self.functions.resize_with(index + 1, Known::default);
+            self.functions.resize_with(index + 1, FitCache::default);
         }
         self.key.clear();
         self.key.extend(layout.ints.iter().map(|&i| ints[i as usize]));
@@ -134,7 +134,7 @@ impl Placements {
                 known.fits.push(number);
                 number
             });
-            let least = fit::bound(&items(&function.regions, sizes.iter().copied()));
+            let least = offsets::peak_live(&items(&function.regions, sizes.iter().copied()));
             let found = Found { placement, least };
             known.by_ints.insert(self.key.clone(), found);
             found
@@ -153,7 +153,7 @@ impl Placements {
 impl Placement {
     fn fit(regions: &[Region], sizes: &[usize]) -> Placement {
         let items = items(regions, sizes.iter().map(|s| rounded(*s)));
-        let fit = fit::fit(&items);
+        let fit = offsets::assign(&items);
         let regions = fit.starts.iter().zip(&items).map(|(&start, i)| start..start + i.size).collect();
         Placement { regions, total: fit.total }
     }
@@ -161,7 +161,7 @@ impl Placement {
     /// Whether it has room for these sizes and wastes little on them.
     fn serves(&self, sizes: &[usize], regions: &[Region]) -> bool {
         let fits = self.regions.iter().zip(sizes).all(|(r, s)| *s <= r.len());
-        let least = fit::bound(&items(regions, sizes.iter().copied()));
+        let least = offsets::peak_live(&items(regions, sizes.iter().copied()));
         fits && self.total <= least + least / 32 + LINE * regions.len()
     }
 }
@@ -170,7 +170,7 @@ impl Function {
     /// The bytes of its arena for the ints it is called with, and the least that any placement of its regions needs.
     pub fn arena(&self, ints: &[i64]) -> (usize, usize) {
         let sizes = sizes(&self.regions, ints);
-        let least = fit::bound(&items(&self.regions, sizes.iter().copied()));
+        let least = offsets::peak_live(&items(&self.regions, sizes.iter().copied()));
         (Placement::fit(&self.regions, &sizes).total, least)
     }
 }

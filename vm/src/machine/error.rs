@@ -1,7 +1,7 @@
 //! How a run ends when it does not return: values that name the place in the source.
 
 use crate::loader;
-use crate::program::{Place, Program};
+use crate::program::{Program, SourceLocation};
 use crate::verify::Fault;
 
 /// Why there is no result.
@@ -169,7 +169,7 @@ pub(crate) enum Trap {
     Kernel {
         kernel: String,
         message: String,
-        written: Option<Place>,
+        written: Option<SourceLocation>,
     },
     Dim(String),
     OutOfMemory {
@@ -215,7 +215,7 @@ impl From<super::memory::OutOfMemory> for Trap {
 impl Trap {
     pub(crate) fn at(self, program: &Program, function: usize, pc: usize) -> Error {
         let f = &program.functions[function];
-        let at = |place: Option<&Place>| Site {
+        let at = |place: Option<&SourceLocation>| Site {
             function: f.name.clone(),
             pc,
             file: place.and_then(|p| program.files.get(p.file as usize)).cloned().unwrap_or_default(),
@@ -223,7 +223,7 @@ impl Trap {
             col: place.map_or(0, |p| p.col),
             span: place.map_or((0, 0), |p| (p.lo, p.hi)),
         };
-        let site = at(f.place(pc));
+        let site = at(f.source_location(pc));
         match self {
             Trap::Check(message) => Error::Check { message, site },
             Trap::Kernel { kernel, message, written } => {

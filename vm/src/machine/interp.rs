@@ -2,7 +2,8 @@
 //!
 //! Registers of all frames lie in three stacks; a frame is a window of each. A call pushes a frame and a
 //! return pops it without recursion in Rust, so that the depth of calls is limited by [`CALLS`] and by the run's
-//! budget of memory, in which frames count ([`Stacks::bytes`]). Indexing is checked: a hole in the verifier is an error or a panic, never a stray write.
+//! budget of memory, in which frames count ([`Stacks::bytes`]). Indexing is checked: a hole in the verifier is an error
+//! or a panic, never a stray write.
 
 use super::arena::{self, Arena};
 use super::error::{Error, Trap, filled};
@@ -345,7 +346,8 @@ fn execute<O: Observe>(
             Instr::Place { dst, region, dims } => {
                 let dtype = function.tensors[dst.0 as usize].dtype;
                 let (dims, at) = (function.list(dims), frame.arena.map(|a| (a, &*placements)));
-                let value = attempt!(tensors::place(dtype, dims, ints, at, function, region, memory));
+                let value =
+                    attempt!(tensors::alloc_in_region(dtype, dims, ints, at, function, region, memory));
                 set(&mut t!(dst), value, memory);
             }
             Instr::Release { src } => set(&mut t!(src), Value::EMPTY, memory),

@@ -1,4 +1,4 @@
-//! Calling kernels: operands to the C ABI, the extents compared, the grid walked.
+//! Kernel dispatch: operands to the C ABI, the extents compared, the grid walked.
 #![expect(unsafe_code, reason = "this is where native code is called")]
 
 use std::any::Any;
@@ -126,18 +126,18 @@ pub(crate) struct Scratch {
     /// The working memory of a call that needs no more, on one thread.
     line: Line,
     /// Of each kernel what its last call came to.
-    last: Vec<Option<Known>>,
+    last: Vec<Option<LastCall>>,
 }
 
 /// What a kernel's ints lead to: most calls have those of the call before.
 #[derive(Debug, Default)]
-struct Known {
+struct LastCall {
     ints: Vec<i64>,
     grid: i64,
     /// Where blocks wait for those before them, from the first one on.
     stops: Vec<i64>,
-    /// Bytes of working memory of a worker, once they were asked for: where there is nothing to compute they may be more than a
-    /// number can be.
+    /// Bytes of working memory of a worker, once they were asked for: where there is nothing to compute they may be
+    /// more than a number can be.
     scratch: Option<i64>,
 }
 
@@ -147,9 +147,9 @@ impl Prepared {
         &self,
         kernel: &Kernel,
         ints: &[i64],
-        last: &'a mut Option<Known>,
+        last: &'a mut Option<LastCall>,
         steps: &mut Vec<i64>,
-    ) -> Result<&'a mut Known, Trap> {
+    ) -> Result<&'a mut LastCall, Trap> {
         let mut known = match last.take() {
             Some(known) if known.ints == ints => return Ok(last.insert(known)),
             other => other.unwrap_or_default(),
@@ -172,7 +172,7 @@ impl Prepared {
     }
 
     /// Bytes of working memory of a worker.
-    fn scratch(&self, known: &mut Known, steps: &mut Vec<i64>) -> Result<usize, Trap> {
+    fn scratch(&self, known: &mut LastCall, steps: &mut Vec<i64>) -> Result<usize, Trap> {
         let bytes = match known.scratch {
             Some(bytes) => bytes,
             None => *known.scratch.insert(extent(&self.scratch, &known.ints, steps)?),
@@ -328,7 +328,7 @@ pub(crate) fn call(
     let bytes = prepared.scratch(known, steps)?;
     let bytes = bytes.checked_next_multiple_of(LINE).ok_or_else(|| memory.exhausted(bytes))?;
     // As many workers as there is memory for: one is enough.
-    workers = memory.left().checked_div(bytes).map_or(workers, |room| workers.min(room).max(1));
+    workers = memory.remaining().checked_div(bytes).map_or(workers, |room| workers.min(room).max(1));
     let (working, base) = if bytes == 0 || (bytes == LINE && workers == 1) {
         (None, line.0.as_mut_ptr().expose_provenance())
     } else {
@@ -341,19 +341,19 @@ pub(crate) fn call(
     let answer = if !prepared.theirs.is_empty() && grid == 1 {
         let answer = exe.threads.lend(|threads| {
             // SAFETY: see `invoke`.
-            library::told(&prepared.theirs, threads, &mut || unsafe {
+            library::with_thread_count(&prepared.theirs, threads, &mut || unsafe {
                 invoke(entry, bufs, ints, base, 0, grid)
             })
         });
         if answer != 0 {
-            report.keep(answer, 0, base);
+            report.record(answer, 0, base);
         }
         answer
     } else if workers == 1 && (grid == 1 || exe.threads.workers() == 1) && !watched {
         // SAFETY: see `invoke`.
         let answer = unsafe { invoke(entry, bufs, ints, base, 0, grid) };
         if answer != 0 {
-            report.keep(answer, 0, base);
+            report.record(answer, 0, base);
         }
         answer
     } else {
@@ -366,7 +366,7 @@ pub(crate) fn call(
                 // SAFETY: see `invoke`; the scratch of each worker is its own.
                 let answer = unsafe { invoke(entry, call.bufs, call.ints, scratch, lo, hi) };
                 if answer != 0 {
-                    report.keep(answer, lo, scratch);
+                    report.record(answer, lo, scratch);
                 }
                 answer
             };
@@ -506,7 +506,7 @@ struct Report<'a> {
 
 impl Report<'_> {
     #[cold]
-    fn keep(&self, answer: i64, lo: i64, scratch: usize) {
+    fn record(&self, answer: i64, lo: i64, scratch: usize) {
         let holes = check(self.kernel, answer).map_or(0, |(_, text)| text.matches("{}").count());
         let mut lowest = self.lowest.lock().unwrap_or_else(PoisonError::into_inner);
         if lowest.as_ref().is_none_or(|(at, _)| lo < *at) {

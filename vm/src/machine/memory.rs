@@ -122,9 +122,9 @@ impl Memory {
         // Popped one by one: the table keeps its own memory for the next run.
         while let Some(slot) = self.slots.pop() {
             match slot.kind {
-                Kind::Block(b) => self.keep(b),
+                Kind::Block(b) => self.give_back(b),
                 Kind::Arena { held, taken } => {
-                    self.keep(held);
+                    self.give_back(held);
                     self.lists.push(taken);
                 }
                 Kind::Vacant | Kind::Part { .. } | Kind::Borrowed { .. } => {}
@@ -174,7 +174,7 @@ impl Memory {
     #[cold]
     fn count_frames(&mut self, counted: usize) -> Result<(), OutOfMemory> {
         let more = counted.saturating_sub(self.frames);
-        if more > self.left() {
+        if more > self.remaining() {
             return Err(self.exhausted(more));
         }
         self.live = self.live - self.frames + counted;
@@ -184,7 +184,7 @@ impl Memory {
     }
 
     /// How many bytes more may be held.
-    pub(crate) fn left(&self) -> usize {
+    pub(crate) fn remaining(&self) -> usize {
         self.budget.saturating_sub(self.live)
     }
 
@@ -199,7 +199,7 @@ impl Memory {
             return Err(self.exhausted(bytes));
         }
         let size = class_size(class);
-        if asked > self.left() {
+        if asked > self.remaining() {
             return Err(self.exhausted(bytes));
         }
         let block = match self.reuse(class) {
@@ -234,7 +234,7 @@ impl Memory {
     }
 
     /// Takes back a block that a slot held.
-    fn keep(&mut self, held: Held) {
+    fn give_back(&mut self, held: Held) {
         self.live = self.live.saturating_sub(held.asked);
         self.recycle(held.block);
     }
@@ -299,7 +299,7 @@ impl Memory {
         let asked = bytes.next_multiple_of(LINE);
         self.live += asked;
         self.peak = self.peak.max(self.live);
-        self.insert(Kind::Block(Held { block: block.kept(), asked }))
+        self.insert(Kind::Block(Held { block: block.detached(), asked }))
     }
 
     /// One more holder.
@@ -315,9 +315,9 @@ impl Memory {
             let kind = std::mem::replace(&mut slot.kind, Kind::Vacant);
             self.vacant.push(h);
             match kind {
-                Kind::Block(b) => self.keep(b),
+                Kind::Block(b) => self.give_back(b),
                 Kind::Arena { held, taken } => {
-                    self.keep(held);
+                    self.give_back(held);
                     self.lists.push(taken);
                 }
                 Kind::Part { arena, region, .. } => {
@@ -357,7 +357,8 @@ impl Memory {
     /// The bytes of a buffer.
     pub(crate) fn bytes(&self, h: Handle) -> &[u8] {
         let (start, len) = self.address(h);
-        // SAFETY: a block is initialised and owned, and so is each region of it; borrowed bytes are valid by the contract of `borrow`.
+        // SAFETY: a block is initialised and owned, and so is each region of it; borrowed bytes are valid by the
+        // contract of `borrow`.
         unsafe { std::slice::from_raw_parts(start, len) }
     }
 

@@ -10,10 +10,10 @@
 mod arena;
 mod bind;
 mod error;
-mod fit;
 mod interp;
 mod kernel;
 mod memory;
+mod offsets;
 pub mod profile;
 mod tensors;
 mod value;
@@ -30,8 +30,8 @@ pub use kernel::{Condition, KernelCode};
 pub use profile::Profile;
 pub use value::Arg;
 
-use crate::alarm::Alarm;
-use crate::program::{KeptLoad, Program};
+use crate::deadline::Deadline;
+use crate::program::{LoadCall, Program};
 use crate::threads::Pool;
 use crate::verify::Verified;
 use arena::{Layout, Placements};
@@ -57,11 +57,11 @@ impl Executable {
         code: Vec<KernelCode>,
         threads: Arc<Pool>,
     ) -> Result<Arc<Executable>, Error> {
-        Executable::of(Verified::new(program)?, code, threads)
+        Executable::from_verified(Verified::new(program)?, code, threads)
     }
 
     /// The same of a program that was verified before.
-    pub fn of(
+    pub fn from_verified(
         program: Verified,
         code: Vec<KernelCode>,
         threads: Arc<Pool>,
@@ -91,8 +91,8 @@ impl Executable {
 pub struct Limits {
     /// Steps: rounds of loops, calls, kernels. None: no end.
     pub fuel: Option<u64>,
-    /// When it must have ended; looked at between instructions, between the blocks of a kernel's grid, and in a block by
-    /// loops around much work.
+    /// When it must have ended; looked at between instructions, between the blocks of a kernel's grid, and in a block
+    /// by loops around much work.
     pub deadline: Option<Instant>,
     /// Set by anyone to end the run; looked at where the deadline is.
     pub cancel: Option<Arc<AtomicBool>>,
@@ -174,8 +174,8 @@ impl Context {
         results
     }
 
-    /// Makes what an entry's weights make by themselves. None if the entry keeps nothing, or needs arguments for it that are
-    /// not given.
+    /// Makes what an entry's weights make by themselves. None if the entry keeps nothing, or needs arguments for it
+    /// that are not given.
     pub fn load(
         &mut self,
         entry: &str,
@@ -184,10 +184,10 @@ impl Context {
     ) -> Result<Option<Loaded>, Error> {
         let exe = Arc::clone(&self.exe);
         let entries = &exe.program.entries;
-        let Some(kept) = &entries[self.find(entry)?].kept else { return Ok(None) };
+        let Some(kept) = &entries[self.find(entry)?].load_split else { return Ok(None) };
         let mut loaded = Loaded { step: entries[kept.step as usize].name.clone(), kept: Vec::new() };
         let given =
-            |load: &KeptLoad| load.args.iter().map(|&a| args.get(a as usize).copied().flatten()).collect();
+            |load: &LoadCall| load.args.iter().map(|&a| args.get(a as usize).copied().flatten()).collect();
         let Some(given) = kept.loads.iter().map(given).collect::<Option<Vec<Vec<&Tensor>>>>() else {
             return Ok(None);
         };
@@ -269,7 +269,7 @@ struct Meter {
     deadline: Option<Instant>,
     cancel: Option<Arc<AtomicBool>>,
     /// Raised at the deadline, for kernels.
-    alarm: Option<Alarm>,
+    alarm: Option<Deadline>,
 }
 
 /// The flag of a run that nobody ends.
@@ -281,13 +281,13 @@ impl Meter {
             left: limits.fuel.unwrap_or(u64::MAX),
             deadline: limits.deadline,
             cancel: limits.cancel.clone(),
-            alarm: limits.deadline.map(Alarm::at),
+            alarm: limits.deadline.map(Deadline::at),
         }
     }
 
     /// What a kernel looks at while it runs.
     fn flags(&self) -> [&AtomicBool; 2] {
-        [self.alarm.as_ref().map_or(&NEVER, Alarm::flag), self.cancel.as_deref().unwrap_or(&NEVER)]
+        [self.alarm.as_ref().map_or(&NEVER, Deadline::flag), self.cancel.as_deref().unwrap_or(&NEVER)]
     }
 
     /// One step.

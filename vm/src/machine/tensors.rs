@@ -41,7 +41,7 @@ pub(crate) fn alloc(dtype: DType, regs: &[Reg], ints: &[i64], memory: &mut Memor
 }
 
 /// A buffer in a region of the frame's arena or its twin; from the pool where neither is free and large enough.
-pub(crate) fn place(
+pub(crate) fn alloc_in_region(
     dtype: DType,
     regs: &[Reg],
     ints: &[i64],

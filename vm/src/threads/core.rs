@@ -1,8 +1,8 @@
-//! The core that a thread runs on.
+//! CPU affinity: the core that a thread runs on.
 //!
-//! A thread that is woken on the core of the one that waits for it helps nobody, and where systems take a core that sleeps
-//! for one that is taken, as some do inside of virtual machines, it stays there for as long as there are jobs. So it keeps
-//! away from the core where it met a caller last: which of the others it goes to is the system's to choose.
+//! A thread that is woken on the core of the one that waits for it helps nobody, and where systems take a core that
+//! sleeps for one that is taken, as some do inside of virtual machines, it stays there for as long as there are jobs.
+//! So it keeps away from the core where it met a caller last: which of the others it goes to is the system's to choose.
 
 /// The number of the core that the calling thread is on, as far as the system tells.
 pub(super) fn current() -> usize {

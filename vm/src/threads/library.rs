@@ -1,8 +1,8 @@
 //! The threads that a shared library has of its own.
 //!
 //! A library function runs on the thread that calls the kernel, and is told how many threads it may use: as many as the
-//! run's pool has workers, which sleep meanwhile, or one, where the pool is at another run's job. So there are never more
-//! threads at work than the run was given. A library that has none of the functions below is called as it is.
+//! run's pool has workers, which sleep meanwhile, or one, where the pool is at another run's job. So there are never
+//! more threads at work than the run was given. A library that has none of the functions below is called as it is.
 #![expect(unsafe_code, reason = "functions of shared libraries are called")]
 
 use std::collections::BTreeMap;
@@ -48,7 +48,8 @@ pub(crate) fn numbers(find: &dyn Fn(&str) -> Option<usize>) -> Vec<(usize, &'sta
         let number = *lock(&NUMBERS).entry(at).or_insert_with(|| {
             let (set, get) =
                 (std::ptr::with_exposed_provenance::<()>(at), std::ptr::with_exposed_provenance::<()>(get));
-            // SAFETY: functions of these names have these types in every version of their libraries, none of which is ever closed.
+            // SAFETY: functions of these names have these types in every version of their libraries, none of which is
+            // ever closed.
             let (set, get) = unsafe {
                 (
                     std::mem::transmute::<*const (), unsafe extern "C" fn(c_int)>(set),
@@ -63,7 +64,7 @@ pub(crate) fn numbers(find: &dyn Fn(&str) -> Option<usize>) -> Vec<(usize, &'sta
 }
 
 /// Calls a library that has been told of `threads`.
-pub(crate) fn told(numbers: &[&Number], threads: usize, call: &mut dyn FnMut() -> i64) -> i64 {
+pub(crate) fn with_thread_count(numbers: &[&Number], threads: usize, call: &mut dyn FnMut() -> i64) -> i64 {
     let Some((number, rest)) = numbers.split_first() else { return call() };
     let threads_c = c_int::try_from(threads).unwrap_or(c_int::MAX);
     // SAFETY: as above; both may be called at any time, from any thread.
@@ -73,10 +74,10 @@ pub(crate) fn told(numbers: &[&Number], threads: usize, call: &mut dyn FnMut() -
         Scope::Thread => {
             let before = get();
             if before == threads_c {
-                return told(rest, threads, call);
+                return with_thread_count(rest, threads, call);
             }
             set(threads_c);
-            let answer = told(rest, threads, call);
+            let answer = with_thread_count(rest, threads, call);
             set(before);
             answer
         }
@@ -84,13 +85,13 @@ pub(crate) fn told(numbers: &[&Number], threads: usize, call: &mut dyn FnMut() -
         Scope::Process => {
             let current = number.current.read().unwrap_or_else(PoisonError::into_inner);
             if *current == Some(threads_c) {
-                return told(rest, threads, call);
+                return with_thread_count(rest, threads, call);
             }
             drop(current);
             let mut current = number.current.write().unwrap_or_else(PoisonError::into_inner);
             set(threads_c);
             *current = Some(threads_c);
-            told(rest, threads, call)
+            with_thread_count(rest, threads, call)
         }
     }
 }
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!(all.len(), 2);
         let run = |threads: usize| {
             for _ in 0..500 {
-                let seen = told(&all, threads, &mut || {
+                let seen = with_thread_count(&all, threads, &mut || {
                     std::thread::yield_now();
                     i64::from(WIDE.load(Ordering::SeqCst)) * 1000 + i64::from(OWN.get())
                 });
@@ -153,6 +154,6 @@ mod tests {
     #[test]
     fn a_library_that_cannot_be_told_is_called_as_it_is() {
         assert!(numbers(&|_| None).is_empty());
-        assert_eq!(told(&[], 3, &mut || 7), 7);
+        assert_eq!(with_thread_count(&[], 3, &mut || 7), 7);
     }
 }

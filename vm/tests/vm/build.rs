@@ -79,7 +79,7 @@ pub(crate) fn entry(params: &[(&str, DType, &[&str])], results: &[(DType, usize)
             .iter()
             .map(|&(dtype, rank)| EntryResult { name: None, dtype, shape: vec!["?".to_owned(); rank] })
             .collect(),
-        kept: None,
+        load_split: None,
     }
 }
 

@@ -6,7 +6,7 @@ use vm::asm::{self, Error};
 use vm::isa::Instr;
 use vm::tnx::{self, Package};
 use vm::verify::verify;
-use vm::{Constant, Extent, Kernel, Place, Program, Type, Work};
+use vm::{Constant, Extent, Kernel, Program, SourceLocation, Type, Work};
 
 use crate::build::*;
 use crate::programs::chain;
@@ -42,7 +42,7 @@ fn full() -> Package {
     program.kernels.push(k);
     let main = &mut program.functions[0];
     main.name = "w.layers main".to_owned();
-    let place = |pc: u32| Place { pc, file: 1, line: 7, col: 3, lo: 40, hi: 41 };
+    let place = |pc: u32| SourceLocation { pc, file: 1, line: 7, col: 3, lo: 40, hi: 41 };
     main.places = vec![place(0), place(2)];
     program.entries[0].results[0].name = Some("own".to_owned());
     program.entries[0].params[0].name = "own".to_owned();
@@ -137,7 +137,7 @@ fn every_step_program_reads_back() {
 }
 
 /// What is said of a text whose function has this line.
-fn said(line: &str) -> Vec<(String, String)> {
+fn faults_of(line: &str) -> Vec<(String, String)> {
     let text = format!(
         "tenon bytecode 5\nfunction fn0 f(int) -> (int) {{\nregisters ints 1, floats 0, tensors\na:\n{line}\nret [i0]\n}}\n"
     );
@@ -170,10 +170,10 @@ fn a_wrong_line_is_told_what_is_wrong_and_where() {
         ("check i0, \"n", "the text has no end: `\"` is missing", "\"n"),
     ];
     for (line, what, at) in table {
-        assert_eq!(said(line)[0], (what.to_owned(), at.to_owned()), "{line}");
+        assert_eq!(faults_of(line)[0], (what.to_owned(), at.to_owned()), "{line}");
     }
     // Each fault of a text is told, in order.
-    let many = said("what\nint.move i0, i0\nint.move f0, f0\njump nowhere");
+    let many = faults_of("what\nint.move i0, i0\nint.move f0, f0\njump nowhere");
     let lines: Vec<&str> = many.iter().map(|f| f.0.as_str()).collect();
     assert_eq!(
         lines,

@@ -10,7 +10,7 @@ use vm::tnx::{self, Package};
 use vm::{Arg, Context, Limits, Profile, Program, Work, verify};
 
 /// The chain, whose first kernel says its work: n operations, 8n bytes.
-fn told() -> Program {
+fn loop_program() -> Program {
     let mut program = chain().0;
     let bytes = vec![Step::Int(0), Step::Const(8), Step::Bin(StepOp::Mul, 0, 1)];
     program.kernels[0].work = Some(Work { flops: vec![Step::Int(0)], bytes, guessed: false });
@@ -19,7 +19,7 @@ fn told() -> Program {
 
 #[test]
 fn each_instruction_is_counted_and_kernels_say_their_work() {
-    let mut context = Context::new(executable(told(), chain().1));
+    let mut context = Context::new(executable(loop_program(), chain().1));
     let mut profile = Profile::new(context.executable().program());
     for n in [3, 5] {
         let watched =
@@ -53,7 +53,7 @@ fn each_instruction_is_counted_and_kernels_say_their_work() {
 
 #[test]
 fn a_run_that_fails_is_noted_as_far_as_it_came() {
-    let mut context = Context::new(executable(told(), chain().1));
+    let mut context = Context::new(executable(loop_program(), chain().1));
     let mut profile = Profile::new(context.executable().program());
     let limits = Limits { fuel: Some(1), ..Limits::default() };
     context.profile("main", vec![Arg::Given(x(2))], &limits, &mut profile).unwrap_err();
@@ -65,11 +65,11 @@ fn a_run_that_fails_is_noted_as_far_as_it_came() {
 fn a_file_keeps_the_work_and_one_without_it_is_read() {
     let package = |program| Package { program, ..Package::default() };
     let decode = |bytes: &[u8]| tnx::decode(&Arc::new(Blob::copy(bytes)));
-    let with = tnx::encode(&package(told())).unwrap();
-    assert_eq!(decode(&with).unwrap().program, told());
+    let with = tnx::encode(&package(loop_program())).unwrap();
+    assert_eq!(decode(&with).unwrap().program, loop_program());
     let without = tnx::encode(&package(chain().0)).unwrap();
     assert_eq!(decode(&without).unwrap().program, chain().0);
-    let mut wrong = told();
+    let mut wrong = loop_program();
     wrong.kernels[0].work.as_mut().unwrap().flops = vec![Step::Int(7)];
     assert!(verify::verify(&wrong).is_err(), "a step reads an int that the kernel has not");
 }

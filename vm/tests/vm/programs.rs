@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::build::*;
 use tensor::{DType, Tensor};
-use vm::{Arg, Constant, Context, Error, KernelCode, Limits, Place, Program, Type};
+use vm::{Arg, Constant, Context, Error, KernelCode, Limits, Program, SourceLocation, Type};
 
 /// Runs a function of scalars; ints go in as i64 and floats as f64.
 fn scalars(params: &[Type], result: Type, text: &str, args: &[Tensor]) -> Result<Tensor, Error> {
@@ -138,7 +138,7 @@ fn a_failed_check_gives_its_message_and_its_place() {
     let error = int(text, &[5, 3]).unwrap_err();
     assert_eq!(error.to_string(), "5 is not below 3 (in main at 1)");
     let mut f = function("f", &[Type::Int, Type::Int], &[], &[Type::Int], (3, 0, &[]), text);
-    f.places = vec![Place { pc: 1, file: 0, line: 7, col: 3, lo: 90, hi: 95 }];
+    f.places = vec![SourceLocation { pc: 1, file: 0, line: 7, col: 3, lo: 90, hi: 95 }];
     let program = Program {
         entries: vec![entry(&[("a", I64, &[]), ("b", I64, &[])], &[(I64, 0)])],
         functions: vec![f],

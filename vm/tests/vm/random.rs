@@ -124,7 +124,8 @@ impl Random {
                 match self.below(3) {
                     0 => k.abi.bufs[0].rank = self.below(4) as u8,
                     1 => k.abi.ints = self.below(4) as u32,
-                    // A kernel that claims to read what it writes is beyond what a verifier can know; the other way is refused.
+                    // A kernel that claims to read what it writes is beyond what a verifier can know; the other way is
+                    // refused.
                     _ => k.abi.bufs[0].access = Access::InOut,
                 }
             }

@@ -118,7 +118,8 @@ fn limited_by(prim: &Prim, d: &Dim, mut region: Region) -> Option<Region> {
     None
 }
 
-/// The dims all of which are 0 or more exactly where a condition holds, or does not; false where it says something else.
+/// The dims all of which are 0 or more exactly where a condition holds, or does not; false where it says something
+/// else.
 fn at_least_zero(prim: &Prim, condition: &Scalar, holds: bool, names: &Names, out: &mut Vec<Dim>) -> bool {
     let ScalarKind::Op(op, args) = &condition.kind else { return false };
     if *op == Intrinsic::Not {

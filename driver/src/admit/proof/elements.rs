@@ -5,9 +5,9 @@
 //! and whether those are in range is asked of the facts. What they leave open splits the proof in two
 //! ([`Stop::Split`]). Then the stored expression is evaluated with positions for variables, and reading on.
 
-use ir::exact::Size;
 use ir::graph::{Block, Func, Node, Op, ValId};
 use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
+use ir::overflow::Size;
 use ir::{Literal, Module};
 use shape::{Expr, Facts, Pred, Sym, Verdict};
 use tensor::DType;
