@@ -1,7 +1,7 @@
 //! Products of narrow numbers: whatever the layout, the types and the number of rows, the sums are those of the interpreter.
 
 mod harness;
-#[path = "../../schedule/tests/support/mod.rs"]
+#[path = "../../schedule/tests/schedule/support/mod.rs"]
 mod support;
 
 use codegen::{Compiler, Target};

@@ -2,7 +2,7 @@
 //! as it lies.
 
 mod harness;
-#[path = "../../schedule/tests/support/mod.rs"]
+#[path = "../../schedule/tests/schedule/support/mod.rs"]
 mod support;
 
 use codegen::{Compiler, Target};

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a campaign is told its length by the environment")]
 
 mod harness;
-#[path = "../../schedule/tests/support/mod.rs"]
+#[path = "../../schedule/tests/schedule/support/mod.rs"]
 mod support;
 
 use codegen::Compiler;

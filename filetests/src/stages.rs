@@ -325,8 +325,7 @@ impl Engines {
     fn run(&self, entry: FuncId, args: &[Tensor]) -> Vec<Outcome> {
         let name = &self.front.module.func(entry).name;
         let interpret = |module| engine::interpret(&self.front, module, entry, args.to_vec());
-        let mut out =
-            vec![("interp", interpret(&self.front.module)), (PLAN, interpret(&self.plan))];
+        let mut out = vec![("interp", interpret(&self.front.module)), (PLAN, interpret(&self.plan))];
         for again in &self.texts {
             for &(_, id) in again.entries.iter().filter(|e| e.0 == entry) {
                 let result = engine::interpret(&again.front, &again.front.module, id, args.to_vec());

@@ -8,7 +8,7 @@
 mod input;
 mod shapes;
 
-#[path = "../../../parser/tests/support/generate.rs"]
+#[path = "../../../parser/tests/parser/support/generate.rs"]
 #[allow(unreachable_pub, reason = "the parser's own tests include it as a module of theirs")]
 mod generate;
 

@@ -1,6 +1,6 @@
 //! What each transformation makes of a program, and one that it refuses with the reason.
 
-mod support;
+use crate::support;
 
 use ir::loops::Prim;
 use schedule::{Order, Part, Refusal};

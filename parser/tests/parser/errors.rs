@@ -1,6 +1,6 @@
 //! What is said of wrong programs: each snapshot is what a person sees.
 
-mod support;
+use crate::support;
 
 use ir::source::SourceId;
 use parser::{Line, parse, parse_repl};

@@ -2,7 +2,7 @@
 //! that means it.
 #![allow(clippy::disallowed_methods, reason = "a campaign is told its length by the environment")]
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 

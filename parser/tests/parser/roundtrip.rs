@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "what the front half may not do, its tests may")]
 
-mod support;
+use crate::support;
 
 use parser::{format, print, same_program};
 use proptest::prelude::*;

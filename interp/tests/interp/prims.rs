@@ -1,6 +1,6 @@
 //! Primitives, run by themselves.
 
-mod build;
+use crate::build;
 
 use build::{Build, cast, dim, f32_, for_, int, matmul, op, reduce, softmax_rows, store, store_as};
 use interp::{Error, Limits, run_prim};

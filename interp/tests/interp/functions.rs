@@ -1,6 +1,6 @@
 //! Graph functions: entries, control flow, dims that only running tells.
 
-mod build;
+use crate::build;
 
 use build::{Build, Graph, dim, for_, int, matmul, op, softmax_rows, store_as};
 use interp::{Error, Interp, Limits};
