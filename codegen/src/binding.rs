@@ -1,7 +1,7 @@
-//! Library functions behind the kernel ABI.
+//! Library bindings: functions of other libraries behind the kernel ABI.
 //!
-//! In: an `extern` binding. Out: a kernel with a grid of one block that hands the library the addresses and
-//! numbers that the text says. A number that does not fit its C type fails a check before anything is called.
+//! In: an `extern` binding. Out: a kernel with a grid of one block that hands the library the addresses and numbers
+//! that the text says. A number that does not fit its C type fails a check before anything is called.
 
 use inkwell::IntPredicate as I;
 use inkwell::module::Linkage;
