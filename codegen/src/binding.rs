@@ -15,7 +15,7 @@ use tensor::abi::Kernel;
 use crate::emit::Emit;
 use crate::layout::Layout;
 use crate::ll::{Ll, Ty, V};
-use crate::{Error, object};
+use crate::{Error, Passes, object};
 
 /// What the check of a number's range says, if there is one.
 fn check_text(prim: &Prim, c: CType, s: &Scalar) -> Option<String> {
@@ -47,7 +47,7 @@ pub(crate) fn emit(ll: &Ll<'_>, ext: &Extern, symbol: &str) -> Result<(), Error>
 }
 
 fn layout(ext: &Extern, prim: &Prim) -> Layout {
-    let mut layout = Layout::new(prim, prim);
+    let mut layout = Layout::new(prim, prim, Passes::default());
     // The library writes the outputs; what it leaves is its own affair.
     layout.init.clear();
     for arg in &ext.args {

@@ -158,10 +158,10 @@ impl Compiler {
 
     /// The primitive as its loops are to run, and the outside of its kernel.
     fn scheduled(&self, prim: &Prim) -> (Prim, Layout) {
-        let before = prepare(prim);
+        let before = prepare(prim, self.target.passes);
         // What says itself how its loops run is left as it is.
         let prim = if prim.is_scheduled() { before.clone() } else { schedule(&before, &self.target) };
-        let layout = Layout::new(&before, &prim);
+        let layout = Layout::new(&before, &prim, self.target.passes);
         (prim, layout)
     }
 

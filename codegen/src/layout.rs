@@ -19,7 +19,7 @@ use tensor::abi;
 
 use crate::prepare::written;
 use crate::target::facts;
-use crate::{Error, dead_fill, messages};
+use crate::{Error, Pass, Passes, dead_fill, messages};
 
 /// Local buffers up to this size live on the stack, and all of them together up to four times of it.
 const STACK: i64 = 16 * 1024;
@@ -75,7 +75,7 @@ impl Grid {
 impl Layout {
     /// What outputs begin with and which checks there are is said of the primitive before it was scheduled: a schedule
     /// may write an access twice, or in another order.
-    pub(crate) fn new(before: &Prim, prim: &Prim) -> Layout {
+    pub(crate) fn new(before: &Prim, prim: &Prim, passes: Passes) -> Layout {
         // A scalar that is updated in place is memory; any other scalar input is a number.
         let is_buffer = |b: &BufId| !prim.buf(*b).shape.is_empty() || prim.outs.contains(b);
         let mut bufs: Vec<BufId> = prim.params.iter().copied().filter(|b| is_buffer(b)).collect();
@@ -91,7 +91,11 @@ impl Layout {
             scratch: BTreeMap::new(),
             shared: BTreeMap::new(),
             shared_bytes: Dim::int(0),
-            dead_fills: dead_fill::dead_fills(prim),
+            dead_fills: if passes.runs(Pass::DeadFill) {
+                dead_fill::dead_fills(prim)
+            } else {
+                BTreeSet::new()
+            },
             scratch_bytes: Dim::int(report),
             grid: None,
             init,

@@ -40,8 +40,8 @@ passes! {
     BandFusion "band_fusion" "nests over the same rows run one band of rows after the other, fused"
     Interchange "interchange" "strips of an inner independent loop go around the serial loops outside of it"
     IfConvert "if_convert" "conditions around statements become conditions of values"
-    Licm "licm" "a reduction that every round of a loop would compute alike is computed before the loop"
-    ParallelReduction "parallel_reduction" "a reduction over everything becomes one a chunk, which threads share, and one of those"
+    Licm "licm" "a reduction that is the same in every round of a loop is computed before it"
+    ParallelReduction "parallel_reduction" "a reduction over everything becomes one a chunk, and one of those"
     // Which loops become lanes, and which iterations are done together.
     Vectorize "vectorize" "rounds of a loop, or terms of a reduction, become lanes of vectors"
     Scatter "scatter" "rounds that store where data says are computed by lanes, and store one after the other"
@@ -58,6 +58,7 @@ passes! {
     MatrixTiles "matrix_tiles" "products of many rows are made by matrix instructions (AMX)"
     Specialize "specialize" "where the dim of all lanes is 1 there are loops of their own"
     Materialize "materialize" "a function that several passes over a row would compute again is kept in a buffer"
+    Collapse "collapse" "loops around much work become one, whose rounds are blocks of the grid"
     Unroll "unroll" "loops and reductions of a few rounds inside of lanes are written out"
     StreamingStores "streaming_stores" "large outputs are written past the caches"
     Prefetch "prefetch" "what a later round of a loop reads is fetched while this one runs"
@@ -66,12 +67,12 @@ passes! {
     Coalesce "coalesce" "rows that lie one behind the other run as one loop"
     MergeStrips "merge_strips" "neighbouring strips of one thread run as one"
     SplitLoop "split_loop" "a loop by lanes is cut into the rounds in which a condition holds and the others"
-    LoopVersions "loop_versions" "the rounds in which conditions and remainders inside say one thing get a loop of their own"
+    LoopVersions "loop_versions" "rounds in which conditions inside hold get a loop of their own"
     HoistChecks "hoist_checks" "bounds checks that are the same in all rounds are made before the loop"
     BoundsChecks "bounds_checks" "indices that are proved to be inside are not compared"
     Strided "strided" "lanes that lie evenly apart are read and written by whole vectors"
     NarrowCompare "narrow_compare" "positions of lanes are compared as narrow numbers"
-    RegisterPromotion "register_promotion" "an element to which all rounds of an unrolled loop add is kept in a register"
+    RegisterPromotion "register_promotion" "an element to which an unrolled loop adds is kept in a register"
 }
 
 impl Pass {

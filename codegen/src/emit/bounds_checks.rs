@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use ir::loops::{Prim, Scalar, ScalarKind, Stmt, VarId};
 use shape::{Expr as Dim, Pred, Sym};
 
+use super::Emit;
+use crate::Pass;
+
 /// The bounds of loops and reductions, where they are of dims and of loops around.
 pub(super) struct Ranges(BTreeMap<Sym, (Dim, Dim)>);
 
@@ -49,7 +52,7 @@ impl Ranges {
     }
 
     /// Whether an index is on its axis wherever it is evaluated.
-    pub(super) fn in_bounds(&self, prim: &Prim, index: &Scalar, extent: &Dim) -> bool {
+    fn in_bounds(&self, prim: &Prim, index: &Scalar, extent: &Dim) -> bool {
         let Some(at) = prim.as_dim(index).filter(|d| self.is_known(prim, d)) else { return false };
         let mut facts = prim.facts.clone();
         let mut left: Vec<Sym> = at.syms().into_iter().collect();
@@ -64,5 +67,12 @@ impl Ranges {
         }
         let proved = |p| facts.prove(&p).is_proved();
         proved(Pred::Le(Dim::int(0), at.clone())) && proved(Pred::Lt(at, extent.clone()))
+    }
+}
+
+impl Emit<'_, '_> {
+    /// Whether an index is on its axis wherever it is evaluated, and so needs no check.
+    pub(super) fn is_in_bounds(&self, index: &Scalar, extent: &Dim) -> bool {
+        self.runs(Pass::BoundsChecks) && self.ranges.in_bounds(self.prim, index, extent)
     }
 }

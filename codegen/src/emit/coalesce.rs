@@ -13,9 +13,9 @@ use tensor::DType;
 use super::Emit;
 use super::poll::levels;
 use super::tile::Slot;
-use crate::Error;
 use crate::ll::V;
 use crate::schedule::goes_on;
+use crate::{Error, Pass};
 
 /// Of a loop that looks whether to end: how many lanes it does between two looks, about.
 const BETWEEN: i64 = 1 << 16;
@@ -36,7 +36,7 @@ impl<'c> Emit<'_, 'c> {
         let Stmt::For { var, lo, hi, run: Run::Plain, mark: Mark::Independent, body } = s else {
             return None;
         };
-        let (inner, sets) = body.split_last()?;
+        let (inner, sets) = body.split_last().filter(|_| self.runs(Pass::Coalesce))?;
         let Stmt::For { var: next, lo: first, hi: end, body: rounds, .. } = inner else { return None };
         let mut flat = match self.coalesced(inner).filter(|_| sets.is_empty()) {
             Some(flat) => flat,

@@ -177,7 +177,7 @@ impl<'c> Emit<'_, 'c> {
                 let words = self.load_turned(buf, index, size)?;
                 self.map(&[&words], |v| ll.parts_of(v[0], ty))
             }
-            Some(_) | None if let Some((run, _)) = self.runs(buf, index, size) => {
+            Some(_) | None if let Some((run, _)) = self.lane_runs(buf, index, size) => {
                 Values::collect(tile, varies, |r, u| {
                     let part = ll.lanes_ty(ty, size_of * run);
                     let mut list = Vec::new();

@@ -11,9 +11,9 @@ use shape::Expr as Dim;
 use super::Emit;
 use super::split_loop::{Changed, LaneLoop};
 use super::tile::Slot;
-use crate::Error;
 use crate::ll::V;
 use crate::prepare::may_fail;
+use crate::{Error, Pass};
 
 /// So few checks stay where they are: they cost a vector less than a question before the loop costs a short one.
 const FEW: usize = 1;
@@ -36,7 +36,7 @@ impl<'c> Emit<'_, 'c> {
                 e.inner(body)
             })
         };
-        if checks.len() <= FEW {
+        if checks.len() <= FEW || !self.runs(Pass::HoistChecks) {
             return rounds(self);
         }
         let once = |e: &mut Self| {
@@ -106,9 +106,8 @@ impl<'c> Emit<'_, 'c> {
     /// Whether a place that may not be there is missing in the first round or in none.
     fn is_invariant_check(&self, buf: BufId, index: &[Scalar], changed: &Changed) -> bool {
         let shape = &self.prim.buf(buf).shape;
-        let same = |(i, extent): (&Scalar, &Dim)| {
-            self.is_invariant(i, changed) || self.ranges.in_bounds(self.prim, i, extent)
-        };
+        let same =
+            |(i, extent): (&Scalar, &Dim)| self.is_invariant(i, changed) || self.is_in_bounds(i, extent);
         index.iter().zip(shape).all(same)
     }
 }

@@ -13,6 +13,7 @@ use tensor::DType;
 use super::Emit;
 use super::narrow_compare::Bound;
 use super::split_loop::{Changed, Part, Split, all_of, conjuncts};
+use crate::Pass;
 
 /// A loop of so many rounds is not cut.
 const LONG: i64 = 32;
@@ -35,6 +36,9 @@ struct Assumed<'a> {
 impl Emit<'_, '_> {
     /// How a loop is cut by what its rounds assume.
     pub(super) fn loop_versions(&self, var: VarId, body: &[Stmt]) -> Option<Split> {
+        if !self.runs(Pass::LoopVersions) {
+            return None;
+        }
         let [store @ Stmt::Store { value, combine: None, .. }] = body else { return None };
         let changed = Changed::by(self, body);
         let mut of = Assumed { var, body, changed, ranges: Vec::new(), parts: Vec::new() };

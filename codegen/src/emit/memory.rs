@@ -96,7 +96,7 @@ impl<'c> Emit<'_, 'c> {
         let mut axes = Vec::new();
         let shape = &self.prim.buf(buf).shape;
         for (axis, (i, extent)) in index.iter().zip(extents).enumerate() {
-            if self.ranges.in_bounds(self.prim, i, &shape[axis]) {
+            if self.is_in_bounds(i, &shape[axis]) {
                 continue;
             }
             let values = self.scalar(i)?;
@@ -194,7 +194,7 @@ impl<'c> Emit<'_, 'c> {
                     Ok(ll.decode(dtype, self.load_strided(dtype, p, (apart, row), u)))
                 })
             }
-            Stride::Other if let Some((times, Some(1))) = self.runs(buf, index, 0) => {
+            Stride::Other if let Some((times, Some(1))) = self.lane_runs(buf, index, 0) => {
                 Values::collect(tile, varies, |r, u| {
                     let p = self.at_point(r, u, |e| e.address(buf, index))?;
                     let ty = ll.lanes_ty(memory(dtype), tile.width() / times);
@@ -214,7 +214,7 @@ impl<'c> Emit<'_, 'c> {
 
     /// Runs of lanes that lie so far apart, where a vector is of several whole ones: how many lanes a run has, and how
     /// far apart runs are.
-    pub(super) fn runs(&self, buf: BufId, index: &[Scalar], apart: i64) -> Option<(u32, Option<i64>)> {
+    pub(super) fn lane_runs(&self, buf: BufId, index: &[Scalar], apart: i64) -> Option<(u32, Option<i64>)> {
         let tile = self.tile;
         let var = self.slots.iter().position(|s| matches!(s, Slot::Lanes(_)))?;
         let whole = tile.even && tile.mask.is_none() && self.guards.is_empty();
@@ -300,7 +300,7 @@ impl<'c> Emit<'_, 'c> {
         let varies = index.iter().fold(Varies::default(), |all, i| all | self.varies(i));
         let distance = self.distance(buf, index);
         if tile.lanes.is_some() && distance != Some(1) {
-            if !is_near(distance) {
+            if !is_near(&ll.target, distance) {
                 return Err(self.not_near(buf));
             }
             let old = combine.map(|_| self.load(buf, index, None)).transpose()?;

@@ -52,7 +52,7 @@ use tensor::DType;
 use crate::layout::Layout;
 use crate::ll::{Ll, Ty, V};
 use crate::schedule::{dim_equals_constant, with_constant_dim};
-use crate::{Error, object};
+use crate::{Error, Pass, object};
 use bounds_checks::Ranges;
 pub(crate) use dot_products::side_by_side;
 use matrix_tiles::{Configuration, Made};
@@ -358,6 +358,11 @@ impl<'a, 'c> Emit<'a, 'c> {
         let var = self.prim.vars.iter().position(|v| v.name == sym);
         let var = var.ok_or_else(|| self.fault(format!("{sym} is neither a dim nor a variable")))?;
         self.variable(VarId(var as u32))
+    }
+
+    /// Whether a pass runs.
+    fn runs(&self, pass: Pass) -> bool {
+        self.ll.target.runs(pass)
     }
 
     /// The builder.

@@ -13,9 +13,9 @@ use tensor::DType;
 
 use super::Emit;
 use super::tile::{Slot, Values, Varies};
-use crate::Error;
 use crate::ll::{Ty, V};
 use crate::schedule::LoopAccess;
+use crate::{Error, Pass};
 
 /// With more lanes they are counted in halves of words.
 const WORDS: u32 = 16;
@@ -52,7 +52,7 @@ impl<'c> Emit<'_, 'c> {
     ) -> Result<Option<Values<'c>>, Error> {
         let ll = self.ll;
         let ([a, b], tile) = (args, self.tile) else { return Ok(None) };
-        if Bound::of(op, true).is_none() {
+        if !self.runs(Pass::NarrowCompare) || Bound::of(op, true).is_none() {
             return Ok(None);
         }
         let left = self.counts_lanes(a) && !self.varies(b).lanes;

@@ -12,10 +12,10 @@ use ir::loops::{BufId, Run, Scalar, ScalarKind, Stmt, VarId};
 use super::reduce::holds_reduction;
 use super::tile::{Slot, Values};
 use super::{Emit, Location};
-use crate::Error;
 use crate::ll::{Ll, Ty, V};
 use crate::schedule::{LoopAccess, Stride, Sweep, sweeps};
 use crate::target::facts;
+use crate::{Error, Pass};
 
 /// A later round of a loop.
 #[derive(Clone, Default)]
@@ -77,7 +77,10 @@ impl<'c> Emit<'_, 'c> {
         rounds: u32,
         body: &[Stmt],
     ) -> Result<Option<LaterRound<'c>>, Error> {
-        let Slot::Fixed(now) = self.slots[var.0 as usize] else { return Ok(None) };
+        let (Slot::Fixed(now), true) = (&self.slots[var.0 as usize], self.runs(Pass::Prefetch)) else {
+            return Ok(None);
+        };
+        let now = *now;
         let along = LoopAccess::new(self.prim, var, body);
         let changing = along.varying().clone();
         let sweeps = sweeps(self.prim, var, body);
@@ -315,7 +318,7 @@ impl<'c> Emit<'_, 'c> {
             Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Alloc(_) => None,
         });
         let Some(values) = values.collect::<Option<Vec<_>>>() else { return Ok(()) };
-        if self.later.is_some() || values.iter().any(|v| holds_reduction(v)) {
+        if !self.runs(Pass::Prefetch) || self.later.is_some() || values.iter().any(|v| holds_reduction(v)) {
             return Ok(());
         }
         let later = LaterRound::tile(var, self.ll.i64(size.into()));

@@ -14,10 +14,10 @@ use super::prefetch::LaterRound;
 use super::stmt::rounds;
 use super::tile::{Slot, Tile, Values, Varies};
 use super::vector_loop::{Behind, VectorLoop};
-use crate::Error;
 use crate::format::register;
 use crate::ll::V;
 use crate::schedule::{counted, fits_term, is_masked_term};
+use crate::{Error, Pass};
 
 /// Rows whose words are in registers for two rounds at once.
 const MOST_WORDS: u32 = 8;
@@ -130,7 +130,9 @@ impl<'e, 'c> Emit<'e, 'c> {
                 e.poll();
             }
             let around = e.later.clone();
-            if let Run::Ahead(rounds) = run {
+            if let Run::Ahead(rounds) = run
+                && e.runs(Pass::Prefetch)
+            {
                 e.later = Some(LaterRound::round(var, e.ll.next(i, i64::from(*rounds))));
             }
             e.accumulate(sums, combine, body)?;

@@ -17,10 +17,10 @@ use super::Emit;
 use super::narrow_compare::Bound;
 use super::tile::Slot;
 use super::vector_loop::VectorLoop;
-use crate::Error;
 use crate::ll::V;
 use crate::prepare::{assigned, may_fail, written};
 use crate::schedule::LoopAccess;
+use crate::{Error, Pass};
 
 /// A loop of so many rounds is not cut: what begins and ends one is then as much as its rounds.
 const LONG: i64 = 256;
@@ -155,6 +155,9 @@ impl<'c> Emit<'_, 'c> {
 
     /// How a loop is cut, if it is worth while.
     fn splits(&self, var: VarId, body: &[Stmt]) -> Option<Split> {
+        if !self.runs(Pass::SplitLoop) {
+            return None;
+        }
         // What is added to something may be rounded with it, or not, by what it is.
         let [store @ Stmt::Store { value, combine: None, .. }] = body else { return None };
         let ScalarKind::Choose(of) = &value.kind else { return None };

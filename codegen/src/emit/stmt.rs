@@ -11,10 +11,10 @@ use super::merge_strips::strips;
 use super::poll::levels;
 use super::register_promotion::{Accumulator, accumulator};
 use super::tile::{Slot, Tile};
-use crate::Error;
 use crate::format::memory;
 use crate::ll::V;
 use crate::schedule::{Stride, fits_lanes, fits_rows};
+use crate::{Error, Pass};
 
 /// The rounds of a loop, where their number is a constant.
 pub(super) fn rounds(prim: &Prim, lo: &Scalar, hi: &Scalar) -> Option<i64> {
@@ -58,7 +58,8 @@ impl<'c> Emit<'_, 'c> {
                     let even = |p: &Accumulator<'_>| {
                         self.tile.lanes.is_none() || self.stride(p.buf, p.index) == Stride::Unit
                     };
-                    if let Some(place) = accumulator(self.prim, *var, body).filter(even) {
+                    let place = accumulator(self.prim, *var, body).filter(even);
+                    if let Some(place) = place.filter(|_| self.runs(Pass::RegisterPromotion)) {
                         return self.sum_up(*var, &numbers, &place);
                     }
                     for number in numbers {
@@ -81,7 +82,7 @@ impl<'c> Emit<'_, 'c> {
                 if self.is_tiled(s) {
                     return self.tile_loop(*var, (lo, hi), run, body);
                 }
-                if let Some(of) = strips(self.prim, s) {
+                if let Some(of) = strips(self.prim, s).filter(|_| self.runs(Pass::MergeStrips)) {
                     return self.merge_strips((*var, of), (lo, hi), body);
                 }
                 let polls = self.polls(*var, levels(body));

@@ -18,11 +18,11 @@ use ir::loops::{BufId, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use super::tile::Slot;
 use super::vector_loop::VectorLoop;
 use super::{Emit, Location};
-use crate::Error;
 use crate::ll::{Ty, V};
 use crate::prepare::assigned;
 use crate::schedule::{LoopAccess, Stride, is_light};
 use crate::target::facts;
+use crate::{Error, Pass};
 
 /// The stores of a loop that may go past the caches.
 #[derive(Clone)]
@@ -275,7 +275,8 @@ impl<'c> Emit<'_, 'c> {
 
     /// Asks for what the loop reads soon, beside the first of its stores.
     fn prefetch_further(&mut self, buf: BufId) -> Result<(), Error> {
-        let Some(past) = self.past.clone().filter(|p| p.bufs.first() == Some(&buf)) else { return Ok(()) };
+        let past = self.past.clone().filter(|p| p.bufs.first() == Some(&buf) && self.runs(Pass::Prefetch));
+        let Some(past) = past else { return Ok(()) };
         for (from, index) in &past.reads {
             if !index.iter().all(|i| self.is_known(i, false)) {
                 continue;

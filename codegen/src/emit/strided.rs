@@ -20,7 +20,7 @@ impl<'c> Emit<'_, 'c> {
     /// How far apart the lanes of an access lie, where it is read so.
     pub(super) fn stride_in_vectors(&self, buf: BufId, index: &[Scalar]) -> Option<i64> {
         let whole = self.tile.mask.is_none() && self.guards.is_empty();
-        self.distance(buf, index).filter(|d| is_near(Some(*d)) && (*d == -1 || whole))
+        self.distance(buf, index).filter(|d| is_near(&self.ll.target, Some(*d)) && (*d == -1 || whole))
     }
 
     /// The lanes from `p` on, so far apart; an element of a row each, if it is said which.
@@ -127,7 +127,7 @@ impl<'c> Emit<'_, 'c> {
     /// How many of the statements behind a store fill the gaps between its lanes.
     pub(super) fn interleaved(&self, s: &Stmt, more: &[Stmt]) -> Option<usize> {
         let (buf, index) = self.gapped(s)?;
-        let apart = self.distance(buf, index).filter(|d| *d > 1 && is_near(Some(*d)))?;
+        let apart = self.distance(buf, index).filter(|d| *d > 1 && is_near(&self.ll.target, Some(*d)))?;
         let count = apart as usize - 1;
         let places = self.places_beside(s, more.get(..count)?)?;
         let first = places.iter().min()?;

@@ -4,17 +4,17 @@ use ir::loops::{BufId, Scalar, ScalarKind, VarId};
 
 use super::Emit;
 use super::tile::{Slot, Values, Varies};
-use crate::Error;
 use crate::format::memory;
 use crate::ll::Ty;
 use crate::schedule::LoopAccess;
 use crate::target::facts;
+use crate::{Error, Pass};
 
 impl<'c> Emit<'_, 'c> {
     /// Whether an access goes from row to row as a store goes from lane to lane, in a square tile, by so many elements.
     pub(super) fn is_turned(&self, buf: BufId, index: &[Scalar], size: i64) -> bool {
         let tile = self.tile;
-        if tile.rows != tile.width() || !self.guards.is_empty() {
+        if !self.runs(Pass::Transpose) || tile.rows != tile.width() || !self.guards.is_empty() {
             return false;
         }
         let Some(var) =
@@ -57,11 +57,13 @@ impl<'c> Emit<'_, 'c> {
                 }
                 let ty = ll.lanes_ty(if size == 1 { memory(dtype) } else { Ty::I32 }, tile.rows);
                 // As many places lie far apart as there are lanes: more than a processor follows by itself.
-                ll.prefetch(ll.element(
-                    memory(dtype),
-                    p,
-                    ll.i64(facts::SQUARES_AHEAD * size * i64::from(tile.rows)),
-                ));
+                if self.runs(Pass::Prefetch) {
+                    ll.prefetch(ll.element(
+                        memory(dtype),
+                        p,
+                        ll.i64(facts::SQUARES_AHEAD * size * i64::from(tile.rows)),
+                    ));
+                }
                 let v = ll.load(ty, p, dtype.size() as u32);
                 list.push(if size == 1 { ll.decode(dtype, v) } else { v });
             }

@@ -38,28 +38,40 @@ use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
 use shape::{Expr as Dim, Sym};
 use std::collections::BTreeSet;
 
+use crate::{Pass, Passes};
+
+/// A pass, and what it does.
+type Step = (Pass, fn(&mut Prim));
+
 /// The same primitive, prepared.
-pub(crate) fn prepare(prim: &Prim) -> Prim {
+pub(crate) fn prepare(prim: &Prim, passes: Passes) -> Prim {
+    let run = |prim: &mut Prim, list: &[Step]| {
+        list.iter().filter(|(pass, _)| passes.runs(*pass)).for_each(|(_, run)| run(prim));
+    };
     let mut prim = prim.clone();
     distinct(&mut prim);
+    // What says itself how its loops run keeps them.
     let scheduled = prim.is_scheduled();
     if !scheduled {
-        delinearize(&mut prim);
+        run(&mut prim, &[(Pass::Delinearize, delinearize)]);
         prim = written_out(&prim, &|_| true);
-        strip_mine(&mut prim);
-        scalar_replacement(&mut prim);
+        run(&mut prim, &[(Pass::StripMine, strip_mine), (Pass::ScalarReplacement, scalar_replacement)]);
         distinct(&mut prim);
-        reductions_in_variables(&mut prim);
-        fission(&mut prim);
-        peel(&mut prim);
-        reductions_in_memory(&mut prim);
-        band_fusion(&mut prim);
-        interchange(&mut prim);
+        run(
+            &mut prim,
+            &[
+                (Pass::ReductionsInVariables, reductions_in_variables),
+                (Pass::Fission, fission),
+                (Pass::Peel, peel),
+                (Pass::ReductionsInMemory, reductions_in_memory),
+                (Pass::BandFusion, band_fusion),
+                (Pass::Interchange, interchange),
+            ],
+        );
     }
-    if_convert(&mut prim);
-    licm(&mut prim);
+    run(&mut prim, &[(Pass::IfConvert, if_convert), (Pass::Licm, licm)]);
     if !scheduled {
-        parallel_reduction(&mut prim);
+        run(&mut prim, &[(Pass::ParallelReduction, parallel_reduction)]);
     }
     prim
 }

@@ -11,6 +11,7 @@ use tensor::DType;
 
 use super::cost::children;
 use crate::prepare::assigned;
+use crate::{Pass, Target};
 
 /// The distance of two neighbouring iterations in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,11 +25,12 @@ pub(crate) enum Stride {
 }
 
 /// How far apart neighbouring lanes may lie that are still read and written by whole vectors.
-const APART: i64 = 8;
+const MOST_STRIDE: i64 = 8;
 
 /// Whether lanes that lie so far apart are read and written by whole vectors, which are turned round, or taken apart.
-pub(crate) fn is_near(distance: Option<i64>) -> bool {
-    distance.is_some_and(|d| d == -1 || (1..=APART).contains(&d))
+pub(crate) fn is_near(target: &Target, distance: Option<i64>) -> bool {
+    let strided = target.runs(Pass::Strided);
+    distance.is_some_and(|d| d == 1 || strided && (d == -1 || (1..=MOST_STRIDE).contains(&d)))
 }
 
 /// A loop variable and everything that changes with it.

@@ -18,8 +18,8 @@ use super::cost::holds_heavy;
 use super::outer_product::STREAM;
 use super::panels::Lane;
 use super::{Decisions, LoopAccess, Nest, Order, VectorShape, Version};
-use crate::Target;
 use crate::target::facts;
+use crate::{Pass, Target};
 
 /// Rows of a block whose lanes are a panel: as many as make the copy cheap, few enough to leave blocks for threads.
 pub(super) const ROWS: i64 = 480;
@@ -69,7 +69,10 @@ pub(super) fn apply(prim: &Prim, target: &Target, order: Order, decisions: &Deci
     let last = body.len().saturating_sub(1);
     let alone = blocks && body.iter().take(last).all(|s| matches!(s, Stmt::Set(..)));
     let mut body: Vec<Stmt> = body.into_iter().flat_map(|s| apply.stmt(s, alone)).collect();
-    if alone && let Some(s) = body.pop() {
+    if alone
+        && target.runs(Pass::Collapse)
+        && let Some(s) = body.pop()
+    {
         body.extend(apply.collapse(s));
     }
     Prim { body, ..apply.prim }
@@ -92,6 +95,11 @@ pub(super) fn lanes(wide: VectorShape) -> Run {
 }
 
 impl Apply<'_> {
+    /// A loop that fetches what it reads so many rounds later.
+    pub(super) fn prefetching(&self, rounds: u32) -> Run {
+        if self.target.runs(Pass::Prefetch) { Run::Ahead(rounds) } else { Run::Plain }
+    }
+
     fn block(&mut self, stmts: Vec<Stmt>) -> Vec<Stmt> {
         stmts.into_iter().flat_map(|s| self.stmt(s, false)).collect()
     }
@@ -267,12 +275,12 @@ impl Apply<'_> {
         {
             body = vec![for_(&loops.remove(at), Run::Rows(sizes.clone()), body)];
         }
+        let ahead = self.prefetching(facts::ROWS_AHEAD);
         let Some(tiles) = self.tiles(&row, 64) else {
-            return self
-                .around(loops, whole, vec![], |_| vec![for_(&row, Run::Ahead(facts::ROWS_AHEAD), body)]);
+            return self.around(loops, whole, vec![], |_| vec![for_(&row, ahead, body)]);
         };
         let row = tiles.inner.clone();
-        self.around(loops, whole, vec![tiles], |_| vec![for_(&row, Run::Ahead(facts::ROWS_AHEAD), body)])
+        self.around(loops, whole, vec![tiles], |_| vec![for_(&row, ahead, body)])
     }
 
     /// Rows that each read memory of their own, group by group: while one goes by, the next is asked for.
@@ -288,7 +296,7 @@ impl Apply<'_> {
         let hi = Scalar { kind: ScalarKind::Op(Intrinsic::Min, end), dtype: DType::I64 };
         let rows = for_(&Loop { var: row.var, lo: Scalar::dim(begin), hi }, Run::Rows(sizes), body);
         let groups = Loop { var: group, lo: Scalar::int(0), hi: Scalar::dim(count) };
-        for_(&groups, Run::Ahead(1), vec![rows])
+        for_(&groups, self.prefetching(1), vec![rows])
     }
 
     /// Rows of a block.
@@ -326,7 +334,7 @@ impl Apply<'_> {
         let run = if nest.panels.is_empty() || nest.outer_product || pieces.is_some() {
             Run::Plain
         } else {
-            Run::Ahead(1)
+            self.prefetching(1)
         };
         self.around_as(run, loops, whole, vec![chunk, columns], |this| {
             if nest.outer_product {

@@ -11,6 +11,7 @@ use tensor::DType;
 use super::apply::{Apply, Loop, for_, lanes, put_reduction};
 use super::panels::{Lane, op};
 use super::{Nest, Order, Panel, parts};
+use crate::Pass;
 use crate::emit::rounds_made;
 use crate::target::facts;
 
@@ -29,6 +30,9 @@ impl Apply<'_> {
     /// The one reduction of a nest with panels, if it is worth while to take it piece by piece: sums in sums have much
     /// to do for each time that a sum is kept, others read longer panels as fast from the next cache.
     pub(super) fn pieces(&self, nest: &Nest, width: i64, body: &[Stmt]) -> Option<Pieces> {
+        if !self.target.runs(Pass::CacheBlocking) {
+            return None;
+        }
         let ([Stmt::Store { combine: None, value, .. }], Order::Free) = (body, self.order) else {
             return None;
         };
@@ -128,7 +132,7 @@ impl Apply<'_> {
             lo: Scalar::int(0),
             hi: Scalar::dim(count),
             mark: Mark::Serial,
-            run: Run::Ahead(1),
+            run: self.prefetching(1),
             body: inside,
         };
         put_reduction(&mut last, &kept);

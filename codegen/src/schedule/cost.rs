@@ -92,9 +92,9 @@ impl Planner<'_> {
     fn access(&self, distance: Option<i64>, lanes: u32) -> f64 {
         match distance {
             Some(0 | 1) => 1.0,
-            Some(-1) => 2.0,
+            Some(-1) if is_near(self.target, distance) => 2.0,
             // As many vectors, of each of which some lanes count; halves of them are shared by what lies between.
-            Some(d) if is_near(distance) && self.target.has_v3() => {
+            Some(d) if is_near(self.target, distance) && self.target.has_v3() => {
                 let shared = d.trailing_zeros();
                 f64::from(shared) + 2.0 * (d >> shared) as f64
             }

@@ -13,6 +13,7 @@ use ir::loops::{Run, Scalar, ScalarKind};
 use tensor::DType;
 
 use super::{LoopAccess, Order, Planner, Stride};
+use crate::Pass;
 use ir::Combine;
 
 /// A reduction of such products.
@@ -41,6 +42,9 @@ pub(super) fn product<'s>(
     let ScalarKind::Reduce { combine: Combine::Add, run: Run::Plain, var, body, .. } = &s.kind else {
         return None;
     };
+    if !planner.target.runs(Pass::DotProducts) {
+        return None;
+    }
     let ScalarKind::Op(Intrinsic::Mul, args) = &body.kind else { return None };
     let over = LoopAccess::new(planner.prim, *var, &[]);
     let [x, y] = args.as_slice() else { return None };

@@ -17,6 +17,7 @@ use super::apply::Apply;
 use super::dot_products::{byte, offset, range};
 use super::panels::{cast, narrowed, op, sum, turned};
 use super::{LoopAccess, Order, Stride};
+use crate::Pass;
 
 /// Below this a float holds every integer.
 const EXACT: i64 = 1 << 24;
@@ -37,6 +38,9 @@ impl Apply<'_> {
     ///
     /// `rows`: the loop of which several rounds are done at once.
     pub(super) fn dot_reductions(&mut self, s: &mut Stmt, rows: Option<VarId>) {
+        if ![Pass::Vectorize, Pass::DotProducts].into_iter().all(|p| self.target.runs(p)) {
+            return;
+        }
         for e in s.scalars_mut() {
             e.walk_mut(&mut |e| {
                 if let Some(new) = self.by_words(e).or_else(|| self.by_blocks(e, rows)) {

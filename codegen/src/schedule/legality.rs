@@ -3,6 +3,7 @@
 use ir::loops::{Scalar, ScalarKind, Stmt};
 
 use super::{LoopAccess, Planner, is_near};
+use crate::Pass;
 use crate::emit::side_by_side;
 use crate::prepare::assigned;
 
@@ -58,7 +59,10 @@ impl Planner<'_> {
 
     /// Whether the rounds of a loop are computed together and store one after the other, somewhere.
     pub(super) fn fits_in_turn(&self, body: &[Stmt]) -> bool {
-        self.target.has_v3() && self.prim.puts_in_turn(body) && self.closed(body)
+        self.target.runs(Pass::Scatter)
+            && self.target.has_v3()
+            && self.prim.puts_in_turn(body)
+            && self.closed(body)
     }
 
     /// Whether the bounds of every reduction in an expression are the same for all iterations.
@@ -112,7 +116,7 @@ impl Planner<'_> {
                     && !words.contains(&index.as_ptr())
                 {
                     stores += 1;
-                    fit &= is_near(along.distance(*buf, index));
+                    fit &= is_near(self.target, along.distance(*buf, index));
                 }
             });
         });

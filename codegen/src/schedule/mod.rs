@@ -53,10 +53,10 @@ pub(crate) use popcount::counted;
 pub(crate) use prefetch::{Sweep, sweeps};
 pub(crate) use specialize::{dim_equals_constant, with_constant_dim};
 
-use crate::Target;
 use crate::layout::first_values;
 use crate::prepare::distinct;
 use crate::target::facts;
+use crate::{Pass, Target};
 
 /// What is decided for a primitive.
 #[derive(Clone, Debug, Default)]
@@ -192,7 +192,7 @@ enum Order {
 /// Decides, and carries out.
 pub(crate) fn schedule(prim: &Prim, target: &Target) -> Prim {
     let order = if prim.invariant { Order::Fixed } else { Order::Free };
-    let prim = &interleave::interleave(prim);
+    let prim = &if target.runs(Pass::Interleave) { interleave::interleave(prim) } else { prim.clone() };
     let planner = Planner { prim, target, order, asked: false };
     // What must hold a value first is given it block by block, by rows of its own.
     let first: BTreeSet<BufId> = first_values(prim).into_iter().map(|(buf, _)| buf).collect();
@@ -200,16 +200,22 @@ pub(crate) fn schedule(prim: &Prim, target: &Target) -> Prim {
     let decisions = planner.block(&prim.body).1;
     let specialize = || specialize::specialize(prim, target, order, &decisions);
     // Where a dim is 1, lanes would go along the reductions instead.
-    let narrows = blocks && (order == Order::Free || !adds_floats(prim));
+    let narrows = blocks && target.runs(Pass::Specialize) && (order == Order::Free || !adds_floats(prim));
     let mut prim = narrows
         .then(specialize)
         .flatten()
         .unwrap_or_else(|| apply::apply(prim, target, order, &decisions, blocks));
     distinct(&mut prim);
-    materialize::materialize(&mut prim);
+    if target.runs(Pass::Materialize) {
+        materialize::materialize(&mut prim);
+    }
     streaming_stores::streaming_stores(&mut prim, target, &first);
-    prefetch::prefetch(&mut prim);
-    unroll::unroll(&mut prim);
+    if target.runs(Pass::Prefetch) {
+        prefetch::prefetch(&mut prim);
+    }
+    if target.runs(Pass::Unroll) {
+        unroll::unroll(&mut prim);
+    }
     prim
 }
 
@@ -504,6 +510,7 @@ impl Planner<'_> {
             && plan.reductions.is_empty()
             && let Some(&r) = vars.last()
             && waits(body)
+            && self.target.runs(Pass::UnrollAndJam)
             && self.together(body, &LoopAccess::new(self.prim, r, body))
         {
             nest.rows = Some((r, vec![4, 1]));
@@ -518,7 +525,7 @@ impl Planner<'_> {
             // Few rows: wider instead, for longer runs of what each row reads.
             if let (Some((_, w)), Some((_, sizes))) = (&mut few.lanes, &mut few.rows) {
                 w.vectors = 4;
-                *sizes = if self.large() { vec![4, 3, 2, 1] } else { vec![2, 1] };
+                *sizes = self.rows_at_once(if self.large() { &[4, 3, 2, 1] } else { &[2, 1] });
             }
             few.outer_product = self.streams(&chain, &few, body);
             let all = parts(body);
@@ -566,6 +573,9 @@ impl Planner<'_> {
     fn run_of(&self, chain: &[Link<'_>], body: &[Stmt]) -> f64 {
         let Some((last, before)) = chain.split_last() else { return 1.0 };
         let rounds = self.trips(last.1, last.2);
+        if !self.target.runs(Pass::Coalesce) {
+            return rounds;
+        }
         let whole = |to: &Link<'_>| {
             let from_zero = self.prim.as_dim(last.1)?.as_int() == Some(0);
             let extent = self.extent(last.1, last.2).filter(|_| from_zero)?;
@@ -643,7 +653,8 @@ impl Planner<'_> {
 
     /// The lanes with which a loop can be done: none where it must not be.
     fn lanes(&self, body: &[Stmt], along: &LoopAccess<'_>) -> Option<u32> {
-        if !self.in_lanes(body, along) || !self.neighbours(body, along) {
+        if !self.target.runs(Pass::Vectorize) || !self.in_lanes(body, along) || !self.neighbours(body, along)
+        {
             return None;
         }
         self.lanes_of(body)
@@ -671,13 +682,15 @@ impl Planner<'_> {
         let divides = |e: &Scalar| {
             matches!(e.kind, ScalarKind::Op(ir::Intrinsic::Div | ir::Intrinsic::Rem, _)) && e.dtype.is_int()
         };
-        let fits = self.fits_in_turn(body) && !parts(body).into_iter().any(divides);
+        let fits = self.target.runs(Pass::Vectorize)
+            && self.fits_in_turn(body)
+            && !parts(body).into_iter().any(divides);
         fits.then(|| self.lanes_of(body)).flatten()
     }
 
     fn reduction_lanes(&self, s: &Scalar, along: &LoopAccess<'_>) -> Option<u32> {
         let ScalarKind::Reduce { combine, body, .. } = &s.kind else { return None };
-        if !self.fixed_bounds(body, along) {
+        if !self.target.runs(Pass::Vectorize) || !self.fixed_bounds(body, along) {
             return None;
         }
         if let Some(c) = counted(self.target, *combine, body) {

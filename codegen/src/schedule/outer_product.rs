@@ -11,6 +11,7 @@ use tensor::DType;
 
 use super::apply::{Apply, Loop, for_, put_reduction};
 use super::{Link, LoopAccess, Nest, Planner, Stride, VectorShape};
+use crate::Pass;
 use crate::prepare::{assigned, written};
 
 /// With fewer rows it is better to keep the sums in memory.
@@ -28,6 +29,9 @@ impl Planner<'_> {
     /// out.
     pub(super) fn streams(&self, chain: &[Link<'_>], nest: &Nest, body: &[Stmt]) -> bool {
         let (Some((var, _)), Some((row, _))) = (nest.lanes, &nest.rows) else { return false };
+        if !self.target.runs(Pass::OuterProduct) {
+            return false;
+        }
         let long = chain.iter().find(|l| l.0 == var).and_then(|l| self.prim.rounds(l.1, l.2));
         if long.is_some_and(|n| n < 2 * STREAM) {
             return false;
@@ -129,7 +133,7 @@ impl Apply<'_> {
                     let mut inner = this.rows_near(&mut store, (&i, first_row), (q, &from, &until), j.var);
                     let rounds = serial(q, from.clone(), until, Run::Unrolled, vec![store]);
                     inner.push(for_(&j, wide_of(2), vec![for_(&i, Run::Plain, vec![rounds])]));
-                    serial(b, Dim::int(0), count.clone(), Run::Ahead(1), inner)
+                    serial(b, Dim::int(0), count.clone(), this.prefetching(1), inner)
                 }
                 None => {
                     let inner = for_(&j, wide_of(2), vec![for_(&i, Run::Plain, vec![store])]);

@@ -12,6 +12,7 @@ use tensor::DType;
 
 use super::apply::extent;
 use super::{Link, LoopAccess, Nest, Order, Panel, Planner, Stride, Version, dot_products, parts};
+use crate::Pass;
 use crate::prepare::{assigned, written};
 use crate::target::facts;
 
@@ -25,6 +26,9 @@ impl Planner<'_> {
     /// The best nest with panels, if it is about as good as `best` by the model, which does not know of caches.
     pub(super) fn packed(&self, chain: &[Link<'_>], body: &[Stmt], best: f64) -> Option<(f64, Nest)> {
         const CACHES: f64 = 1.05;
+        if !self.target.runs(Pass::Pack) {
+            return None;
+        }
         let mut found: Option<(f64, Nest)> = None;
         // Panels are of tiles, of which there are as many as the dims say.
         let tiled = |l: &&Link<'_>| self.extent(l.1, l.2).is_some();

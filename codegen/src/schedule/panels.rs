@@ -15,6 +15,7 @@ use tensor::DType;
 use super::apply::{self, Apply, Loop, for_, lanes, range};
 use super::dot_products::product;
 use super::{LoopAccess, Nest, Planner, SQUARE, Stride, VectorShape, parts, with_part};
+use crate::Pass;
 use crate::emit::rounds_made;
 use crate::target::facts;
 
@@ -163,7 +164,7 @@ impl Apply<'_> {
             }
             Some(rounds) => {
                 let copy = for_(&over_lanes, lanes(lane.wide), vec![store]);
-                within(outer, for_(&rounds, Run::Ahead(facts::COPIES_AHEAD), vec![copy]))
+                within(outer, for_(&rounds, self.prefetching(facts::COPIES_AHEAD), vec![copy]))
             }
             None => for_(&over_lanes, lanes(lane.wide), vec![store]),
         });
@@ -175,6 +176,9 @@ impl Apply<'_> {
     fn is_across(&self, value: &Scalar, lane: VarId, over: VarId) -> bool {
         let [lane, over] = [lane, over].map(|v| LoopAccess::new(&self.prim, v, &[]));
         let mut across = false;
+        if !self.target.runs(Pass::Transpose) {
+            return across;
+        }
         value.walk(&mut |e| {
             if let ScalarKind::Load { buf, index, .. } = &e.kind {
                 across |=
@@ -287,7 +291,7 @@ impl Apply<'_> {
         } else {
             let by_lanes = Run::Lanes { lanes: lane.wide.lanes, vectors: 1 };
             let copy = for_(&over_lanes, by_lanes, vec![sides]);
-            within(outer, for_(&rounds, Run::Ahead(facts::COPIES_AHEAD), vec![copy]))
+            within(outer, for_(&rounds, self.prefetching(facts::COPIES_AHEAD), vec![copy]))
         });
 
         // What is read of it.

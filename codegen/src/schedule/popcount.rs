@@ -6,11 +6,15 @@
 use ir::loops::{Scalar, ScalarKind};
 
 use super::Planner;
-use crate::Target;
+use crate::{Pass, Target};
 
 /// The condition of which a sum counts how often it holds, where the machine counts bits.
 pub(crate) fn counted<'s>(target: &Target, combine: ir::Combine, term: &'s Scalar) -> Option<&'s Scalar> {
-    if combine != ir::Combine::Add || !term.dtype.is_int() || !target.counts_bits() {
+    if !target.runs(Pass::Popcount)
+        || combine != ir::Combine::Add
+        || !term.dtype.is_int()
+        || !target.counts_bits()
+    {
         return None;
     }
     let is = |e: &Scalar, n: i64| matches!(e.kind, ScalarKind::Const(ir::Literal::Int(c)) if c == n);

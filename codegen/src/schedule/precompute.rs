@@ -17,6 +17,7 @@ use super::dot_products;
 use super::pack::{factors, is_shared, rounded_alone};
 use super::panels::{Lane, Over, op};
 use super::{LoopAccess, Order, parts, with_part};
+use crate::Pass;
 use crate::prepare::written;
 use crate::target::facts;
 
@@ -116,6 +117,9 @@ impl Apply<'_> {
         row: VarId,
         outer: VarId,
     ) -> Option<(i64, i64)> {
+        if !self.target.runs(Pass::Precompute) {
+            return None;
+        }
         let width = self.extent(lane)?.as_int()?;
         let (mut bytes, mut below) = (0_i64, LEAST);
         for c in self.computed(body, lane.var, row) {

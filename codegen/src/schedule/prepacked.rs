@@ -23,6 +23,7 @@ use super::{Link, LoopAccess, Nest, Order, Planner, Prepacked, VectorShape, Vers
 use crate::emit::rounds_made;
 use crate::prepare::assigned;
 use crate::target::facts;
+use crate::{Pass, Target};
 
 /// With fewer rows, times the sums that a line is read for, memory is in no need of being asked.
 const ASKED: i64 = 5;
@@ -46,7 +47,7 @@ impl Planner<'_> {
     /// The nest by lanes that are a panel, if there are such.
     pub(super) fn prepacked(&self, chain: &[Link<'_>], body: &[Stmt]) -> Option<Nest> {
         let plain = |s: &Stmt| matches!(s, Stmt::Set(..) | Stmt::Store { combine: None, checked: false, .. });
-        if !body.iter().all(plain) {
+        if !self.target.runs(Pass::Prepacked) || !body.iter().all(plain) {
             return None;
         }
         let constant = |l: &&Link<'_>| self.extent(l.1, l.2).and_then(|e| e.as_int());
@@ -91,7 +92,7 @@ impl Planner<'_> {
         let rows = usize::from(row.is_some());
         let is_pairs = chain.len() == 2 + rows && chain.iter().all(|l| of_dims(&l));
         let Some(row) = row else { return Some(if is_pairs { pairs(alone) } else { alone }) };
-        let most = most_rows(self.large(), vectors, body);
+        let most = most_rows(self.target, vectors, body);
         let nest =
             |sizes| Nest { rows: Some((row.0, sizes)), prepacked: Some(Prepacked::Asked), ..alone.clone() };
         let inner = sums(body).saturating_sub(1).max(1);
@@ -139,20 +140,17 @@ impl Planner<'_> {
             let over = |v: VarId| LoopAccess::new(self.prim, v, &[]);
             let mut moving: Around =
                 around.iter().filter(|a| index.iter().any(|i| over(a.0).changes(i))).copied().collect();
-            let by_several_sums = along.distance(*buf, index);
+            let apart = along.distance(*buf, index);
             // The parts of a word.
-            let word = moving
-                .last()
-                .filter(|a| a.1.is_some() && a.1 == by_several_sums && by_several_sums > Some(1))
-                .copied();
+            let word = moving.last().filter(|a| a.1.is_some() && a.1 == apart && apart > Some(1)).copied();
             if let Some((part, _)) = word {
                 all &= over(part).distance(*buf, index) == Some(1);
                 moving.pop();
             }
             let next = moving.last().map(|a| over(a.0).distance(*buf, index));
             any |= next.is_some();
-            all &= !checked && (word.is_some() || by_several_sums == Some(1));
-            all &= next.is_none_or(|next| next == by_several_sums.map(|a| a * width));
+            all &= !checked && (word.is_some() || apart == Some(1));
+            all &= next.is_none_or(|next| next == apart.map(|a| a * width));
         });
         any && all
     }
@@ -212,7 +210,7 @@ impl Apply<'_> {
         if self.order == Order::Free {
             scaled_inside(&mut scaled);
         }
-        let most = most_rows(self.target.has_many_registers(), wide.vectors, &scaled);
+        let most = most_rows(self.target, wide.vectors, &scaled);
         let precomputed = self.pieces_precomputed(&lane, &row, &scaled).filter(|_| asks);
         let tile = (lane, wide);
         let Some((of, (pieces, below))) = self.extent(&row).zip(precomputed) else {
@@ -256,7 +254,9 @@ impl Apply<'_> {
         self.words(body, lane);
         if how != Prepacked::Asked && self.order == Order::Free {
             let prim = self.prim.clone();
-            body.iter_mut().flat_map(Stmt::scalars_mut).for_each(|e| by_several_sums(&prim, how, e));
+            body.iter_mut()
+                .flat_map(Stmt::scalars_mut)
+                .for_each(|e| by_several_sums(&prim, self.target, how, e));
         }
     }
 
@@ -440,7 +440,7 @@ impl Apply<'_> {
             lo: Scalar::int(0),
             hi: Scalar::dim(Dim::max(&(&hi - &lo), &Dim::int(0)).ceil_div(&Dim::int(size))),
             mark: Mark::Serial,
-            run: if keeps { Run::Plain } else { Run::Ahead(1) },
+            run: if keeps { Run::Plain } else { self.prefetching(1) },
             body: inside,
         };
         let zero = tile(&[4, 1], store(None, zero));
@@ -478,6 +478,9 @@ impl Apply<'_> {
 
     /// The long reduction of a value and how many rounds of it are a piece, if it is more than a few.
     fn pieces_in_order(&self, (lane, wide): (&Loop, VectorShape), body: &[Stmt]) -> Option<Pieces> {
+        if !self.target.runs(Pass::CacheBlocking) {
+            return None;
+        }
         let (over, term) = self.long_reduction(body)?;
         let along = LoopAccess::new(&self.prim, lane.var, &[]);
         let round = LoopAccess::new(&self.prim, over.var, &[]);
@@ -487,8 +490,8 @@ impl Apply<'_> {
             if let ScalarKind::Load { buf, index, .. } = &e.kind
                 && index.iter().any(|i| along.changes(i))
             {
-                let by_several_sums = round.distance(*buf, index).unwrap_or(0);
-                bytes = bytes.max(by_several_sums * self.prim.buf(*buf).dtype.size() as i64);
+                let apart = round.distance(*buf, index).unwrap_or(0);
+                bytes = bytes.max(apart * self.prim.buf(*buf).dtype.size() as i64);
             }
         });
         // Sums in tiles are made of a piece before the rows go by.
@@ -510,8 +513,11 @@ fn depth(s: &Scalar) -> usize {
 }
 
 /// The rows of a tile of so many vectors: what its sums have registers for, also sums in sums.
-fn most_rows(large: bool, vectors: u32, body: &[Stmt]) -> u32 {
-    let room = if large { 16 } else { 8 };
+fn most_rows(target: &Target, vectors: u32, body: &[Stmt]) -> u32 {
+    if !target.runs(Pass::UnrollAndJam) {
+        return 1;
+    }
+    let room = if target.has_many_registers() { 16 } else { 8 };
     match sums(body) {
         0 | 1 => room / vectors,
         _ => 3 * room / (4 * vectors) / 2 * 2,
@@ -525,7 +531,7 @@ fn tile_sizes(most: u32) -> Vec<u32> {
 
 /// Innermost reductions by some sums each; what goes around one, or around much that is written out, asks for the panel
 /// ahead, which two streams need not.
-fn by_several_sums(prim: &Prim, how: Prepacked, e: &mut Scalar) {
+fn by_several_sums(prim: &Prim, target: &Target, how: Prepacked, e: &mut Scalar) {
     e.walk_mut(&mut |e| {
         let ScalarKind::Reduce { run: run @ Run::Plain, var, body, .. } = &mut e.kind else { return };
         let over = LoopAccess::new(prim, *var, &[]);
@@ -542,7 +548,7 @@ fn by_several_sums(prim: &Prim, how: Prepacked, e: &mut Scalar) {
         });
         *run = match u32::try_from(facts::PANEL_AHEAD / bytes.max(1)) {
             _ if !(inside || short && bytes >= MUCH) => Run::Rows(vec![SUMS, 1]),
-            Ok(rounds @ 1..) if how != Prepacked::Pairs => Run::Ahead(rounds),
+            Ok(rounds @ 1..) if how != Prepacked::Pairs && target.runs(Pass::Prefetch) => Run::Ahead(rounds),
             _ => Run::Plain,
         };
     });

@@ -4,12 +4,16 @@
 use ir::loops::{ScalarKind, Stmt, VarId};
 
 use super::{LoopAccess, Planner, Stride};
+use crate::Pass;
 use crate::emit::side_by_side;
 
 impl Planner<'_> {
     /// Whether what is read goes along `row` as what is written goes along the lanes: a square of both is read by rows,
     /// and turned.
     pub(super) fn turns(&self, body: &[Stmt], row: VarId, lanes: &LoopAccess<'_>) -> bool {
+        if !self.target.runs(Pass::Transpose) {
+            return false;
+        }
         let along = LoopAccess::new(self.prim, row, body);
         let (mut turned, mut plain) = (false, true);
         body.iter().for_each(|s| {

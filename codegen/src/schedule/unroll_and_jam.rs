@@ -6,13 +6,19 @@
 use ir::loops::{Scalar, ScalarKind, Stmt, VarId};
 
 use super::{LoopAccess, Planner, Stride, cost, sums};
+use crate::Pass;
 
 impl Planner<'_> {
+    /// Numbers of rows, tried from first to last, where several are done at once.
+    pub(super) fn rows_at_once(&self, sizes: &[u32]) -> Vec<u32> {
+        if self.target.runs(Pass::UnrollAndJam) { sizes.to_vec() } else { vec![1] }
+    }
+
     /// Whether doing several iterations of `row` at once reuses what a repeated part reads: an access inside a
     /// reduction or loop that moves with the lanes (or the reduction) and not with the row.
     pub(super) fn shares(&self, body: &[Stmt], row: VarId, lanes: Option<&LoopAccess<'_>>) -> bool {
         let along = LoopAccess::new(self.prim, row, body);
-        if !self.together(body, &along) {
+        if !self.target.runs(Pass::UnrollAndJam) || !self.together(body, &along) {
             return false;
         }
         let mut shared = false;
@@ -55,7 +61,7 @@ impl Planner<'_> {
             // Accumulators, the vectors they share and one more must fit the vector registers; the addresses of
             // the rows the others, which is why with twice the registers there are not twice the rows.
             let sizes = if sums(body) < 2 { vec![6, 2, 1] } else { vec![3, 1] };
-            return (sizes, if large { 4 } else { 2 });
+            return (self.rows_at_once(&sizes), if large { 4 } else { 2 });
         }
         let heavy = body.iter().any(|s| {
             let mut heavy = false;

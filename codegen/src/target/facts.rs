@@ -6,6 +6,8 @@
 use ir::Intrinsic;
 use tensor::DType;
 
+use crate::Pass;
+
 use super::{AMXBF16, AMXINT8, AVX512BF16, AVX512VNNI, AVXVNNI, Level, Target};
 
 // Memory.
@@ -146,7 +148,7 @@ impl Target {
 
     /// From how many KiB on outputs are stored past the caches; none where they are not.
     pub(crate) fn streams_from(&self) -> Option<u32> {
-        Some(STREAM_FROM)
+        self.runs(Pass::StreamingStores).then_some(STREAM_FROM)
     }
 
     /// Whether products of bytes are summed into words by one instruction: of 512 bits at level 4, of 256 below.
@@ -169,6 +171,7 @@ impl Target {
     /// Whether tiles of such numbers are multiplied by one instruction.
     pub(crate) fn has_tiles_of(&self, d: DType) -> bool {
         match d {
+            _ if !self.runs(Pass::MatrixTiles) => false,
             DType::Bf16 => self.extras.contains(&AMXBF16),
             DType::I8 | DType::U8 => self.extras.contains(&AMXINT8),
             DType::F64 | DType::F32 | DType::F16 | DType::I64 | DType::I32 | DType::I16 | DType::Bool => {

@@ -237,6 +237,11 @@ impl Target {
         Target { passes: self.passes.without(pass), ..self }
     }
 
+    /// Whether a pass runs.
+    pub(crate) fn runs(&self, pass: Pass) -> bool {
+        self.passes.runs(pass)
+    }
+
     /// Whether it is a plain target.
     pub(crate) fn is_plain(&self) -> bool {
         self.plain
