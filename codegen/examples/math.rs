@@ -1,8 +1,8 @@
 //! The functions of f32: how far each is from double precision over all 2^32 inputs, and how fast it is beside
 //! glibc's vectors.
 //!
-//! `cargo run --release -p codegen --example math -- ulps [FUNCTION..]`: for the host, AVX2 and the baseline, in vectors
-//! and scalars; the worst of each with its place. Fails where one is more than 2 ULP. A few minutes a function.
+//! `cargo run --release -p codegen --example math -- ulps [FUNCTION..]`: for the host, AVX2 and the baseline, in
+//! vectors and scalars; the worst of each with its place. Fails where one is more than 2 ULP. A few minutes a function.
 //! `cargo run --release -p codegen --example math [FUNCTION..]`: nanoseconds for 16 elements in cache, the best of
 //! several runs, ours and `libmvec`'s in turn.
 #![allow(

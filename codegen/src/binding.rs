@@ -1,7 +1,7 @@
-//! Library functions behind the kernel ABI.
+//! Library bindings: functions of other libraries behind the kernel ABI.
 //!
-//! In: an `extern` binding. Out: a kernel with a grid of one block that hands the library the addresses and
-//! numbers that the text says. A number that does not fit its C type fails a check before anything is called.
+//! In: an `extern` binding. Out: a kernel with a grid of one block that hands the library the addresses and numbers
+//! that the text says. A number that does not fit its C type fails a check before anything is called.
 
 use inkwell::IntPredicate as I;
 use inkwell::module::Linkage;
@@ -15,7 +15,7 @@ use tensor::abi::Kernel;
 use crate::emit::Emit;
 use crate::layout::Layout;
 use crate::ll::{Ll, Ty, V};
-use crate::{Error, object};
+use crate::{Error, Passes, object};
 
 /// What the check of a number's range says, if there is one.
 fn check_text(prim: &Prim, c: CType, s: &Scalar) -> Option<String> {
@@ -47,7 +47,7 @@ pub(crate) fn emit(ll: &Ll<'_>, ext: &Extern, symbol: &str) -> Result<(), Error>
 }
 
 fn layout(ext: &Extern, prim: &Prim) -> Layout {
-    let mut layout = Layout::new(prim, prim);
+    let mut layout = Layout::new(prim, prim, Passes::default());
     // The library writes the outputs; what it leaves is its own affair.
     layout.init.clear();
     for arg in &ext.args {

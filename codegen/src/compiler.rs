@@ -6,8 +6,8 @@
 //! context of its own, so nothing is shared but the cache. What is not in memory may be in a [`Store`].
 //!
 //! What a runtime must know of a kernel is settled before LLVM sees it ([`Compiler::describe_prim`]): a program can be
-//! lowered first, and its kernels compiled afterwards, many at once. The key is that of the primitive as it came, so what is
-//! in the store is found before anything is scheduled, and what is not is scheduled once.
+//! lowered first, and its kernels compiled afterwards, many at once. The key is that of the primitive as it came, so
+//! what is in the store is found before anything is scheduled, and what is not is scheduled once.
 
 use dashmap::DashMap;
 use inkwell::context::Context;
@@ -112,7 +112,7 @@ impl Compiler {
             let begun = entry.begun.get_or_init(|| self.begin(prim, &key));
             match begun.as_ref().map_err(Clone::clone)? {
                 Begun::Found(compiled) => Ok(Arc::clone(compiled)),
-                Begun::Scheduled(all) => Ok(self.keep(&key, self.build(&all.0, &all.1, &all.2)?)),
+                Begun::Scheduled(all) => Ok(self.put(&key, self.build(&all.0, &all.1, &all.2)?)),
             }
         };
         entry.made.get_or_init(make).clone()
@@ -133,7 +133,7 @@ impl Compiler {
             let machine = self.target.machine()?;
             object::optimise(&ll, &machine)?;
             let object = object::write(&ll, &machine, FileType::Object)?;
-            Ok(self.keep(&key, Compiled { kernel, object }))
+            Ok(self.put(&key, Compiled { kernel, object }))
         };
         self.entry(&key).made.get_or_init(make).clone()
     }
@@ -158,10 +158,10 @@ impl Compiler {
 
     /// The primitive as its loops are to run, and the outside of its kernel.
     fn scheduled(&self, prim: &Prim) -> (Prim, Layout) {
-        let before = prepare(prim);
+        let before = prepare(prim, self.target.passes);
         // What says itself how its loops run is left as it is.
         let prim = if prim.is_scheduled() { before.clone() } else { schedule(&before, &self.target) };
-        let layout = Layout::new(&before, &prim);
+        let layout = Layout::new(&before, &prim, self.target.passes);
         (prim, layout)
     }
 
@@ -195,7 +195,7 @@ impl Compiler {
         self.store.as_ref().and_then(|s| s.get(key)).map(Arc::new)
     }
 
-    fn keep(&self, key: &str, made: Compiled) -> Arc<Compiled> {
+    fn put(&self, key: &str, made: Compiled) -> Arc<Compiled> {
         if let Some(store) = &self.store {
             store.put(key, &made);
         }

@@ -3,10 +3,10 @@
 //! In: a scheduled primitive. Out: a [`Layout`], from which both the description for the runtime
 //! ([`tensor::abi::Kernel`]) and the entry's code are made.
 //!
-//! The grid is the outermost loop where the whole body is that loop (scalars set before it are computed
-//! again in every call) and its iterations are independent, a choice by the dims between two such loops, or several
-//! statements one behind the other, of which such loops are their blocks and any other is one. Where a statement touches what
-//! those before it write, its blocks wait for theirs. Otherwise the grid is one block.
+//! The grid is the outermost loop where the whole body is that loop (scalars set before it are computed again in every
+//! call) and its iterations are independent, a choice by the dims between two such loops, or several statements one
+//! behind the other, of which such loops are their blocks and any other is one. Where a statement touches what those
+//! before it write, its blocks wait for theirs. Otherwise the grid is one block.
 
 use ir::depend::{disjoint, share_variable};
 use ir::inline_lets::{inline_lets, positions};
@@ -18,13 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use tensor::abi;
 
 use crate::prepare::written;
-use crate::{Error, cover, text};
+use crate::target::facts;
+use crate::{Error, Pass, Passes, dead_fill, messages};
 
 /// Local buffers up to this size live on the stack, and all of them together up to four times of it.
 const STACK: i64 = 16 * 1024;
-
-/// Scratch buffers begin at multiples of it.
-const LINE: i64 = 64;
 
 #[derive(Debug)]
 pub(crate) struct Layout {
@@ -40,7 +38,7 @@ pub(crate) struct Layout {
     pub(crate) shared: BTreeMap<BufId, Dim>,
     shared_bytes: Dim,
     /// Local buffers of which nothing is read but what was written: they need no zeros.
-    pub(crate) unread: BTreeSet<BufId>,
+    pub(crate) dead_fills: BTreeSet<BufId>,
     scratch_bytes: Dim,
     /// The loops that are the grid.
     pub(crate) grid: Option<Grid>,
@@ -48,16 +46,16 @@ pub(crate) struct Layout {
     pub(crate) init: Vec<(BufId, Literal)>,
     /// Messages of checks, by number; those of checked accesses come first.
     pub(crate) checks: Vec<String>,
-    /// The buffers of the checked accesses and where they are written, by number. Of equal ones the first is the one that
-    /// fails: the same is said of each.
+    /// The buffers of the checked accesses and where they are written, by number. Of equal ones the first is the one
+    /// that fails: the same is said of each.
     pub(crate) accesses: Vec<(BufId, Span)>,
 }
 
 /// What blocks are.
 #[derive(Debug)]
 pub(crate) struct Grid {
-    /// Rounds of one of these loops, which one the dims decide, or of all of them in turn: then with the block that its first
-    /// round is.
+    /// Rounds of one of these loops, which one the dims decide, or of all of them in turn: then with the block that its
+    /// first round is.
     pub(crate) loops: Vec<(VarId, Option<Dim>)>,
     /// Statements that are a block each: by their place in the body, with the block's number.
     pub(crate) single: Vec<(usize, Dim)>,
@@ -75,9 +73,9 @@ impl Grid {
 }
 
 impl Layout {
-    /// What outputs begin with and which checks there are is said of the primitive before it was scheduled: a schedule may
-    /// write an access twice, or in another order.
-    pub(crate) fn new(before: &Prim, prim: &Prim) -> Layout {
+    /// What outputs begin with and which checks there are is said of the primitive before it was scheduled: a schedule
+    /// may write an access twice, or in another order.
+    pub(crate) fn new(before: &Prim, prim: &Prim, passes: Passes) -> Layout {
         // A scalar that is updated in place is memory; any other scalar input is a number.
         let is_buffer = |b: &BufId| !prim.buf(*b).shape.is_empty() || prim.outs.contains(b);
         let mut bufs: Vec<BufId> = prim.params.iter().copied().filter(|b| is_buffer(b)).collect();
@@ -85,7 +83,7 @@ impl Layout {
         let scalars = prim.params.iter().copied().filter(|b| !is_buffer(b)).collect();
         let (init, checked) = (first_values(before), before.checked());
         // The values of a failed check go to a line of their own, at the front.
-        let report = if checked.is_empty() { 0 } else { LINE };
+        let report = if checked.is_empty() { 0 } else { facts::LINE };
         let mut layout = Layout {
             bufs,
             scalars,
@@ -93,19 +91,23 @@ impl Layout {
             scratch: BTreeMap::new(),
             shared: BTreeMap::new(),
             shared_bytes: Dim::int(0),
-            unread: cover::unread(prim),
+            dead_fills: if passes.runs(Pass::DeadFill) {
+                dead_fill::dead_fills(prim)
+            } else {
+                BTreeSet::new()
+            },
             scratch_bytes: Dim::int(report),
             grid: None,
             init,
-            checks: checked.iter().map(|a| text::check_message(prim, a.buf)).collect(),
+            checks: checked.iter().map(|a| messages::check_message(prim, a.buf)).collect(),
             accesses: checked.iter().map(|a| (a.buf, a.span)).collect(),
         };
         layout.grid = grid(prim, &layout);
-        layout.place_locals(prim);
+        layout.assign_memory(prim);
         layout
     }
 
-    fn place_locals(&mut self, prim: &Prim) {
+    fn assign_memory(&mut self, prim: &Prim) {
         let mut stacked = 0;
         let several = self.grid.as_ref().is_some_and(|g| !g.stops.is_empty());
         let between =
@@ -113,7 +115,7 @@ impl Layout {
         for (i, buf) in prim.bufs.iter().enumerate().filter(|(_, b)| b.local) {
             let id = BufId(i as u32);
             let bytes = buf.shape.iter().fold(Dim::int(buf.dtype.size() as i64), |n, d| n * d);
-            let lines = &bytes.ceil_div(&Dim::int(LINE)) * LINE;
+            let lines = &bytes.ceil_div(&Dim::int(facts::LINE)) * facts::LINE;
             match bytes.as_int() {
                 _ if between(id) => {
                     self.shared.insert(id, self.shared_bytes.clone());
@@ -134,7 +136,7 @@ impl Layout {
     /// Makes room for the values of a failed check.
     pub(crate) fn reports(&mut self) {
         if self.scratch_bytes.as_int() == Some(0) {
-            self.scratch_bytes = Dim::int(LINE);
+            self.scratch_bytes = Dim::int(facts::LINE);
         }
     }
 
@@ -233,7 +235,7 @@ fn grid(prim: &Prim, layout: &Layout) -> Option<Grid> {
     }
     match &prim.body[first..] {
         [one] => grid_of(prim, one, &layout.init, is_checked),
-        _ if layout.init.is_empty() => in_turn(prim, &layout.unread, is_checked),
+        _ if layout.init.is_empty() => grid_of_statements(prim, &layout.dead_fills, is_checked),
         _ => None,
     }
 }
@@ -242,15 +244,15 @@ fn grid(prim: &Prim, layout: &Layout) -> Option<Grid> {
 const PARTS: usize = 8;
 
 /// The blocks of several statements one behind the other.
-fn in_turn(prim: &Prim, unread: &BTreeSet<BufId>, is_checked: bool) -> Option<Grid> {
+fn grid_of_statements(prim: &Prim, dead_fills: &BTreeSet<BufId>, is_checked: bool) -> Option<Grid> {
     let mut grid = Grid { loops: vec![], single: vec![], stops: vec![], extent: Dim::int(0) };
-    let in_a_block =
-        |s: &Stmt| !matches!(s, Stmt::Set(..)) && !matches!(s, Stmt::Alloc(b) if unread.contains(b));
+    let is_in_block =
+        |s: &Stmt| !matches!(s, Stmt::Set(..)) && !matches!(s, Stmt::Alloc(b) if dead_fills.contains(b));
     let plain = inline_lets(prim, &positions);
-    let mut written_out = plain.body.iter().filter(|s| in_a_block(s));
+    let mut written_out = plain.body.iter().filter(|s| is_in_block(s));
     // Those since the last stop, and all.
     let (mut beside, mut all): (Vec<&Stmt>, Vec<&Stmt>) = (vec![], vec![]);
-    for (i, s) in prim.body.iter().enumerate().filter(|s| in_a_block(s.1)) {
+    for (i, s) in prim.body.iter().enumerate().filter(|s| is_in_block(s.1)) {
         // What one sets, no other may read: it may be in another call.
         if all.len() == PARTS || all.iter().any(|o| share_variable(prim, o, s)) {
             return None;
@@ -335,8 +337,8 @@ fn blocks(prim: &Prim, s: &Stmt, init: &[(BufId, Literal)], is_checked: bool) ->
     if !init.iter().all(|(out, _)| own(*out)) {
         return None;
     }
-    // Blocks whose loop has no round are not to be counted one by one, and may be more than anyone waits for. (The machine sees
-    // that there is no element to be written, but whether that means no check must be said here.)
+    // Blocks whose loop has no round are not to be counted one by one, and may be more than anyone waits for. (The
+    // machine sees that there is no element to be written, but whether that means no check must be said here.)
     let (last, before) = body.split_last()?;
     let silent = |s: &Stmt| matches!(s, Stmt::Set(_, value) if !checks(value));
     let inner = match last {

@@ -3,13 +3,16 @@
 //! In: a checked primitive ([`ir::loops::Prim`]) or library binding ([`ir::Extern`]). Out: a [`Compiled`]
 //! kernel, which is an ELF object and the description by which a runtime calls it ([`tensor::abi`]).
 //!
-//! The way of a primitive, each step a module:
-//! `prepare` gives every loop its own variable and says in one way what may be said in many (sums, strips, chunks: a file each); `layout` settles the
-//! arguments, the grid, scratch memory and checks (`cover` says which of it needs no zeros); `schedule` decides which loops become lanes of vectors
-//! and which iterations are done together; `emit` writes LLVM for that; `object` optimises and writes bytes.
-//! `store` keeps kernels on disk between runs.
-//! `ops`, `format` and `math` say what scalar operations are in LLVM, on scalars and vectors alike.
-//! Start at [`Compiler`].
+//! The way of a primitive, each step a module: `prepare` gives every loop its own variable and says in one way what may
+//! be said in many; `layout` settles the arguments, the grid, scratch memory and checks; `schedule` decides which loops
+//! become lanes of vectors and which iterations are done together; `emit` writes LLVM for that; `object` optimises and
+//! writes bytes.
+//!
+//! What these do that could be left out is a *pass*: a file of its name, a row of [`Pass`], a switch
+//! ([`Target::without`]) and a file in `filetests/suite/emit`.
+//!
+//! `store` keeps kernels on disk between runs. `ops`, `format` and `math` say what scalar operations are in LLVM, on
+//! scalars and vectors alike. Start at [`Compiler`].
 //!
 //! Invariants:
 //! - Dims are arguments of a kernel: one kernel serves every shape, empty extents included.
@@ -23,24 +26,26 @@
 
 mod binding;
 mod compiler;
-mod cover;
+mod dead_fill;
 mod emit;
 mod error;
 mod format;
 mod layout;
 mod ll;
 mod math;
+mod messages;
 mod object;
 mod ops;
+mod passes;
 mod prepare;
 mod schedule;
 mod store;
 mod target;
-mod text;
 
 pub use compiler::{Compiled, Compiler};
 pub use error::Error;
 pub use math::LIBRARY;
+pub use messages::OUT_OF_BOUNDS;
+pub use passes::{Pass, Passes};
 pub use store::Store;
 pub use target::Target;
-pub use text::OUT_OF_BOUNDS;

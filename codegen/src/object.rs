@@ -20,7 +20,8 @@ pub(crate) fn plain(ll: &Ll<'_>, f: FunctionValue<'_>, names: &[&str]) {
         f.add_attribute(AttributeLoc::Function, ll.ctx.create_enum_attribute(kind, 0));
     }
     let bits = ll.target.vector_bits().to_string();
-    // Where lanes are not the schedule's LLVM may make some: one by one is faster than what puts each lane at a place of its own.
+    // Where lanes are not the schedule's LLVM may make some: one by one is faster than what puts each lane at a place
+    // of its own.
     let mut features = ll.target.features.clone();
     if ll.target.has_masks() {
         let comma = if features.is_empty() { "" } else { "," };
@@ -45,9 +46,10 @@ pub(crate) fn mark_param(ll: &Ll<'_>, f: FunctionValue<'_>, param: u32, name: &s
     f.add_attribute(AttributeLoc::Param(param), ll.ctx.create_enum_attribute(kind, 0));
 }
 
-/// What is done to a module. Schedules have decided what is a vector and what is written out, and one function holds all, so this
-/// is what is left of LLVM's own `default<O2>`: it takes half the time, and the code is as fast. Loops that are no lanes here,
-/// as those that add to rows found by an index, may yet be vectors there; what a round stores and the next reads stays in a register.
+/// What is done to a module. Schedules have decided what is a vector and what is written out, and one function holds
+/// all, so this is what is left of LLVM's own `default<O2>`: it takes half the time, and the code is as fast. Loops
+/// that are no lanes here, as those that add to rows found by an index, may yet be vectors there; what a round stores
+/// and the next reads stays in a register.
 const PASSES: &str = "always-inline,function(\
     sroa<modify-cfg>,early-cse<memssa>,simplifycfg,jump-threading,instcombine<no-verify-fixpoint>,\
     loop-mssa(loop-rotate,licm,simple-loop-unswitch),gvn,loop(loop-idiom,indvars,loop-deletion),simplifycfg,\
@@ -71,8 +73,8 @@ pub(crate) fn optimise(ll: &Ll<'_>, machine: &TargetMachine) -> Result<(), Error
 
 /// Stores one lane by a store of one element, where that is what a mask turned out to leave.
 ///
-/// LLVM 22 does the same later, and wrongly where the lanes were made narrower just before: it stores the element as it was
-/// before, and so writes over the next ones.
+/// LLVM 22 does the same later, and wrongly where the lanes were made narrower just before: it stores the element as it
+/// was before, and so writes over the next ones.
 fn store_single_lanes(ll: &Ll<'_>) {
     let blocks = ll.module.get_functions().flat_map(FunctionValue::get_basic_blocks);
     let stores: Vec<InstructionValue<'_>> = blocks

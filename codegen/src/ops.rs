@@ -46,7 +46,8 @@ impl<'c> Ll<'c> {
 
     /// The lanes of each vector as a reduction combines them.
     pub(crate) fn fold(&self, c: Combine, d: DType, vectors: Vec<V<'c>>) -> Vec<V<'c>> {
-        // LLVM 22 takes a sum of products of bytes that is folded by halves for one instruction, and forgets its other lanes.
+        // LLVM 22 takes a sum of products of bytes that is folded by halves for one instruction, and forgets its other
+        // lanes.
         if let ([v], Combine::Add, true) = (&vectors[..], c, d.is_int())
             && self.lanes(*v) > 1
         {
@@ -116,13 +117,14 @@ impl<'c> Ll<'c> {
         }
     }
 
-    /// The smaller or larger of two floats: what a comparison leaves of them, asked in either order. The answers are the same but for
-    /// two zeros, of which the sign of one or of both says what comes out, and where one is a NaN: they are both arguments then, and
-    /// all their bits together are a NaN too.
+    /// The smaller or larger of two floats: what a comparison leaves of them, asked in either order. The answers are
+    /// the same but for two zeros, of which the sign of one or of both says what comes out, and where one is a NaN:
+    /// they are both arguments then, and all their bits together are a NaN too.
     fn extreme(&self, op: Intrinsic, d: DType, a: V<'c>, b: V<'c>) -> V<'c> {
         let comes = |a, b| self.fcmp(if op == Intrinsic::Min { F::OLT } else { F::OGT }, a, b);
         for (x, c) in [(a, b), (b, a)] {
-            // Beside a number that no zero equals, or a zero that comes out only where it is the other, asking once is enough.
+            // Beside a number that no zero equals, or a zero that comes out only where it is the other, asking once is
+            // enough.
             if let Some(value) = self.float_of(c)
                 && (value.abs() > 0.0 || value == 0.0 && value.is_sign_positive() == (op == Intrinsic::Min))
             {
@@ -151,8 +153,8 @@ impl<'c> Ll<'c> {
         if scalars { self.extract(found, 0) } else { found }
     }
 
-    /// The smaller or larger by one instruction, which tells zeros apart and is masked where one is a NaN, if there is one for such
-    /// vectors.
+    /// The smaller or larger by one instruction, which tells zeros apart and is masked where one is a NaN, if there is
+    /// one for such vectors.
     fn of_range(&self, op: Intrinsic, float: Ty, a: V<'c>, b: V<'c>) -> Option<V<'c>> {
         const SIGN_OF_RESULT: i64 = 0b100;
         const ROUNDING_AS_SET: i64 = 4;

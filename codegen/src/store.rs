@@ -1,8 +1,9 @@
-//! Kernels kept on disk between runs: a folder with a file a kernel; beside them notes, short texts that others found out.
+//! Kernels kept on disk between runs: a folder with a file a kernel; beside them notes, short texts that others found
+//! out.
 //!
-//! In and out: kernels and notes by their key, which holds all that the code depends on; the store adds what made the code, this
-//! crate's sources and LLVM. A file is named by a hash of the key and holds the whole of it, so that two keys of one
-//! hash are a miss and no confusion.
+//! In and out: kernels and notes by their key, which holds all that the code depends on; the store adds what made the
+//! code, this crate's sources and LLVM. A file is named by a hash of the key and holds the whole of it, so that two
+//! keys of one hash are a miss and no confusion.
 //!
 //! Invariants: a file appears by renaming, whole or not at all, so any number of processes may use a folder; whatever
 //! is wrong with a file (short, changed, of another version) is a miss; whatever is wrong with the folder (full, read

@@ -6,7 +6,7 @@ mod harness;
 #[path = "../../schedule/tests/schedule/support/mod.rs"]
 mod support;
 
-use codegen::Compiler;
+use codegen::{Compiler, Pass, Target};
 use harness::load::Loaded;
 use harness::{Near, compare, targets};
 use support::{Numbers, arguments, checked, random, sizes, step, text_of};
@@ -31,9 +31,12 @@ fn round(seed: u64) -> Result<(), String> {
     prim.invariant = r.below(3) > 0;
     let targets = targets();
     // The host's code is what most run; every other target is met in turn.
-    let other = 1 + r.below(targets.len() - 1);
+    let other = targets[1 + r.below(targets.len() - 1)].clone();
+    // Half of them with some passes turned off.
+    let off: Vec<Pass> = if r.below(2) == 0 { Vec::new() } else { Pass::ALL.to_vec() };
+    let other = off.into_iter().filter(|_| r.below(3) == 0).fold(other, Target::without);
     let kernels: Vec<_> =
-        [0, other].map(|t| (&targets[t], Compiler::new(targets[t].clone()).compile_prim(&prim))).into();
+        [&targets[0], &other].map(|t| (t, Compiler::new(t.clone()).compile_prim(&prim))).into();
     let mut loaded = Vec::new();
     for (target, compiled) in kernels {
         let compiled = compiled.map_err(|e| format!("{target}: {e}\n{}", text_of(&prim)))?;

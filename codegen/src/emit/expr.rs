@@ -46,7 +46,7 @@ impl<'c> Emit<'_, 'c> {
                 self.load(*buf, index, checked.then_some(*span))
             }
             ScalarKind::Op(op, args) => self.operation(s, *op, args),
-            ScalarKind::Choose(parts) => self.choose(s, parts),
+            ScalarKind::Choose(parts) => self.select(s, parts),
             ScalarKind::Cast(a) => {
                 let values = self.scalar(a)?;
                 if a.dtype == s.dtype && is_held(a) {
@@ -60,8 +60,8 @@ impl<'c> Emit<'_, 'c> {
 
     fn operation(&mut self, s: &Scalar, op: Intrinsic, args: &[Scalar]) -> Result<Values<'c>, Error> {
         let ll = self.ll;
-        // A product that is added to something is rounded with the sum, once. Not one product less another: of equal ones
-        // nothing is to be left, of which a root may be taken.
+        // A product that is added to something is rounded with the sum, once. Not one product less another: of equal
+        // ones nothing is to be left, of which a root may be taken.
         if let ([a, b], true) = (args, s.dtype.is_float()) {
             // The factors, the rest, and which of the two is subtracted.
             let parts = if op == Intrinsic::Add {
@@ -86,7 +86,7 @@ impl<'c> Emit<'_, 'c> {
                 if minus { self.map(&[&rest], |v| ll.operation(Intrinsic::Neg, s.dtype, v)) } else { rest };
             return self.plus(sum, &first);
         }
-        if let Some(values) = self.counted(op, args)? {
+        if let Some(values) = self.narrow_compare(op, args)? {
             return Ok(values);
         }
         let values = args.iter().map(|a| self.scalar(a)).collect::<Result<Vec<_>, _>>()?;
@@ -115,8 +115,8 @@ impl<'c> Emit<'_, 'c> {
         Ok(self.map(&[first, &value], |v| ll.combine(Combine::Add, s.dtype, v[0], v[1])))
     }
 
-    /// Whether an expression of integers is a sum in each lane, or one to which more is added: integers wrap, so in which order
-    /// is all the same.
+    /// Whether an expression of integers is a sum in each lane, or one to which more is added: integers wrap, so in
+    /// which order is all the same.
     pub(super) fn is_sum(&self, s: &Scalar) -> bool {
         let sum = matches!(s.kind, ScalarKind::Reduce { combine: Combine::Add, .. });
         s.dtype.is_int() && (sum && self.varies(s).lanes || self.begun(s).is_some())

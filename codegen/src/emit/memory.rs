@@ -1,4 +1,5 @@
-//! Addresses, checks, loads and stores.
+//! Loads and stores: addresses, bounds checks, and how lanes reach memory (side by side, strided, transposed,
+//! gathered).
 
 use inkwell::IntPredicate as I;
 use inkwell::values::PointerValue;
@@ -8,13 +9,12 @@ use ir::source::Span;
 use tensor::DType;
 
 use super::expr::{is_held, product};
-use super::stmt::Place as Sum;
 use super::tile::{Slot, Tile, Values, Varies};
-use super::{Emit, Place};
+use super::{Emit, Location};
 use crate::Error;
 use crate::format::memory;
 use crate::ll::{Ty, V};
-use crate::schedule::{Along, Stride, is_near};
+use crate::schedule::{LoopAccess, Stride, is_near};
 
 /// An index of a checked access, compared with its extent.
 struct Compared<'c> {
@@ -23,9 +23,6 @@ struct Compared<'c> {
     out: Values<'c>,
     extent: V<'c>,
 }
-
-/// How many squares ahead of one that is turned is asked for what comes.
-const TURNED_AHEAD: i64 = 8;
 
 impl<'c> Emit<'_, 'c> {
     /// The address of an element, at a point.
@@ -40,7 +37,7 @@ impl<'c> Emit<'_, 'c> {
 
     /// Where the buffer begins, and how far from there an element is.
     pub(super) fn offset(&self, buf: BufId, index: &[V<'c>]) -> Result<(PointerValue<'c>, V<'c>), Error> {
-        let Place::Memory { base, strides, .. } = &self.places[buf.0 as usize] else {
+        let Location::Memory { base, strides, .. } = &self.locations[buf.0 as usize] else {
             return Err(self.fault(format!("{} has no elements", self.prim.buf(buf).name)));
         };
         if index.len() != strides.len() {
@@ -79,27 +76,27 @@ impl<'c> Emit<'_, 'c> {
             });
         }
         match lanes {
-            Some(var) if !computed => Along::new(self.prim, VarId(var as u32), &[]).distance(buf, index),
+            Some(var) if !computed => LoopAccess::new(self.prim, VarId(var as u32), &[]).distance(buf, index),
             Some(_) | None => None,
         }
     }
 
     /// Leaves the function where an index is out of bounds, in any lane that exists.
     pub(super) fn check(&mut self, buf: BufId, index: &[Scalar], span: Span) -> Result<(), Error> {
-        if self.passed.contains(&index.as_ptr()) {
+        if self.hoisted.contains(&index.as_ptr()) {
             return Ok(());
         }
         let ll = self.ll;
         let number = self.layout.accesses.iter().position(|a| *a == (buf, span));
         let number = number
             .ok_or_else(|| self.fault(format!("no number for a check of {}", self.prim.buf(buf).name)))?;
-        let Place::Memory { extents, .. } = &self.places[buf.0 as usize] else { return Ok(()) };
+        let Location::Memory { extents, .. } = &self.locations[buf.0 as usize] else { return Ok(()) };
         let extents = extents.clone();
         let mut bad = ll.bool(false);
         let mut axes = Vec::new();
         let shape = &self.prim.buf(buf).shape;
         for (axis, (i, extent)) in index.iter().zip(extents).enumerate() {
-            if self.ranges.holds(self.prim, i, &shape[axis]) {
+            if self.is_in_bounds(i, &shape[axis]) {
                 continue;
             }
             let values = self.scalar(i)?;
@@ -168,11 +165,11 @@ impl<'c> Emit<'_, 'c> {
         checked: Option<Span>,
     ) -> Result<Values<'c>, Error> {
         let ll = self.ll;
-        if let Place::Number(v) = self.places[buf.0 as usize] {
+        if let Location::Number(v) = self.locations[buf.0 as usize] {
             return Ok(Values::uniform(v));
         }
-        if self.asks {
-            return self.load_or_any(buf, index);
+        if self.in_later_round {
+            return self.load_speculatively(buf, index);
         }
         if let Some(span) = checked {
             self.check(buf, index, span)?;
@@ -190,14 +187,14 @@ impl<'c> Emit<'_, 'c> {
                 Ok(ll.decode(dtype, self.load_vector(dtype, p, tile, self.lanes_taken(u))))
             }),
             Stride::Other if self.is_turned(buf, index, 1) => self.load_turned(buf, index, 1),
-            Stride::Other if let Some(apart) = self.in_vectors(buf, index) => {
+            Stride::Other if let Some(apart) = self.stride_in_vectors(buf, index) => {
                 let row = self.place_in_row(buf, index, apart);
                 Values::collect(tile, varies, |r, u| {
                     let p = self.at_point(r, u, |e| e.address(buf, index))?;
-                    Ok(ll.decode(dtype, self.load_apart(dtype, p, (apart, row), u)))
+                    Ok(ll.decode(dtype, self.load_strided(dtype, p, (apart, row), u)))
                 })
             }
-            Stride::Other if let Some((times, Some(1))) = self.runs(buf, index, 0) => {
+            Stride::Other if let Some((times, Some(1))) = self.lane_runs(buf, index, 0) => {
                 Values::collect(tile, varies, |r, u| {
                     let p = self.at_point(r, u, |e| e.address(buf, index))?;
                     let ty = ll.lanes_ty(memory(dtype), tile.width() / times);
@@ -215,70 +212,14 @@ impl<'c> Emit<'_, 'c> {
         }
     }
 
-    /// Runs of lanes that lie so far apart, where a vector is of several whole ones: how many lanes a run has, and how far
-    /// apart runs are.
-    pub(super) fn runs(&self, buf: BufId, index: &[Scalar], apart: i64) -> Option<(u32, Option<i64>)> {
+    /// Runs of lanes that lie so far apart, where a vector is of several whole ones: how many lanes a run has, and how
+    /// far apart runs are.
+    pub(super) fn lane_runs(&self, buf: BufId, index: &[Scalar], apart: i64) -> Option<(u32, Option<i64>)> {
         let tile = self.tile;
         let var = self.slots.iter().position(|s| matches!(s, Slot::Lanes(_)))?;
         let whole = tile.even && tile.mask.is_none() && self.guards.is_empty();
-        let runs = Along::new(self.prim, VarId(var as u32), &[]).runs(buf, index, apart)?;
+        let runs = LoopAccess::new(self.prim, VarId(var as u32), &[]).runs(buf, index, apart)?;
         (whole && runs.0 < tile.width()).then_some(runs)
-    }
-
-    /// Whether an access goes from row to row as a store goes from lane to lane, in a square tile, by so many elements.
-    pub(super) fn is_turned(&self, buf: BufId, index: &[Scalar], size: i64) -> bool {
-        let tile = self.tile;
-        if tile.rows != tile.width() || !self.guards.is_empty() {
-            return false;
-        }
-        let Some(var) =
-            self.slots.iter().position(|s| matches!(s, Slot::Rows { of, .. } if *of == tile.rows))
-        else {
-            return false;
-        };
-        let mut computed = false;
-        for i in index {
-            i.walk(&mut |s| {
-                computed |= match &s.kind {
-                    ScalarKind::Var(v) => matches!(&self.slots[v.0 as usize], Slot::Cells { varies, .. } if varies.rows || varies.lanes),
-                    ScalarKind::Load { .. } | ScalarKind::Reduce { .. } | ScalarKind::Choose(_) => true,
-                    ScalarKind::Const(_) | ScalarKind::Dim(_) | ScalarKind::Op(..) | ScalarKind::Cast(_) => false,
-                };
-            });
-        }
-        !computed && Along::new(self.prim, VarId(var as u32), &[]).distance(buf, index) == Some(size)
-    }
-
-    /// Such an access: a vector a lane, along the rows, and the square of them turned; of single elements, or of words of
-    /// several.
-    pub(super) fn load_turned(
-        &mut self,
-        buf: BufId,
-        index: &[Scalar],
-        size: i64,
-    ) -> Result<Values<'c>, Error> {
-        let ll = self.ll;
-        let (tile, dtype) = (self.tile, self.prim.buf(buf).dtype);
-        let mut columns = Vec::new();
-        for u in 0..tile.vectors {
-            let first = self.at_lane(u, ll.i64(0), |e| e.address(buf, index))?;
-            let mut list = Vec::new();
-            for lane in 0..tile.width() {
-                let mut p = self.at_lane(u, ll.i64(i64::from(lane)), |e| e.address(buf, index))?;
-                // Lanes that do not exist read what the first one reads.
-                if let Some(mask) = tile.mask_of(u) {
-                    p = ll.select(ll.extract(mask, lane), p.into(), first.into()).into_pointer_value();
-                }
-                let ty = ll.lanes_ty(if size == 1 { memory(dtype) } else { Ty::I32 }, tile.rows);
-                // As many places lie far apart as there are lanes: more than a processor follows by itself.
-                ll.fetch(ll.element(memory(dtype), p, ll.i64(TURNED_AHEAD * size * i64::from(tile.rows))));
-                let v = ll.load(ty, p, dtype.size() as u32);
-                list.push(if size == 1 { ll.decode(dtype, v) } else { v });
-            }
-            columns.push(ll.transpose(list));
-        }
-        let varies = Varies { rows: true, lanes: true };
-        Values::collect(tile, varies, |r, u| Ok(columns[u as usize][r as usize]))
     }
 
     pub(super) fn load_vector(
@@ -322,88 +263,6 @@ impl<'c> Emit<'_, 'c> {
         all
     }
 
-    /// The rounds of a loop that all add to one place: it is read before them and written after them.
-    pub(super) fn sum_up(&mut self, var: VarId, numbers: &[V<'c>], place: &Sum<'_>) -> Result<(), Error> {
-        let ll = self.ll;
-        let Sum { buf, index, combine, value } = *place;
-        let dtype = self.prim.buf(buf).dtype;
-        let align = dtype.size() as u32;
-        let tile = self.tile;
-        let varies = index.iter().fold(Varies::default(), |all, i| all | self.varies(i));
-        if tile.lanes.is_some() && self.stride(buf, index) != Stride::Unit {
-            return Err(self.not_near(buf));
-        }
-        let places = Values::collect(tile, Varies { lanes: true, ..varies }, |r, u| {
-            Ok(self.at_point(r, u, |e| e.address(buf, index))?.into())
-        })?;
-        let over = Varies { lanes: tile.lanes.is_some(), ..varies };
-        let mut sums = Values::collect(tile, over, |r, u| {
-            let p = places.at(r, u).into_pointer_value();
-            Ok(ll.decode(
-                dtype,
-                match tile.lanes {
-                    Some(_) => self.load_vector(dtype, p, tile, tile.mask_of(u)),
-                    None => ll.load(ll.ty(memory(dtype)), p, align),
-                },
-            ))
-        })?;
-        for number in numbers {
-            self.slots[var.0 as usize] = Slot::Fixed(*number);
-            sums = match product(value).filter(|_| combine == Combine::Add) {
-                Some((a, b)) => {
-                    let (a, b) = (self.scalar(a)?, self.scalar(b)?);
-                    self.map(&[&a, &b, &sums], |v| ll.fma(v[0], v[1], v[2]))
-                }
-                None => {
-                    let value = self.scalar(value)?;
-                    self.map(&[&sums, &value], |v| ll.combine(combine, dtype, v[0], v[1]))
-                }
-            };
-        }
-        self.slots[var.0 as usize] = Slot::Unset;
-        for r in 0..if varies.rows { tile.rows } else { 1 } {
-            for u in 0..tile.vectors {
-                let (p, new) = (places.at(r, u).into_pointer_value(), ll.encode(dtype, sums.at(r, u)));
-                match tile.mask_of(u) {
-                    None => ll.store(p, new, align),
-                    Some(mask) => ll.store_masked(p, new, mask, align),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Each lane at its place, one after the other, as several may go to one.
-    fn store_in_turn(
-        &mut self,
-        buf: BufId,
-        index: &[Scalar],
-        combine: Option<Combine>,
-        values: &[Values<'c>],
-    ) -> Result<(), Error> {
-        let ll = self.ll;
-        let dtype = self.prim.buf(buf).dtype;
-        let (tile, ty, align) = (self.tile, memory(dtype), dtype.size() as u32);
-        let index = index.iter().map(|i| self.scalar(i)).collect::<Result<Vec<_>, _>>()?;
-        let one = |v: V<'c>, lane: u32| if ll.lanes(v) > 1 { ll.extract(v, lane) } else { v };
-        for u in 0..tile.vectors {
-            let at: Vec<V<'c>> = index.iter().map(|i| i.at(0, u)).collect();
-            let (base, offset) = self.offset(buf, &at)?;
-            for lane in 0..tile.width() {
-                let p = ll.element(ty, base, one(offset, lane));
-                let new: Vec<V<'c>> = values.iter().map(|v| one(v.at(0, u), lane)).collect();
-                let old = || ll.decode(dtype, ll.load(ll.ty(ty), p, align));
-                let new = match (combine, new.as_slice()) {
-                    (Some(_), [a, b]) => ll.fma(*a, *b, old()),
-                    (Some(c), [a, ..]) => ll.combine(c, dtype, old(), *a),
-                    _ => new[0],
-                };
-                ll.store(p, ll.encode(dtype, new), align);
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn store(
         &mut self,
         buf: BufId,
@@ -441,7 +300,7 @@ impl<'c> Emit<'_, 'c> {
         let varies = index.iter().fold(Varies::default(), |all, i| all | self.varies(i));
         let distance = self.distance(buf, index);
         if tile.lanes.is_some() && distance != Some(1) {
-            if !is_near(distance) {
+            if !is_near(&ll.target, distance) {
                 return Err(self.not_near(buf));
             }
             let old = combine.map(|_| self.load(buf, index, None)).transpose()?;
@@ -451,10 +310,10 @@ impl<'c> Emit<'_, 'c> {
                 (Some(c), [old, a]) => ll.combine(c, dtype, *old, *a),
                 _ => v[0],
             });
-            return self.store_apart(buf, index, distance.unwrap_or(1), &new);
+            return self.store_strided(buf, index, distance.unwrap_or(1), &new);
         }
         let held = combine.is_none() && is_held(value);
-        let past = self.passes(buf);
+        let past = self.is_streamed(buf);
         let mut whole = Vec::new();
         for r in 0..if varies.rows { tile.rows } else { 1 } {
             for u in 0..tile.vectors {

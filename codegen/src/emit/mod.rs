@@ -9,30 +9,36 @@
 //! What is the same in the whole tile is computed once; where in memory an access of the tile begins is
 //! computed at a *point* of it, as scalar code ([`Emit::at_point`]).
 //!
-//! Files: `tile` the values of a tile, `stmt` statements, `nest` loops by lanes and rows, `expr`
-//! expressions, `choose` those of which one part is evaluated, `wait` loops that lanes leave one by one, `reduce` reductions, `products` those that tiles of registers can make, `matrix` how they do, `stream` stores past the caches, `poll` looking whether to end, `memory` addresses, checks, loads and stores, `inside` which checks there are, `before` what is found out before a loop by lanes, `ahead` what is fetched early.
+//! Files: `tile` the values of a tile, `stmt` statements, `vector_loop` loops by lanes and rows, `expr` expressions,
+//! `select` those of which one part is evaluated, `reduce` reductions, `memory` addresses, checks, loads and stores,
+//! `divergent_while` loops that lanes leave one by one, `poll` safepoints; each other file is a pass.
 
-mod ahead;
-mod apart;
-mod assume;
-mod before;
-mod choose;
-mod compare;
-mod dot;
+mod bounds_checks;
+mod coalesce;
+mod divergent_while;
+mod dot_products;
 mod expr;
-mod flat;
-mod inside;
-mod matrix;
+mod hoist_checks;
+mod loop_versions;
+mod matrix_tiles;
 mod memory;
-mod nest;
+mod merge_strips;
+mod narrow_compare;
 mod poll;
-mod products;
+mod popcount;
+mod prefetch;
 mod reduce;
+mod register_promotion;
+mod scatter;
+mod select;
+mod split_loop;
 mod stmt;
-mod stream;
-mod strips;
+mod streaming_stores;
+mod strided;
 mod tile;
-mod wait;
+mod tile_products;
+mod transpose;
+mod vector_loop;
 
 use inkwell::basic_block::BasicBlock;
 use inkwell::module::Linkage;
@@ -45,19 +51,20 @@ use tensor::DType;
 
 use crate::layout::Layout;
 use crate::ll::{Ll, Ty, V};
-use crate::schedule::{knowing, told};
-use crate::{Error, object};
-use ahead::Later;
-pub(crate) use dot::side_by_side;
-use inside::Ranges;
-use matrix::{Made, Shaped};
-pub(crate) use products::rounds_made;
-use stream::{Past, Way};
+use crate::schedule::{dim_equals_constant, with_constant_dim};
+use crate::{Error, Pass, object};
+use bounds_checks::Ranges;
+pub(crate) use dot_products::side_by_side;
+use matrix_tiles::{Configuration, Made};
+use merge_strips::Strips;
+use prefetch::LaterRound;
+use streaming_stores::{SizeVersion, Streamed};
 use tile::{Slot, Tile, Values};
+pub(crate) use tile_products::rounds_made;
 
 /// A buffer in the body.
 #[derive(Clone)]
-enum Place<'c> {
+enum Location<'c> {
     /// A scalar input: its value in a register.
     Number(V<'c>),
     /// In memory, with extents and distances in elements.
@@ -75,34 +82,34 @@ pub(crate) struct Emit<'a, 'c> {
     /// Cells are made here, so that they exist once.
     entry: BasicBlock<'c>,
     dims: BTreeMap<Sym, V<'c>>,
-    places: Vec<Place<'c>>,
+    locations: Vec<Location<'c>>,
     slots: Vec<Slot<'c>>,
     tile: Tile<'c>,
     /// In a branch that not every lane takes: for each vector, the lanes that do (those that exist); then there is
     /// one row. Otherwise empty.
     guards: Vec<V<'c>>,
     /// The later round of a loop around whose reads are asked for.
-    ahead: Option<Later<'c>>,
+    later: Option<LaterRound<'c>>,
     /// Whether that round is what is evaluated.
-    asks: bool,
+    in_later_round: bool,
     /// Whether the lanes are those of a reduction, which are added up in the end.
     folds: bool,
     /// Whether lanes store one after the other, as the rounds of their loop do.
     in_turn: bool,
     /// The stores of the loop around that may go past the caches.
-    past: Option<Past<'c>>,
+    past: Option<Streamed<'c>>,
     /// The strips that are gone over at once.
-    strips: Vec<strips::Strips<'c>>,
+    strips: Vec<Strips<'c>>,
     /// Which of the two nests is emitted, in one that stands twice.
-    way: Option<Way>,
+    way: Option<SizeVersion>,
     /// Whether the outputs are large that stores past the caches are to.
     large: Vec<V<'c>>,
     /// The indices of the loop around that were checked before it, by where they are.
-    passed: Vec<*const Scalar>,
+    hoisted: Vec<*const Scalar>,
     /// Sums that tiles made for the rows at hand.
     made: Vec<Made<'c>>,
     /// What the processor was told of tiles; none: there are no products by tiles.
-    shaped: Option<Shaped<'c>>,
+    configuration: Option<Configuration<'c>>,
     /// What loops count through.
     ranges: Ranges,
     scratch: PointerValue<'c>,
@@ -170,10 +177,10 @@ fn known(prim: &Prim) -> Vec<(Sym, i64, Prim)> {
     prim.body.iter().for_each(|s| {
         s.walk(&mut |s| {
             if let Stmt::If(c, ..) = s
-                && let Some((dim, value)) = told(c).filter(|t| prim.dims.contains(&t.0))
+                && let Some((dim, value)) = dim_equals_constant(c).filter(|t| prim.dims.contains(&t.0))
                 && !all.iter().any(|k| (k.0, k.1) == (dim, value))
             {
-                all.push((dim, value, knowing(prim, dim, value)));
+                all.push((dim, value, with_constant_dim(prim, dim, value)));
             }
         });
     });
@@ -198,21 +205,21 @@ impl<'a, 'c> Emit<'a, 'c> {
             function,
             entry,
             dims: BTreeMap::new(),
-            places: Vec::new(),
+            locations: Vec::new(),
             slots: vec![Slot::Unset; prim.vars.len()],
             tile: Tile::POINT,
             guards: Vec::new(),
-            ahead: None,
-            asks: false,
+            later: None,
+            in_later_round: false,
             folds: false,
             in_turn: false,
             past: None,
             strips: Vec::new(),
             way: None,
             large: Vec::new(),
-            passed: Vec::new(),
+            hoisted: Vec::new(),
             made: Vec::new(),
-            shaped: None,
+            configuration: None,
             ranges: Ranges::new(prim),
             scratch: function.get_nth_param(layout.bufs.len() as u32).expect("scratch").into_pointer_value(),
             alone: layout.grid.is_none(),
@@ -228,8 +235,8 @@ impl<'a, 'c> Emit<'a, 'c> {
         let param = |i: u32| self.function.get_nth_param(i).expect("the body has its parameters");
         self.dims = self.prim.dims.iter().zip(first + 1..).map(|(d, i)| (*d, param(i))).collect();
         for i in 0..self.prim.bufs.len() {
-            let place = self.place(BufId(i as u32))?;
-            self.places.push(place);
+            let location = self.locate(BufId(i as u32))?;
+            self.locations.push(location);
         }
         let start = ll.block(self.function, "start");
         ll.at(start);
@@ -237,7 +244,7 @@ impl<'a, 'c> Emit<'a, 'c> {
             self.fill_output(*buf, *literal)?;
         }
         inside(&mut self)?;
-        self.drain();
+        self.store_fence();
         self.release_tiles();
         ll.ret(ll.i64(0));
         ll.at(self.entry);
@@ -245,13 +252,13 @@ impl<'a, 'c> Emit<'a, 'c> {
         Ok(())
     }
 
-    fn place(&mut self, id: BufId) -> Result<Place<'c>, Error> {
+    fn locate(&mut self, id: BufId) -> Result<Location<'c>, Error> {
         let ll = self.ll;
         let buf = self.prim.buf(id);
         let argument = |i: usize| self.function.get_nth_param(i as u32).expect("the body has its parameters");
         if let Some(i) = self.layout.scalars.iter().position(|b| *b == id) {
             let bits = argument(self.layout.bufs.len() + 1 + self.prim.dims.len() + i);
-            return Ok(Place::Number(number(ll, buf.dtype, bits)));
+            return Ok(Location::Number(number(ll, buf.dtype, bits)));
         }
         let base = if let Some(i) = self.layout.bufs.iter().position(|b| *b == id) {
             argument(i).into_pointer_value()
@@ -270,7 +277,7 @@ impl<'a, 'c> Emit<'a, 'c> {
             return Err(self.fault(format!("buffer {} is neither an argument nor local", buf.name)));
         };
         let (extents, strides) = self.distances(id)?;
-        Ok(Place::Memory { base, extents, strides })
+        Ok(Location::Memory { base, extents, strides })
     }
 
     /// The extents of a buffer, and how far apart neighbours are along each axis.
@@ -287,20 +294,20 @@ impl<'a, 'c> Emit<'a, 'c> {
     }
 
     /// Emits a branch in which a condition holds, with what that tells of a dim.
-    fn branch_told(&mut self, c: &Scalar, stmts: &[Stmt]) -> Result<(), Error> {
-        let is = |k: &&(Sym, i64, Prim)| told(c) == Some((k.0, k.1));
+    fn block_knowing(&mut self, c: &Scalar, stmts: &[Stmt]) -> Result<(), Error> {
+        let is = |k: &&(Sym, i64, Prim)| dim_equals_constant(c) == Some((k.0, k.1));
         let Some((dim, value, known)) = self.known.iter().find(is) else { return self.block(stmts) };
-        let outside = (self.prim, self.dims.clone(), self.places.clone());
+        let outside = (self.prim, self.dims.clone(), self.locations.clone());
         self.prim = known;
         self.dims.insert(*dim, self.ll.i64(*value));
-        for i in 0..self.places.len() {
+        for i in 0..self.locations.len() {
             let (new, apart) = self.distances(BufId(i as u32))?;
-            if let Place::Memory { extents, strides, .. } = &mut self.places[i] {
+            if let Location::Memory { extents, strides, .. } = &mut self.locations[i] {
                 (*extents, *strides) = (new, apart);
             }
         }
         self.block(stmts)?;
-        (self.prim, self.dims, self.places) = outside;
+        (self.prim, self.dims, self.locations) = outside;
         Ok(())
     }
 
@@ -353,6 +360,11 @@ impl<'a, 'c> Emit<'a, 'c> {
         self.variable(VarId(var as u32))
     }
 
+    /// Whether a pass runs.
+    fn runs(&self, pass: Pass) -> bool {
+        self.ll.target.runs(pass)
+    }
+
     /// The builder.
     pub(crate) fn ll(&self) -> &'a Ll<'c> {
         self.ll
@@ -365,9 +377,9 @@ impl<'a, 'c> Emit<'a, 'c> {
 
     /// The address of a buffer's first element; of a scalar input, that of a copy.
     pub(crate) fn pointer(&mut self, buf: BufId) -> V<'c> {
-        match self.places[buf.0 as usize] {
-            Place::Memory { base, .. } => base.into(),
-            Place::Number(v) => {
+        match self.locations[buf.0 as usize] {
+            Location::Memory { base, .. } => base.into(),
+            Location::Number(v) => {
                 let v = self.ll.encode(self.prim.buf(buf).dtype, v);
                 self.address_of(v)
             }

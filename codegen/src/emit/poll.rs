@@ -1,11 +1,11 @@
-//! Looking whether to end, in the loops of a block.
+//! Safepoints: loops of a block poll whether to end.
 //!
 //! A grid is walked in pieces, so a run can be ended between them; what is left are blocks that run for long by
-//! themselves. A round of a loop looks if it holds work enough not to feel it: of a `while`, whose rounds nothing bounds,
-//! each does; of a loop around two levels of loops, each does; and where the kernel is a single block, of a loop around
-//! one level. The innermost loops, and those of a grid's block around a single row, never do.
+//! themselves. A round of a loop polls if it holds work enough not to feel it: of a `while`, whose rounds nothing
+//! bounds, each does; of a loop around two levels of loops, each does; and where the kernel is a single block, of a
+//! loop around one level. The innermost loops, and those of a grid's block around a single row, never do.
 //!
-//! A loop that looks is a loop that LLVM keeps even where nothing is in it, so one around loops without rounds has none
+//! A loop that polls is a loop that LLVM keeps even where nothing is in it, so one around loops without rounds has none
 //! itself ([`Emit::unless_idle`]): extents beside a 0 may be larger than anyone waits for.
 
 use inkwell::IntPredicate as I;
@@ -18,7 +18,7 @@ use crate::ll::{Ty, V};
 
 impl<'c> Emit<'_, 'c> {
     /// Whether a round of a loop is worth a look: `levels` of loops run inside.
-    pub(super) fn looks(&self, var: VarId, levels: usize) -> bool {
+    pub(super) fn polls(&self, var: VarId, levels: usize) -> bool {
         let least = if self.alone { 1 } else { 2 };
         let of_grid = self.layout.grid.as_ref().is_some_and(|g| g.has(var));
         levels >= least && !of_grid
@@ -72,7 +72,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Leaves the function if somebody asks for it.
-    pub(super) fn look(&self) {
+    pub(super) fn poll(&self) {
         let ll = self.ll;
         let first = self.layout.bufs.len() as i64;
         let mut asked = ll.bool(false);

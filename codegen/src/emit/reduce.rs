@@ -8,15 +8,15 @@ use ir::loops::{Run, Scalar, ScalarKind};
 use tensor::DType;
 
 use super::Emit;
-use super::ahead::Later;
 use super::expr::product;
-use super::nest::{Behind, Wide};
 use super::poll::levels_of;
+use super::prefetch::LaterRound;
 use super::tile::{Slot, Tile, Values, Varies};
-use crate::Error;
+use super::vector_loop::{Behind, VectorLoop};
 use crate::format::register;
 use crate::ll::V;
 use crate::schedule::{counted, fits_term, is_masked_term};
+use crate::{Error, Pass};
 
 /// Rows whose words are in registers for two rounds at once.
 const MOST_WORDS: u32 = 8;
@@ -59,7 +59,7 @@ impl<'e, 'c> Emit<'e, 'c> {
                 chain.last().map(|s| &s.kind)
         {
             let masked = is_masked_term(self.prim, &self.ll.target, *var, body);
-            let wide = Wide { lanes: *lanes, vectors: *vectors, masked, single: true };
+            let wide = VectorLoop { lanes: *lanes, vectors: *vectors, masked, single: true };
             return self.wide(combine, &chain, body, varies, wide);
         }
         let sums = self.accumulators(s.dtype, first, varies);
@@ -87,7 +87,7 @@ impl<'e, 'c> Emit<'e, 'c> {
             return Ok(());
         };
         let (combine, var) = (*combine, *var);
-        let (lo, hi, looks) = self.range(s)?;
+        let (lo, hi, polls) = self.range(s)?;
         if *run == Run::Unrolled
             && let Some(rounds) = self.prim.constant_trip_count(lo_of, hi_of)
         {
@@ -102,7 +102,7 @@ impl<'e, 'c> Emit<'e, 'c> {
         if let Run::Rows(sizes) = run {
             // How many rows a tile has is nothing to a sum that must be the same in all.
             let many = if self.prim.invariant { 1 } else { sizes[0] / self.tile.rows };
-            start = self.add_apart(sums, s, (lo, hi, looks), many)?;
+            start = self.add_apart(sums, s, (lo, hi, polls), many)?;
         }
         // A word that a row multiplies with takes a register, which two rounds of many rows have not.
         let words = matches!(&body.kind, ScalarKind::Reduce { run: Run::Dot, .. });
@@ -125,28 +125,30 @@ impl<'e, 'c> Emit<'e, 'c> {
         }
         self.count(start, hi, 1, |e, i| {
             e.slots[var.0 as usize] = Slot::Fixed(i);
-            if looks {
-                e.look();
+            if polls {
+                e.poll();
             }
-            let around = e.ahead.clone();
-            if let Run::Ahead(rounds) = run {
-                e.ahead = Some(Later::round(var, e.ll.next(i, i64::from(*rounds))));
+            let around = e.later.clone();
+            if let Run::Ahead(rounds) = run
+                && e.runs(Pass::Prefetch)
+            {
+                e.later = Some(LaterRound::round(var, e.ll.next(i, i64::from(*rounds))));
             }
             e.accumulate(sums, combine, body)?;
-            e.ahead = around;
+            e.later = around;
             Ok(())
         })?;
         self.slots[var.0 as usize] = Slot::Unset;
         Ok(())
     }
 
-    /// Adds terms to some sums in turn, which are then combined: none waits for the term before. What is left begins at the round
-    /// given back.
+    /// Adds terms to some sums in turn, which are then combined: none waits for the term before. What is left begins at
+    /// the round given back.
     fn add_apart(
         &mut self,
         sums: &Slot<'c>,
         s: &Scalar,
-        (lo, hi, looks): (V<'c>, V<'c>, bool),
+        (lo, hi, polls): (V<'c>, V<'c>, bool),
         many: u32,
     ) -> Result<V<'c>, Error> {
         let (ScalarKind::Reduce { combine, var, body, .. }, Slot::Cells { varies, .. }) = (&s.kind, sums)
@@ -161,16 +163,16 @@ impl<'e, 'c> Emit<'e, 'c> {
         let end = self.whole(lo, hi, many.into());
         let near = self.rounds_in_line(*var, body);
         self.count(lo, end, many.into(), |e, i| {
-            if looks {
-                e.look();
+            if polls {
+                e.poll();
             }
-            let around = e.ahead.clone();
+            let around = e.later.clone();
             for (of, round) in all.iter().zip(0..) {
                 e.slots[var.0 as usize] = Slot::Fixed(e.ll.next(i, round));
-                e.ahead = around.clone().filter(|_| round % near == 0);
+                e.later = around.clone().filter(|_| round % near == 0);
                 e.accumulate(of, *combine, body)?;
             }
-            e.ahead = around;
+            e.later = around;
             Ok(())
         })?;
         let mut values: Vec<_> = all.iter().map(|of| self.sums(of)).collect();
@@ -191,12 +193,12 @@ impl<'e, 'c> Emit<'e, 'c> {
             return Err(self.fault("a reduction that is none".to_string()));
         };
         let (lo, mut hi) = self.bounds(*var, lo, hi)?;
-        let looks = self.looks(*var, levels_of(body));
-        if looks {
+        let polls = self.polls(*var, levels_of(body));
+        if polls {
             let inner = self.summed(*combine, body)?;
             hi = self.unless_idle(lo, hi, inner);
         }
-        Ok((lo, hi, looks))
+        Ok((lo, hi, polls))
     }
 
     /// Cells that hold what a reduction begins with.
@@ -213,7 +215,7 @@ impl<'e, 'c> Emit<'e, 'c> {
     }
 
     /// What the cells hold.
-    fn sums(&self, slot: &Slot<'c>) -> Values<'c> {
+    pub(super) fn sums(&self, slot: &Slot<'c>) -> Values<'c> {
         let Slot::Cells { ty, varies, vectors, cells } = slot else {
             unreachable!("accumulators are cells");
         };
@@ -224,7 +226,12 @@ impl<'e, 'c> Emit<'e, 'c> {
     /// Combines the body's values with what the cells hold.
     ///
     /// Row by row: what a row alone reads is then used at once, and not held in a register beside all others.
-    fn accumulate(&mut self, slot: &Slot<'c>, combine: Combine, body: &Scalar) -> Result<(), Error> {
+    pub(super) fn accumulate(
+        &mut self,
+        slot: &Slot<'c>,
+        combine: Combine,
+        body: &Scalar,
+    ) -> Result<(), Error> {
         let rows = match slot {
             Slot::Cells { varies, .. } if varies.rows => self.tile.rows,
             Slot::Cells { .. } | Slot::Unset | Slot::Fixed(_) | Slot::Rows { .. } | Slot::Lanes(_) => 1,
@@ -246,7 +253,7 @@ impl<'e, 'c> Emit<'e, 'c> {
             // The rows of a reduction inside share what they read.
             return self.accumulate_row(slot, combine, body);
         }
-        self.ask_in_sum(body)?;
+        self.prefetch_in_sum(body)?;
         for r in 0..rows {
             self.at_row(r, |e| e.accumulate_row(&slot.row(r), combine, body))?;
         }
@@ -285,7 +292,7 @@ impl<'e, 'c> Emit<'e, 'c> {
     }
 
     /// Cells in which nothing is combined yet.
-    fn nothing_yet(&mut self, combine: Combine, dtype: DType, varies: Varies) -> Slot<'c> {
+    pub(super) fn nothing_yet(&mut self, combine: Combine, dtype: DType, varies: Varies) -> Slot<'c> {
         let none = self.ll.constant(dtype, combine.identity(dtype));
         self.accumulators(dtype, &Values::uniform(none), varies)
     }
@@ -315,7 +322,7 @@ impl<'e, 'c> Emit<'e, 'c> {
         chain: &[&Scalar],
         body: &Scalar,
         varies: Varies,
-        wide: Wide,
+        wide: VectorLoop,
     ) -> Result<Values<'c>, Error> {
         let ll = self.ll;
         if let Some(c) = counted(&ll.target, combine, body) {
@@ -349,7 +356,8 @@ impl<'e, 'c> Emit<'e, 'c> {
         };
         let first = |u: u32| (0..rows).map(move |r| (r * wide.vectors + u) as usize);
         let Slot::Cells { ty, cells, .. } = &sums else { unreachable!("accumulators are cells") };
-        // Where there were several vectors at once they are combined right behind, so that what is shorter pays nothing for it.
+        // Where there were several vectors at once they are combined right behind, so that what is shorter pays nothing
+        // for it.
         let early = matches!(chain, [_]) && wide.vectors > 1;
         let mut combined = |e: &mut Self| {
             let ones = as_one(e);
@@ -371,52 +379,21 @@ impl<'e, 'c> Emit<'e, 'c> {
         })
     }
 
-    /// How often a condition holds: the lanes of each vector in which it does are counted at once.
-    fn count_up(
-        &mut self,
-        chain: &[&Scalar],
-        (body, c): (&Scalar, &Scalar),
-        varies: Varies,
-        wide: Wide,
-    ) -> Result<Values<'c>, Error> {
-        let ll = self.ll;
-        let sums = self.nothing_yet(Combine::Add, body.dtype, varies);
-        let rows = if varies.rows { self.tile.rows } else { 1 };
-        let mut round = |e: &mut Self| {
-            let (Some(lanes), Slot::Cells { ty, cells, .. }) = (e.tile.lanes, &sums) else {
-                return e.accumulate(&sums, Combine::Add, body);
-            };
-            for (r, cell) in (0..rows).zip(cells) {
-                let holds = e.at_row(r, |e| e.scalar(c))?;
-                for u in 0..e.tile.vectors {
-                    let mut mask = ll.splat(holds.at(0, u), lanes);
-                    if let Some(taken) = e.lanes_taken(u) {
-                        mask = ll.and(mask, taken);
-                    }
-                    ll.write(*cell, ll.add(ll.read(*ty, *cell), ll.how_many(mask, register(body.dtype))));
-                }
-            }
-            Ok(())
-        };
-        self.by_chain(chain, wide, &mut round, None)?;
-        Ok(self.sums(&sums))
-    }
-
     /// Goes through a chain of reductions, by lanes in the last.
-    fn by_chain(
+    pub(super) fn by_chain(
         &mut self,
         chain: &[&Scalar],
-        wide: Wide,
+        wide: VectorLoop,
         f: Round<'_, 'e, 'c>,
         behind: Option<Behind<'_, 'e, 'c>>,
     ) -> Result<(), Error> {
         let Some((s, inside)) = chain.split_first() else { return Ok(()) };
         let ScalarKind::Reduce { run, var, lo: lo_of, hi: hi_of, .. } = &s.kind else { return Ok(()) };
-        let (lo, hi, looks) = self.range(s)?;
+        let (lo, hi, polls) = self.range(s)?;
         if inside.is_empty() {
             let mut round = |e: &mut Self| {
-                if looks {
-                    e.look();
+                if polls {
+                    e.poll();
                 }
                 f(e)
             };
@@ -432,8 +409,8 @@ impl<'e, 'c> Emit<'e, 'c> {
             }
             None => self.count(lo, hi, 1, |e, i| {
                 e.slots[var.0 as usize] = Slot::Fixed(i);
-                if looks {
-                    e.look();
+                if polls {
+                    e.poll();
                 }
                 e.by_chain(inside, wide, f, None)
             })?,

@@ -1,42 +1,20 @@
 //! Statements.
 
 use inkwell::IntPredicate as I;
-use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
-use ir::{Combine, Literal};
+use ir::Literal;
+use ir::loops::{BufId, Mark, Run, Scalar, Stmt, VarId};
 
 use super::Emit;
-use super::dot::side_by_side;
+use super::dot_products::side_by_side;
 use super::expr::is_held;
-use super::nest::Wide;
+use super::merge_strips::strips;
 use super::poll::levels;
-use super::strips::strips;
+use super::register_promotion::{Accumulator, accumulator};
 use super::tile::{Slot, Tile};
-use crate::Error;
-use crate::format::{memory, register};
+use crate::format::memory;
 use crate::ll::V;
-use crate::schedule::{Along, Stride, fits_in_turn, fits_lanes, fits_rows};
-
-/// A place to which all rounds of a loop add, and what.
-pub(super) struct Place<'a> {
-    pub(super) buf: BufId,
-    pub(super) index: &'a [Scalar],
-    pub(super) combine: Combine,
-    pub(super) value: &'a Scalar,
-}
-
-/// What a loop does, if each round only combines a value with the same element, which is kept in memory as in a register.
-fn one_place<'a>(prim: &Prim, var: VarId, body: &'a [Stmt]) -> Option<Place<'a>> {
-    let [Stmt::Store { buf, index, checked: false, combine: Some(combine), value, .. }] = body else {
-        return None;
-    };
-    let along = Along::new(prim, var, body);
-    let mut apart = register(prim.buf(*buf).dtype) == memory(prim.buf(*buf).dtype);
-    apart &= index.iter().all(|i| !along.changes(i));
-    for e in index.iter().chain([value]) {
-        e.walk(&mut |e| apart &= !matches!(&e.kind, ScalarKind::Load { buf: read, .. } if read == buf));
-    }
-    apart.then_some(Place { buf: *buf, index, combine: *combine, value })
-}
+use crate::schedule::{Stride, fits_lanes, fits_rows};
+use crate::{Error, Pass};
 
 /// The most rows of a tile.
 const ROWS: u32 = 16;
@@ -46,9 +24,9 @@ impl<'c> Emit<'_, 'c> {
         let mut rest = stmts;
         while let Some((s, more)) = rest.split_first() {
             rest = more;
-            match self.woven(s, more) {
+            match self.interleaved(s, more) {
                 Some(count) => {
-                    self.store_woven(s, &more[..count])?;
+                    self.store_interleaved(s, &more[..count])?;
                     rest = &more[count..];
                 }
                 None => self.stmt(s)?,
@@ -72,10 +50,11 @@ impl<'c> Emit<'_, 'c> {
                     }
                     let first = self.at_point(0, 0, |e| e.scalar(lo))?.one();
                     let numbers: Vec<V<'c>> = (0..rounds).map(|r| ll.add(first, ll.i64(r))).collect();
-                    let even = |p: &Place<'_>| {
+                    let even = |p: &Accumulator<'_>| {
                         self.tile.lanes.is_none() || self.stride(p.buf, p.index) == Stride::Unit
                     };
-                    if let Some(place) = one_place(self.prim, *var, body).filter(even) {
+                    let place = accumulator(self.prim, *var, body).filter(even);
+                    if let Some(place) = place.filter(|_| self.runs(Pass::RegisterPromotion)) {
                         return self.sum_up(*var, &numbers, &place);
                     }
                     for number in numbers {
@@ -85,11 +64,11 @@ impl<'c> Emit<'_, 'c> {
                     self.slots[var.0 as usize] = Slot::Unset;
                     return Ok(());
                 }
-                if let Some(large) = self.parts_ways(s)? {
-                    return self.both_ways(s, large);
+                if let Some(large) = self.versions_by_size(s)? {
+                    return self.both_versions(s, large);
                 }
-                if let Some(flat) = self.flat(s) {
-                    return self.rows_as_one(&flat);
+                if let Some(flat) = self.coalesced(s) {
+                    return self.coalesce(&flat);
                 }
                 let (lo, mut hi) = self.bounds(*var, lo, hi)?;
                 if let Some(wide) = self.in_turn(s) {
@@ -98,30 +77,30 @@ impl<'c> Emit<'_, 'c> {
                 if self.is_tiled(s) {
                     return self.tile_loop(*var, (lo, hi), run, body);
                 }
-                if let Some(of) = strips(self.prim, s) {
-                    return self.strips_as_one((*var, of), (lo, hi), body);
+                if let Some(of) = strips(self.prim, s).filter(|_| self.runs(Pass::MergeStrips)) {
+                    return self.merge_strips((*var, of), (lo, hi), body);
                 }
-                let looks = self.looks(*var, levels(body));
-                if looks {
+                let polls = self.polls(*var, levels(body));
+                if polls {
                     let inner = self.nested(body)?;
                     hi = self.unless_idle(lo, hi, inner);
                 }
                 self.count(lo, hi, 1, |e, i| {
                     e.slots[var.0 as usize] = Slot::Fixed(i);
-                    if looks {
-                        e.look();
+                    if polls {
+                        e.poll();
                     }
-                    let around = e.ahead.clone();
+                    let around = e.later.clone();
                     if let Run::Ahead(rounds) = run {
-                        e.ahead = e.later(*var, *rounds, body)?;
+                        e.later = e.later_round(*var, *rounds, body)?;
                     }
                     e.block(body)?;
-                    e.ahead = around;
+                    e.later = around;
                     e.slots[var.0 as usize] = Slot::Unset;
                     Ok(())
                 })
             }
-            Stmt::While(c, body) if self.varies(c).lanes => self.while_any(c, body),
+            Stmt::While(c, body) if self.varies(c).lanes => self.divergent_while(c, body),
             Stmt::While(c, body) => {
                 let [test, round, done] = ["while", "round", "done"].map(|n| ll.block(self.function, n));
                 ll.jump(test);
@@ -129,7 +108,7 @@ impl<'c> Emit<'_, 'c> {
                 let c = self.at_point(0, 0, |e| e.scalar(c))?.one();
                 ll.branch(c, round, done);
                 ll.at(round);
-                self.look();
+                self.poll();
                 self.block(body)?;
                 ll.jump(test);
                 ll.at(done);
@@ -137,18 +116,18 @@ impl<'c> Emit<'_, 'c> {
             }
             Stmt::If(c, yes, no) => {
                 let holds = self.at_point(0, 0, |e| e.scalar(c))?.one();
-                self.one_of(holds, |e| e.branch_told(c, yes), |e| e.block(no))
+                self.one_of(holds, |e| e.block_knowing(c, yes), |e| e.block(no))
             }
             Stmt::Set(var, value) => {
                 let dtype = self.prim.var(*var).dtype;
                 let values = self.scalar(value)?;
                 let held = is_held(value);
                 let values = self.map(&[&values], |v| if held { v[0] } else { ll.round_to(dtype, v[0]) });
-                let values = self.where_taken(*var, values)?;
+                let values = self.only_where_taken(*var, values)?;
                 self.assign(*var, &values);
                 Ok(())
             }
-            Stmt::Alloc(buf) if self.layout.unread.contains(buf) => Ok(()),
+            Stmt::Alloc(buf) if self.layout.dead_fills.contains(buf) => Ok(()),
             Stmt::Alloc(buf) => {
                 let zero = Literal::Int(0);
                 let n = self.elements(*buf);
@@ -198,16 +177,6 @@ impl<'c> Emit<'_, 'c> {
         ll.jump(done);
         ll.at(done);
         Ok(())
-    }
-
-    /// The lanes of a loop that store one after the other, where it runs so; what is left over goes one by one.
-    fn in_turn(&self, s: &Stmt) -> Option<Wide> {
-        let Stmt::For { run: Run::Lanes { lanes, vectors }, mark: Mark::Serial, body, .. } = s else {
-            return None;
-        };
-        let free = self.tile.lanes.is_none() && self.tile.rows == 1;
-        let wide = Wide { lanes: *lanes, vectors: *vectors, masked: false, single: true };
-        (free && fits_in_turn(self.prim, &self.ll.target, body)).then_some(wide)
     }
 
     /// Whether a loop runs as lanes or rows here, where that is what it is told.
@@ -276,17 +245,17 @@ impl<'c> Emit<'_, 'c> {
 
     /// The number of elements of a buffer.
     pub(super) fn elements(&self, buf: BufId) -> V<'c> {
-        match &self.places[buf.0 as usize] {
-            super::Place::Memory { extents, strides, .. } if !extents.is_empty() => {
+        match &self.locations[buf.0 as usize] {
+            super::Location::Memory { extents, strides, .. } if !extents.is_empty() => {
                 self.ll.mul(extents[0], strides[0])
             }
-            super::Place::Memory { .. } | super::Place::Number(_) => self.ll.i64(1),
+            super::Location::Memory { .. } | super::Location::Number(_) => self.ll.i64(1),
         }
     }
 
     /// Gives elements `lo..hi` of a buffer a value.
     fn fill(&mut self, buf: BufId, lo: V<'c>, hi: V<'c>, literal: Literal) -> Result<(), Error> {
-        let super::Place::Memory { base, .. } = self.places[buf.0 as usize] else {
+        let super::Location::Memory { base, .. } = self.locations[buf.0 as usize] else {
             return Err(self.fault(format!("{} is a number and cannot be written", self.prim.buf(buf).name)));
         };
         let dtype = self.prim.buf(buf).dtype;
@@ -306,15 +275,15 @@ impl<'c> Emit<'_, 'c> {
         let ll = self.ll;
         let row = self.elements(from);
         let (
-            super::Place::Memory { base, extents, .. },
-            super::Place::Memory { base: source, extents: own, .. },
-        ) = (&self.places[to.0 as usize], &self.places[from.0 as usize])
+            super::Location::Memory { base, extents, .. },
+            super::Location::Memory { base: source, extents: own, .. },
+        ) = (&self.locations[to.0 as usize], &self.locations[from.0 as usize])
         else {
             return Err(self.fault("a number cannot be copied to rows".to_string()));
         };
         let (base, source, dtype) = (*base, *source, self.prim.buf(from).dtype);
-        let leading = &extents[..extents.len().saturating_sub(own.len())];
-        let rows = leading.iter().fold(ll.i64(1), |n, e| ll.mul(n, *e));
+        let leading_checks = &extents[..extents.len().saturating_sub(own.len())];
+        let rows = leading_checks.iter().fold(ll.i64(1), |n, e| ll.mul(n, *e));
         let bytes = ll.mul(row, ll.i64(dtype.size() as i64));
         self.count(ll.i64(0), rows, 1, |_, i| {
             ll.copy(ll.element(memory(dtype), base, ll.mul(i, row)), source, bytes, dtype.size() as u32);
@@ -329,9 +298,9 @@ impl<'c> Emit<'_, 'c> {
             let n = self.elements(buf);
             return self.fill(buf, ll.i64(0), n, literal);
         }
-        let row = match &self.places[buf.0 as usize] {
-            super::Place::Memory { strides, .. } => strides.first().copied().unwrap_or_else(|| ll.i64(1)),
-            super::Place::Number(_) => ll.i64(1),
+        let row = match &self.locations[buf.0 as usize] {
+            super::Location::Memory { strides, .. } => strides.first().copied().unwrap_or_else(|| ll.i64(1)),
+            super::Location::Number(_) => ll.i64(1),
         };
         let (lo, hi) = self.slice;
         self.fill(buf, ll.mul(lo, row), ll.mul(hi, row), literal)

@@ -1,4 +1,4 @@
-//! Tiles: rows of one loop by vectors of another, and values over them.
+//! Register tiles: rows of one loop by vectors of another, and values over them.
 
 use inkwell::types::BasicTypeEnum;
 use inkwell::values::PointerValue;
@@ -20,7 +20,8 @@ pub(super) struct Tile<'c> {
     pub(super) vectors: u32,
     /// Lanes of each; none: there is no lane loop.
     pub(super) lanes: Option<u32>,
-    /// Which lanes of the last vector exist, where not all do: its first one does, and so do all of the vectors before it.
+    /// Which lanes of the last vector exist, where not all do: its first one does, and so do all of the vectors before
+    /// it.
     pub(super) mask: Option<V<'c>>,
     /// Whether it is what several vectors have left over.
     pub(super) narrow: bool,
@@ -111,8 +112,8 @@ pub(super) enum Slot<'c> {
     Unset,
     /// A value that does not change in the tile: a loop variable.
     Fixed(V<'c>),
-    /// The variable of a row loop, from its first row: `each` rows of the tile have the same, then comes the next; after
-    /// `of` it begins again.
+    /// The variable of a row loop, from its first row: `each` rows of the tile have the same, then comes the next;
+    /// after `of` it begins again.
     Rows { base: V<'c>, each: u32, of: u32 },
     /// The variable of the lane loop, from its first lane.
     Lanes(V<'c>),

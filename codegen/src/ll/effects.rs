@@ -31,7 +31,7 @@ impl<'c> Ll<'c> {
     }
 
     /// A store past the caches, which needs a vector that is so aligned.
-    pub(crate) fn store_past(&self, p: PointerValue<'c>, v: V<'c>, align: u32) {
+    pub(crate) fn store_nontemporal(&self, p: PointerValue<'c>, v: V<'c>, align: u32) {
         let store = self.b.build_store(p, v).expect(OK);
         store.set_alignment(align).expect("a power of two");
         let one = self.ctx.i32_type().const_int(1, false);
@@ -40,7 +40,7 @@ impl<'c> Ll<'c> {
     }
 
     /// Waits until what was stored past the caches is there for other threads.
-    pub(crate) fn drain(&self) {
+    pub(crate) fn store_fence(&self) {
         self.intrinsic("llvm.x86.sse.sfence", &[], &[]);
     }
 
@@ -62,7 +62,8 @@ impl<'c> Ll<'c> {
         unsafe { self.b.build_in_bounds_gep(self.ty(ty), p, &[offset.into_int_value()], "").expect(OK) }
     }
 
-    /// The address so many elements from another, which may lie outside of the buffer: only lanes that are masked out are there.
+    /// The address so many elements from another, which may lie outside of the buffer: only lanes that are masked out
+    /// are there.
     #[expect(unsafe_code, reason = "inkwell marks address arithmetic as unsafe")]
     pub(crate) fn beside(&self, ty: Ty, p: PointerValue<'c>, by: i64) -> PointerValue<'c> {
         // SAFETY: this only emits an instruction, which without `inbounds` is arithmetic on numbers.
@@ -168,16 +169,16 @@ impl<'c> Ll<'c> {
 
     /// Asks for the line of an address, which need not exist, to be brought near.
     /// It goes into the second level, since much else is read before it.
-    pub(crate) fn fetch(&self, p: PointerValue<'c>) {
-        self.prefetch(p, 2);
+    pub(crate) fn prefetch(&self, p: PointerValue<'c>) {
+        self.prefetch_with(p, 2);
     }
 
     /// The same for what is read soon, into the first level.
-    pub(crate) fn fetch_near(&self, p: PointerValue<'c>) {
-        self.prefetch(p, 3);
+    pub(crate) fn prefetch_near(&self, p: PointerValue<'c>) {
+        self.prefetch_with(p, 3);
     }
 
-    fn prefetch(&self, p: PointerValue<'c>, locality: u64) {
+    fn prefetch_with(&self, p: PointerValue<'c>, locality: u64) {
         let number = |n: u64| self.ctx.i32_type().const_int(n, false).into();
         // To be read; data.
         let args = [p.into(), number(0), number(locality), number(1)];

@@ -415,8 +415,8 @@ impl<'c> Ll<'c> {
         self.b.build_insert_element(v.into_vector_value(), x, lane, "").expect(OK).into()
     }
 
-    /// Square: what was lane `l` of vector `r` is lane `r` of vector `l`. Blocks of half the size change places, and then
-    /// the blocks within them.
+    /// Square: what was lane `l` of vector `r` is lane `r` of vector `l`. Blocks of half the size change places, and
+    /// then the blocks within them.
     pub(crate) fn transpose(&self, mut list: Vec<V<'c>>) -> Vec<V<'c>> {
         let n = list.len();
         let mut size = n / 2;
@@ -441,7 +441,8 @@ impl<'c> Ll<'c> {
         list
     }
 
-    /// A vector of numbers of so many bytes that LLVM makes as it stands, as several read it: else it may move lanes anew for each.
+    /// A vector of numbers of so many bytes that LLVM makes as it stands, as several read it: else it may move lanes
+    /// anew for each.
     pub(crate) fn kept(&self, v: V<'c>, bytes: usize) -> V<'c> {
         let float = match bytes {
             4 => Ty::F32,
@@ -460,8 +461,8 @@ impl<'c> Ll<'c> {
         self.b.build_shuffle_vector(a.into_vector_value(), b.into_vector_value(), mask, "").expect(OK).into()
     }
 
-    /// The lanes of each vector combined, its upper half with its lower one until one is left. Several vectors go through
-    /// this side by side, in the order in which one alone would.
+    /// The lanes of each vector combined, its upper half with its lower one until one is left. Several vectors go
+    /// through this side by side, in the order in which one alone would.
     pub(crate) fn fold_all(&self, mut list: Vec<V<'c>>, f: impl Fn(V<'c>, V<'c>) -> V<'c>) -> Vec<V<'c>> {
         let count = list.len() as u32;
         // Of how many lanes of one vector a stretch of the list's vectors is.

@@ -1,5 +1,5 @@
-//! Sine and cosine of f32. Up to 2^16 the argument is reduced by a three-part pi/2 and the polynomial evaluated in single
-//! precision, where multiplication is fused; otherwise, and beyond, both in double precision.
+//! Sine and cosine of f32. Up to 2^16 the argument is reduced by a three-part pi/2 and the polynomial evaluated in
+//! single precision, where multiplication is fused; otherwise, and beyond, both in double precision.
 //!
 //! There, up to 2^28 the reduction subtracts multiples of a two-part pi/2. Beyond, a vector leaves its lanes to
 //! one shared function that multiplies by enough bits of 2/pi (Payne and Hanek's method).

@@ -1,88 +1,79 @@
-//! What is done to a primitive before it is scheduled.
+//! Preparation: what is done to a primitive before it is scheduled.
 //!
 //! In: a checked primitive. Out: one of the same meaning in which
-//! - every loop and reduction has a variable of its own, so that a schedule can name loops by variables
-//!   (fusion copies expressions, and with them the variables of their reductions), and so has every block that
-//!   begins by setting one, so that what is set in one copy of a loop is not read in another;
-//! - one that stands for two is two, and so is one whose variable is divided by a constant (`blocks`);
-//! - small local buffers are variables (`places`);
-//! - variables that loops add to are sums (`totals`);
-//! - what has nothing to do with each other stands in loops of its own, where that makes them independent (`splits`);
-//! - a round that writes what the others read stands by itself (`meetings`);
-//! - loops that add to one place are sums (`sums`);
-//! - what is done one way or another is a value chosen, where rounds may differ in it (`choices`);
-//! - nests that need of each other what the same rows made stand in one loop over bands of rows (`bands`);
-//! - loops in order around independent ones stand in one loop over strips of columns (`columns`);
-//! - positions are written where they are used, whatever they are called on the way;
-//! - a reduction that gives the same value in every round of an independent loop stands before it;
-//! - what stands alone is computed by chunks (`chunks`).
+//!
+//! - every loop and reduction has a variable of its own, so that a schedule can name loops by variables (fusion copies
+//!   expressions, and with them the variables of their reductions), and so has every block that begins by setting one,
+//!   so that what is set in one copy of a loop is not read in another;
+//! - positions are written where they are used, whatever they are called on the way (forward substitution);
+//! - what a pass of this folder makes is made, a file each, in the order of [`prepare`].
 
-mod bands;
-mod blocks;
-mod choices;
-mod chunks;
-mod columns;
-mod meetings;
-mod places;
-mod splits;
-mod sums;
-mod totals;
+mod band_fusion;
+mod delinearize;
+mod fission;
+mod if_convert;
+mod interchange;
+mod licm;
+mod parallel_reduction;
+mod peel;
+mod reductions_in_memory;
+mod reductions_in_variables;
+mod scalar_replacement;
+mod strip_mine;
 
-use self::bands::in_bands;
-use self::blocks::by_blocks;
-use self::choices::as_choices;
-use self::chunks::in_chunks;
-use self::columns::in_columns;
-use self::meetings::at_meetings;
-use self::places::as_variables;
-use self::splits::in_splits;
-use self::sums::as_sums;
-use self::totals::as_totals;
-use ir::Intrinsic;
-use ir::depend::{mark_loops, unfused};
+use self::band_fusion::band_fusion;
+use self::delinearize::delinearize;
+use self::fission::fission;
+use self::if_convert::if_convert;
+use self::interchange::interchange;
+use self::licm::licm;
+use self::parallel_reduction::parallel_reduction;
+use self::peel::peel;
+use self::reductions_in_memory::reductions_in_memory;
+use self::reductions_in_variables::reductions_in_variables;
+use self::scalar_replacement::scalar_replacement;
+use self::strip_mine::strip_mine;
 use ir::inline_lets::inline_lets;
-use ir::loops::{BufId, Mark, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
+use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, Var, VarId};
 use shape::{Expr as Dim, Sym};
 use std::collections::BTreeSet;
-use tensor::DType;
+
+use crate::{Pass, Passes};
+
+/// A pass, and what it does.
+type Step = (Pass, fn(&mut Prim));
 
 /// The same primitive, prepared.
-pub(crate) fn prepare(prim: &Prim) -> Prim {
+pub(crate) fn prepare(prim: &Prim, passes: Passes) -> Prim {
+    let run = |prim: &mut Prim, list: &[Step]| {
+        list.iter().filter(|(pass, _)| passes.runs(*pass)).for_each(|(_, run)| run(prim));
+    };
     let mut prim = prim.clone();
     distinct(&mut prim);
+    // What says itself how its loops run keeps them.
     let scheduled = prim.is_scheduled();
     if !scheduled {
-        let mut two = unfused(&prim);
-        if loops(&two) > loops(&prim) {
-            mark_loops(&mut two);
-            prim = two;
-        }
+        run(&mut prim, &[(Pass::Delinearize, delinearize)]);
         prim = inline_lets(&prim, &|_| true);
-        by_blocks(&mut prim);
-        as_variables(&mut prim);
+        run(&mut prim, &[(Pass::StripMine, strip_mine), (Pass::ScalarReplacement, scalar_replacement)]);
         distinct(&mut prim);
-        as_totals(&mut prim);
-        in_splits(&mut prim);
-        at_meetings(&mut prim);
-        as_sums(&mut prim);
-        in_bands(&mut prim);
-        in_columns(&mut prim);
+        run(
+            &mut prim,
+            &[
+                (Pass::ReductionsInVariables, reductions_in_variables),
+                (Pass::Fission, fission),
+                (Pass::Peel, peel),
+                (Pass::ReductionsInMemory, reductions_in_memory),
+                (Pass::BandFusion, band_fusion),
+                (Pass::Interchange, interchange),
+            ],
+        );
     }
-    as_choices(&mut prim);
-    let mut body = std::mem::take(&mut prim.body);
-    hoist_block(&mut prim.vars, &mut body);
-    prim.body = body;
+    run(&mut prim, &[(Pass::IfConvert, if_convert), (Pass::Licm, licm)]);
     if !scheduled {
-        in_chunks(&mut prim);
+        run(&mut prim, &[(Pass::ParallelReduction, parallel_reduction)]);
     }
     prim
-}
-
-/// The number of loops.
-fn loops(prim: &Prim) -> usize {
-    let mut n = 0;
-    prim.body.iter().for_each(|s| s.walk(&mut |s| n += usize::from(matches!(s, Stmt::For { .. }))));
-    n
 }
 
 /// Gives every loop and reduction a variable of its own, and every block those that it sets before it reads them.
@@ -285,116 +276,4 @@ pub(crate) fn may_fail(e: &Scalar) -> bool {
 
 fn walk(s: &Stmt, f: &mut dyn FnMut(&Stmt)) {
     s.walk(&mut |s| f(s));
-}
-
-fn hoist_block(vars: &mut Vec<Var>, stmts: &mut Vec<Stmt>) {
-    let mut done = Vec::new();
-    for mut s in stmts.drain(..) {
-        match &mut s {
-            Stmt::For { var, lo, hi, mark, body, .. } => {
-                // Inner loops first: what leaves one of them may leave this one too.
-                hoist_block(vars, body);
-                if *mark == Mark::Independent {
-                    let mut changed = assigned(body);
-                    changed.insert(*var);
-                    let written = written(body);
-                    let mut hoist =
-                        Hoist { vars, changed, written, bounds: (lo.clone(), hi.clone()), sets: Vec::new() };
-                    if pure(lo) && pure(hi) {
-                        body.iter_mut().for_each(|s| hoist.stmt(s));
-                    }
-                    done.append(&mut hoist.sets);
-                }
-            }
-            Stmt::While(_, body) => hoist_block(vars, body),
-            Stmt::If(_, a, b) => {
-                hoist_block(vars, a);
-                hoist_block(vars, b);
-            }
-            Stmt::Set(..) | Stmt::Alloc(_) | Stmt::Store { .. } => {}
-        }
-        done.push(s);
-    }
-    *stmts = done;
-}
-
-/// Takes reductions out of a loop.
-struct Hoist<'a> {
-    vars: &'a mut Vec<Var>,
-    changed: BTreeSet<VarId>,
-    written: BTreeSet<BufId>,
-    bounds: (Scalar, Scalar),
-    sets: Vec<Stmt>,
-}
-
-/// No access to memory: it can be evaluated anywhere.
-fn pure(s: &Scalar) -> bool {
-    let mut pure = true;
-    s.walk(&mut |s| pure &= !matches!(s.kind, ScalarKind::Load { .. }));
-    pure
-}
-
-impl Hoist<'_> {
-    /// Only what runs in every round: the statements of the body itself, and of plain loops directly in it.
-    fn stmt(&mut self, s: &mut Stmt) {
-        match s {
-            Stmt::Set(_, value) => self.scalar(value),
-            Stmt::Store { value, .. } => self.scalar(value),
-            Stmt::For { .. } | Stmt::While(..) | Stmt::If(..) | Stmt::Alloc(_) => {}
-        }
-    }
-
-    fn scalar(&mut self, s: &mut Scalar) {
-        if let ScalarKind::Reduce { lo, hi, body, .. } = &mut s.kind {
-            if !(pure(lo) && pure(hi) && self.invariant(lo) && self.invariant(hi) && self.invariant(body)) {
-                return;
-            }
-            // With no round of the loop there may be nothing to read: then the reduction is empty too.
-            let (first, last) = self.bounds.clone();
-            let empty = lo == hi || **lo == first && **hi == last;
-            let some = Scalar { kind: ScalarKind::Op(Intrinsic::Lt, vec![first, last]), dtype: DType::Bool };
-            let choose = vec![some, (**hi).clone(), (**lo).clone()];
-            if !empty {
-                **hi = Scalar { kind: ScalarKind::Op(Intrinsic::Select, choose), dtype: DType::I64 };
-            }
-            // Inside an expression nothing is rounded: the variable must hold all that a register does.
-            let dtype = if matches!(s.dtype, DType::F16 | DType::Bf16) { return } else { s.dtype };
-            let id = VarId(self.vars.len() as u32);
-            self.vars.push(Var { name: Sym::new(&format!("fixed.{}", id.0)), dtype });
-            let value = std::mem::replace(s, Scalar { kind: ScalarKind::Var(id), dtype });
-            self.sets.push(Stmt::Set(id, value));
-            return;
-        }
-        match &mut s.kind {
-            ScalarKind::Op(_, args) => args.iter_mut().for_each(|a| self.scalar(a)),
-            ScalarKind::Cast(a) => self.scalar(a),
-            // What a branch holds runs only where the branch is taken.
-            ScalarKind::Choose(parts) => self.scalar(&mut parts[0]),
-            ScalarKind::Const(_)
-            | ScalarKind::Var(_)
-            | ScalarKind::Dim(_)
-            | ScalarKind::Load { .. }
-            | ScalarKind::Reduce { .. } => {}
-        }
-    }
-
-    fn invariant(&self, s: &Scalar) -> bool {
-        let mut same = true;
-        s.walk(&mut |s| {
-            same &= match &s.kind {
-                ScalarKind::Var(v) => !self.changed.contains(v),
-                ScalarKind::Load { buf, checked, .. } => !checked && !self.written.contains(buf),
-                ScalarKind::Dim(d) => d
-                    .syms()
-                    .iter()
-                    .all(|sym| !self.changed.iter().any(|v| self.vars[v.0 as usize].name == *sym)),
-                ScalarKind::Const(_)
-                | ScalarKind::Op(..)
-                | ScalarKind::Cast(_)
-                | ScalarKind::Choose(_)
-                | ScalarKind::Reduce { .. } => true,
-            };
-        });
-        same
-    }
 }

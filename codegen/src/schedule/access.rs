@@ -1,7 +1,7 @@
-//! How an access moves when a loop variable moves.
+//! Access analysis: how an access moves when a loop variable moves.
 //!
-//! In: a variable and the statements under its loop; out: for each expression whether it changes with the
-//! variable, and for each access how far apart in memory two neighbouring iterations are.
+//! In: a variable and the statements under its loop; out: for each expression whether it changes with the variable, and
+//! for each access its stride, how far apart in memory two neighbouring iterations are.
 
 use ir::Intrinsic;
 use ir::loops::{BufId, Prim, Scalar, ScalarKind, Stmt, VarId};
@@ -11,6 +11,7 @@ use tensor::DType;
 
 use super::cost::children;
 use crate::prepare::assigned;
+use crate::{Pass, Target};
 
 /// The distance of two neighbouring iterations in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,27 +25,29 @@ pub(crate) enum Stride {
 }
 
 /// How far apart neighbouring lanes may lie that are still read and written by whole vectors.
-const APART: i64 = 8;
+const MOST_STRIDE: i64 = 8;
 
 /// Whether lanes that lie so far apart are read and written by whole vectors, which are turned round, or taken apart.
-pub(crate) fn is_near(distance: Option<i64>) -> bool {
-    distance.is_some_and(|d| d == -1 || (1..=APART).contains(&d))
+pub(crate) fn is_near(target: &Target, distance: Option<i64>) -> bool {
+    let strided = target.runs(Pass::Strided);
+    distance.is_some_and(|d| d == 1 || strided && (d == -1 || (1..=MOST_STRIDE).contains(&d)))
 }
 
 /// A loop variable and everything that changes with it.
-pub(crate) struct Along<'a> {
+pub(crate) struct LoopAccess<'a> {
     prim: &'a Prim,
     pub(crate) var: VarId,
     varying: BTreeSet<VarId>,
     names: BTreeSet<Sym>,
 }
 
-impl<'a> Along<'a> {
+impl<'a> LoopAccess<'a> {
     /// `body` is what stands under the loop; nothing for a reduction.
-    pub(crate) fn new(prim: &'a Prim, var: VarId, body: &[Stmt]) -> Along<'a> {
-        let mut along = Along { prim, var, varying: BTreeSet::new(), names: BTreeSet::new() };
+    pub(crate) fn new(prim: &'a Prim, var: VarId, body: &[Stmt]) -> LoopAccess<'a> {
+        let mut along = LoopAccess { prim, var, varying: BTreeSet::new(), names: BTreeSet::new() };
         along.add(var);
-        // A variable given a varying value varies, or one by rounds of a varying number, and so does what is computed from it.
+        // A variable given a varying value varies, or one by rounds of a varying number, and so does what is computed
+        // from it.
         loop {
             let mut more = BTreeSet::new();
             body.iter().for_each(|s| {
@@ -188,8 +191,9 @@ impl<'a> Along<'a> {
         e.subst(&|n| (n == name).then(|| number.clone()))
     }
 
-    /// Runs of neighbouring iterations that lie so far apart before the next run begins somewhere, `[i / 8, 2 * (i % 8)]`: how many
-    /// iterations a run has, the first of which has a multiple of that for its number, and how far apart runs are.
+    /// Runs of neighbouring iterations that lie so far apart before the next run begins somewhere,
+    /// `[i / 8, 2 * (i % 8)]`: how many iterations a run has, the first of which has a multiple of that for its number,
+    /// and how far apart runs are.
     pub(crate) fn runs(&self, buf: BufId, index: &[Scalar], apart: i64) -> Option<(u32, Option<i64>)> {
         let place = self.place(&self.prim.buf(buf).shape, index)?;
         let at = |n: u32, i: u32| self.at(&place, &(self.number() * i64::from(n) + i64::from(i)));
@@ -218,15 +222,16 @@ impl<'a> Along<'a> {
     }
 }
 
-/// Whether the rounds of a loop go on in memory where those of the loop inside end, which has so many from 0 on, and nothing but the
-/// place in memory tells rounds of either apart. `facts` is what holds in the outer loop, `sets` what is set before the other.
+/// Whether the rounds of a loop go on in memory where those of the loop inside end, which has so many from 0 on, and
+/// nothing but the place in memory tells rounds of either apart. `facts` is what holds in the outer loop, `sets` what
+/// is set before the other.
 pub(crate) fn goes_on(
     prim: &Prim,
     (outer, facts, sets): (VarId, &Facts, &[Stmt]),
     (inner, rounds): (VarId, &Dim),
     body: &[Stmt],
 ) -> bool {
-    let (out, within) = (Along::new(prim, outer, &[]), Along::new(prim, inner, &[]));
+    let (out, within) = (LoopAccess::new(prim, outer, &[]), LoopAccess::new(prim, inner, &[]));
     // What is set is said by what it is made of.
     let (mut vars, mut values) = (vec![outer, inner], BTreeMap::new());
     for s in sets {
@@ -242,7 +247,7 @@ pub(crate) fn goes_on(
     let free = |d: &Dim| !d.syms().iter().any(|s| names.contains(s));
     let goes_on = |buf: BufId, index: &[Scalar]| {
         let place = out.place(&prim.buf(buf).shape, index)?.subst(&|s| values.get(&s).cloned());
-        let step = |along: &Along<'_>| &along.at(&place, &(along.number() + 1)) - &place;
+        let step = |along: &LoopAccess<'_>| &along.at(&place, &(along.number() + 1)) - &place;
         let (out, within) = (step(&out), step(&within));
         Some(free(&out) && free(&within) && (&out - &(&within * rounds)).as_int() == Some(0))
     };

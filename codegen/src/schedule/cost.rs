@@ -1,20 +1,14 @@
-//! The model by which schedules are compared: the work of one vector, in units of a simple instruction.
+//! Cost model by which schedules are compared: the work of one vector, in units of a simple instruction.
 
 use ir::Intrinsic;
 use ir::loops::{Scalar, ScalarKind, Stmt, VarId};
 use std::collections::BTreeMap;
 
-use super::{Along, Planner, Stride, is_near};
+use super::{LoopAccess, Planner, Stride, is_near};
+use crate::target::facts;
 
 /// Rounds of a loop whose extent is not a constant.
 pub(super) const UNKNOWN: f64 = 64.0;
-/// Combining the lanes of a reduction at its end.
-pub(super) const FOLD: f64 = 8.0;
-/// What a lane that stores when its turn comes costs more: its place and its number are taken out of vectors.
-pub(super) const IN_TURN: f64 = 1.5;
-/// One lane of a vector whose elements are apart in memory.
-const GATHERED: f64 = 1.5;
-
 /// The expressions right inside an expression.
 pub(super) fn children(s: &Scalar) -> Vec<&Scalar> {
     match &s.kind {
@@ -28,7 +22,7 @@ pub(super) fn children(s: &Scalar) -> Vec<&Scalar> {
 
 /// Whether an operation is a function of many instructions.
 pub(crate) fn is_heavy(op: Intrinsic) -> bool {
-    weight(op) > 10.0
+    facts::weight(op) > 10.0
 }
 
 /// Whether an expression calls a function of many instructions.
@@ -46,7 +40,7 @@ pub(crate) fn is_light(s: &Scalar) -> bool {
 }
 
 /// The most variables of statements that hold at once what is read later.
-pub(super) fn kept(stmts: &[Stmt]) -> u32 {
+pub(super) fn peak_live(stmts: &[Stmt]) -> u32 {
     let mut spans: BTreeMap<VarId, (u32, u32)> = BTreeMap::new();
     let mut now = 0;
     stmts.iter().for_each(|s| {
@@ -70,17 +64,6 @@ pub(super) fn kept(stmts: &[Stmt]) -> u32 {
     (0..=now).map(at_once).max().unwrap_or(0)
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "everything else is one ordinary instruction")]
-fn weight(op: Intrinsic) -> f64 {
-    match op {
-        Intrinsic::Exp | Intrinsic::Log | Intrinsic::Tanh | Intrinsic::Erf | Intrinsic::Sigmoid => 20.0,
-        // By way of double precision.
-        _ if op.is_transcendental() => 40.0,
-        Intrinsic::Div | Intrinsic::Rem | Intrinsic::Sqrt | Intrinsic::Rsqrt => 4.0,
-        _ => 1.0,
-    }
-}
-
 impl Planner<'_> {
     /// The trip count of a loop, guessed where it is no constant.
     pub(super) fn trips(&self, lo: &Scalar, hi: &Scalar) -> f64 {
@@ -88,7 +71,7 @@ impl Planner<'_> {
     }
 
     /// The work of an expression without that of the expressions inside it.
-    pub(super) fn own_work(&self, s: &Scalar, along: Option<&Along<'_>>, lanes: u32) -> f64 {
+    pub(super) fn own_work(&self, s: &Scalar, along: Option<&LoopAccess<'_>>, lanes: u32) -> f64 {
         match &s.kind {
             ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) | ScalarKind::Reduce { .. } => 0.0,
             ScalarKind::Load { buf, index, checked, .. } => {
@@ -97,7 +80,7 @@ impl Planner<'_> {
             }
             // Where a position is computed with lanes it takes two registers, without it is an address.
             ScalarKind::Op(..) if s.dtype == tensor::DType::I64 => 0.25,
-            ScalarKind::Op(op, _) => weight(*op),
+            ScalarKind::Op(op, _) => facts::weight(*op),
             ScalarKind::Cast(_) | ScalarKind::Choose(_) => 1.0,
         }
     }
@@ -106,18 +89,18 @@ impl Planner<'_> {
     fn access(&self, distance: Option<i64>, lanes: u32) -> f64 {
         match distance {
             Some(0 | 1) => 1.0,
-            Some(-1) => 2.0,
+            Some(-1) if is_near(self.target, distance) => 2.0,
             // As many vectors, of each of which some lanes count; halves of them are shared by what lies between.
-            Some(d) if is_near(distance) && self.target.has_v3() => {
+            Some(d) if is_near(self.target, distance) && self.target.has_v3() => {
                 let shared = d.trailing_zeros();
                 f64::from(shared) + 2.0 * (d >> shared) as f64
             }
-            Some(_) | None => GATHERED * f64::from(lanes),
+            Some(_) | None => facts::GATHERED * f64::from(lanes),
         }
     }
 
     /// The work of one vector of an expression.
-    pub(super) fn wide_scalar(&self, s: &Scalar, along: &Along<'_>, lanes: u32) -> f64 {
+    pub(super) fn wide_scalar(&self, s: &Scalar, along: &LoopAccess<'_>, lanes: u32) -> f64 {
         let inside: f64 = children(s).into_iter().map(|c| self.wide_scalar(c, along, lanes)).sum();
         if let ScalarKind::Reduce { lo, hi, .. } = &s.kind {
             return inside * self.trips(lo, hi);
@@ -131,21 +114,21 @@ impl Planner<'_> {
     }
 
     /// What it costs that the accesses of a branch are masked: where the machine cannot, each lane branches.
-    fn guards(&self, branch: &Scalar, along: &Along<'_>, lanes: u32) -> f64 {
+    fn guards(&self, branch: &Scalar, along: &LoopAccess<'_>, lanes: u32) -> f64 {
         let mut work = 0.0;
         branch.walk(&mut |s| {
             if let ScalarKind::Load { buf, index, .. } = &s.kind
                 && along.stride(*buf, index) != Stride::Invariant
                 && !(self.target.has_v3() && self.maskable(*buf))
             {
-                work += 2.0 * GATHERED * f64::from(lanes);
+                work += 2.0 * facts::GATHERED * f64::from(lanes);
             }
         });
         work
     }
 
     /// The work of one vector of statements.
-    pub(super) fn wide_block(&self, stmts: &[Stmt], along: &Along<'_>, lanes: u32) -> f64 {
+    pub(super) fn wide_block(&self, stmts: &[Stmt], along: &LoopAccess<'_>, lanes: u32) -> f64 {
         let each = |s: &Stmt| match s {
             Stmt::For { lo, hi, body, .. } => self.trips(lo, hi) * self.wide_block(body, along, lanes),
             Stmt::While(_, body) => UNKNOWN * self.wide_block(body, along, lanes),
@@ -175,7 +158,7 @@ impl Planner<'_> {
     }
 
     /// Whether every access that moves with the lanes can be masked.
-    pub(super) fn masked(&self, stmts: &[Stmt], along: &Along<'_>) -> bool {
+    pub(super) fn masked(&self, stmts: &[Stmt], along: &LoopAccess<'_>) -> bool {
         let mut fit = self.target.has_v3();
         stmts.iter().for_each(|s| {
             s.walk(&mut |s| {
@@ -188,7 +171,7 @@ impl Planner<'_> {
         fit
     }
 
-    pub(super) fn masked_scalar(&self, s: &Scalar, along: &Along<'_>) -> bool {
+    pub(super) fn masked_scalar(&self, s: &Scalar, along: &LoopAccess<'_>) -> bool {
         let mut fit = self.target.has_v3();
         s.walk(&mut |s| {
             if let ScalarKind::Load { buf, index, .. } = &s.kind {

@@ -1,52 +1,62 @@
-//! Schedules: which loop becomes lanes of a vector, and which iterations are done together.
+//! Schedules: which loop becomes lanes of a vector (vectorization), and which iterations are done together (tiling).
 //!
-//! In: a prepared primitive and a target. Out: a primitive of the same meaning whose loops stand as they are to run and say
-//! how ([`ir::loops::Run`]), obeyed by `emit`. What is decided here is carried out
-//! by `arrange`, `panels` and `spread`; what is about memory alone is marked at last (`stream`).
+//! In: a prepared primitive and a target. Out: a primitive of the same meaning whose loops stand as they are to run and
+//! say how ([`ir::loops::Run`]), obeyed by `emit`. What is decided here is carried out by `apply`, `panels` and
+//! `dot_reductions`; what is about memory alone is marked at last (`streaming_stores`, `prefetch`).
 //!
-//! A nest of independent loops with nothing between them may be done in any order. For each of its loops
-//! that could be the lanes, and for leaving the loops alone while the reductions inside use lanes of their
-//! own, the model below counts the work of one element; the least wins. Where lanes share what they read
-//! with other rows, several rows are done at once (a tile of registers). None of it looks at operators:
-//! a matrix product is found because one of its loads does not move with the rows. What many rows read
-//! over and over is copied to panels first (`pack`); with few rows, what is read but once is met in the
-//! order in which it lies, the sums being kept in memory (`streamed`). What a row would compute again is kept (`again`). Where the dim along which lanes go is 1 there are loops
-//! of their own (`narrow`).
+//! A nest of independent loops with nothing between them may be done in any order. For each of its loops that could be
+//! the lanes, and for leaving the loops alone while the reductions inside use lanes of their own, the model of `cost`
+//! counts the work of one element; the least wins. Where lanes share what they read with other rows, several rows are
+//! done at once (`unroll_and_jam`). None of it looks at operators: a matrix product is found because one of its loads
+//! does not move with the rows.
 //!
-//! Invariants: lanes and rows are loops marked independent, whose bounds no iteration changes, or serial ones that put numbers where
-//! data says, which lanes compute and store in turn; lanes of another lane loop's stores lie side by side, in either order, or evenly a few elements apart; a schedule changes the order of a reduction only
-//! as a tree over its own range, in an order that the grid does not change, and in
-//! an invariant primitive neither do the extents of other axes ([`Order`]).
+//! What many rows read over and over is copied to panels first (`pack`); with few rows, what is read but once is met in
+//! the order in which it lies, the sums being kept in memory (`outer_product`). What a row would compute again is kept
+//! (`materialize`). Where the dim along which lanes go is 1 there are loops of their own (`specialize`).
+//!
+//! Invariants: lanes and rows are loops marked independent, whose bounds no iteration changes, or serial ones that put
+//! numbers where data says, which lanes compute and store in turn; lanes of another lane loop's stores lie side by
+//! side, in either order, or evenly a few elements apart; a schedule changes the order of a reduction only as a tree
+//! over its own range, in an order that the grid does not change, and in an invariant primitive neither do the extents
+//! of other axes ([`Order`]).
 
 mod access;
-mod again;
-mod arrange;
-mod computed;
+mod apply;
+mod cache_blocking;
+mod collapse;
 mod cost;
-mod dots;
-mod legal;
-mod narrow;
-mod ordered;
+mod dot_products;
+mod dot_reductions;
+mod interleave;
+mod legality;
+mod materialize;
+mod outer_product;
 mod pack;
 mod panels;
-mod pieces;
-mod spread;
-mod stream;
+mod popcount;
+mod precompute;
+mod prefetch;
+mod prepacked;
+mod specialize;
+mod streaming_stores;
+mod transpose;
 mod unroll;
-mod words;
+mod unroll_and_jam;
 
 use ir::loops::{BufId, Mark, Prim, Run, Scalar, ScalarKind, Stmt, VarId};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) use access::{Along, Stride, goes_on, is_near};
-pub(crate) use arrange::{extent, local, substituted, variable};
+pub(crate) use access::{LoopAccess, Stride, goes_on, is_near};
+pub(crate) use apply::{extent, local, substituted, variable};
 pub(crate) use cost::{is_heavy, is_light};
-pub(crate) use narrow::{knowing, told};
-pub(crate) use stream::{Pass, passes};
+pub(crate) use popcount::counted;
+pub(crate) use prefetch::{Sweep, sweeps};
+pub(crate) use specialize::{dim_equals_constant, with_constant_dim};
 
-use crate::Target;
 use crate::layout::first_values;
 use crate::prepare::distinct;
+use crate::target::facts;
+use crate::{Pass, Target};
 
 /// What is decided for a primitive.
 #[derive(Clone, Debug, Default)]
@@ -54,9 +64,9 @@ struct Decisions {
     /// Nests, by the variable of their outermost loop.
     nests: BTreeMap<VarId, Nest>,
     /// Reductions over lanes, by their variable: obeyed where the statement around has no lanes of its own.
-    reductions: BTreeMap<VarId, Wide>,
+    reductions: BTreeMap<VarId, VectorShape>,
     /// Loops whose rounds put numbers somewhere in turn, which are computed by lanes.
-    in_turn: BTreeMap<VarId, Wide>,
+    in_turn: BTreeMap<VarId, VectorShape>,
 }
 
 /// Loops with nothing between them.
@@ -65,21 +75,22 @@ struct Nest {
     /// The variables, outermost first.
     chain: Vec<VarId>,
     /// The loop whose iterations are lanes.
-    lanes: Option<(VarId, Wide)>,
+    lanes: Option<(VarId, VectorShape)>,
     /// The loop of which several iterations are done at once, with the numbers tried from first to last; the last is 1.
     rows: Option<(VarId, Vec<u32>)>,
     /// What is copied to panels before the rows go by; empty: nothing.
     panels: Vec<Panel>,
     /// What is done where there is little of something: the first of these that applies.
-    few: Vec<Few>,
+    versions: Vec<Version>,
     /// Whether the rounds of the last loop go one by one, as memory has what each reads of its own.
-    walked: bool,
+    row_by_row: bool,
     /// Whether sums are kept in memory while a few rounds of the reduction at once go by.
-    streamed: bool,
-    /// Whether rounds of the loop around the lanes go on in memory where the lanes of the one before end, so that they run as one.
+    outer_product: bool,
+    /// Whether rounds of the loop around the lanes go on in memory where the lanes of the one before end, so that they
+    /// run as one.
     flat: bool,
     /// How lanes that are panels in the order of memory are read; none: they are not.
-    ordered: Option<InOrder>,
+    prepacked: Option<Prepacked>,
 }
 
 impl Nest {
@@ -90,33 +101,33 @@ impl Nest {
             lanes: None,
             rows: None,
             panels: Vec::new(),
-            few: Vec::new(),
-            walked: false,
-            streamed: false,
+            versions: Vec::new(),
+            row_by_row: false,
+            outer_product: false,
             flat: false,
-            ordered: None,
+            prepacked: None,
         }
     }
 }
 
 /// How panels that lie in the order in which they are read are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum InOrder {
+enum Prepacked {
     /// What comes is asked for, as there are rows enough to do meanwhile.
     Asked,
     /// Few rows: the machine is best at it, or a few rounds ahead are asked for.
-    Few,
+    FewRows,
     /// One row, with two panels at once.
     Pairs,
 }
 
 /// What is done where there is little of something: too few rows for panels to be worth while, or too little to copy.
 #[derive(Clone, Debug)]
-struct Few {
+struct Version {
     /// Of what, over the dims of the primitive.
     of: shape::Expr,
     /// It is less than that.
-    least: i64,
+    below: i64,
     nest: Box<Nest>,
 }
 
@@ -172,7 +183,7 @@ fn sums(body: &[Stmt]) -> usize {
 
 /// A loop in vectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Wide {
+struct VectorShape {
     /// Lanes of a vector.
     lanes: u32,
     /// Vectors done at once.
@@ -187,8 +198,8 @@ fn fitting(vectors: u32, lanes: u32, trips: f64) -> u32 {
 /// What may decide the order in which a reduction adds up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Order {
-    /// Its own range alone: a row's result depends neither on how many rows there are nor on how they are sliced. Nor is anything
-    /// rounded in another way because of that.
+    /// Its own range alone: a row's result depends neither on how many rows there are nor on how they are sliced. Nor
+    /// is anything rounded in another way because of that.
     Fixed,
     /// Also the number of rows in a call, where another order is faster with many.
     #[default]
@@ -198,23 +209,30 @@ enum Order {
 /// Decides, and carries out.
 pub(crate) fn schedule(prim: &Prim, target: &Target) -> Prim {
     let order = if prim.invariant { Order::Fixed } else { Order::Free };
-    let prim = &words::written_out(prim);
+    let prim = &if target.runs(Pass::Interleave) { interleave::interleave(prim) } else { prim.clone() };
     let planner = Planner { prim, target, order, asked: false };
     // What must hold a value first is given it block by block, by rows of its own.
     let first: BTreeSet<BufId> = first_values(prim).into_iter().map(|(buf, _)| buf).collect();
     let blocks = first.is_empty();
     let decisions = planner.block(&prim.body).1;
-    let narrow = || narrow::narrow(prim, target, order, &decisions);
+    let specialize = || specialize::specialize(prim, target, order, &decisions);
     // Where a dim is 1, lanes would go along the reductions instead.
-    let narrows = blocks && (order == Order::Free || !adds_floats(prim));
+    let narrows = blocks && target.runs(Pass::Specialize) && (order == Order::Free || !adds_floats(prim));
     let mut prim = narrows
-        .then(narrow)
+        .then(specialize)
         .flatten()
-        .unwrap_or_else(|| arrange::arrange(prim, target, order, &decisions, blocks));
+        .unwrap_or_else(|| apply::apply(prim, target, order, &decisions, blocks));
     distinct(&mut prim);
-    again::keep(&mut prim);
-    stream::stream(&mut prim, target, &first);
-    unroll::unroll(&mut prim);
+    if target.runs(Pass::Materialize) {
+        materialize::materialize(&mut prim);
+    }
+    streaming_stores::streaming_stores(&mut prim, target, &first);
+    if target.runs(Pass::Prefetch) {
+        prefetch::prefetch(&mut prim);
+    }
+    if target.runs(Pass::Unroll) {
+        unroll::unroll(&mut prim);
+    }
     prim
 }
 
@@ -248,7 +266,7 @@ fn adds_floats(prim: &Prim) -> bool {
 /// Whether the rounds of a loop can be lanes: no lane goes its own way, and they write neighbours.
 pub(crate) fn fits_lanes(prim: &Prim, target: &Target, var: VarId, body: &[Stmt]) -> bool {
     let planner = Planner { prim, target, order: Order::default(), asked: false };
-    let along = Along::new(prim, var, body);
+    let along = LoopAccess::new(prim, var, body);
     planner.in_lanes(body, &along) && planner.neighbours(body, &along)
 }
 
@@ -260,52 +278,26 @@ pub(crate) fn fits_in_turn(prim: &Prim, target: &Target, body: &[Stmt]) -> bool 
 /// Whether the rounds of a loop can be rows.
 pub(crate) fn fits_rows(prim: &Prim, target: &Target, var: VarId, body: &[Stmt]) -> bool {
     let planner = Planner { prim, target, order: Order::default(), asked: false };
-    planner.together(body, &Along::new(prim, var, body))
+    planner.together(body, &LoopAccess::new(prim, var, body))
 }
 
 /// Whether the terms of a reduction can be lanes.
 pub(crate) fn fits_term(prim: &Prim, target: &Target, var: VarId, term: &Scalar) -> bool {
     let planner = Planner { prim, target, order: Order::default(), asked: false };
-    planner.fixed_bounds(term, &Along::new(prim, var, &[]))
+    planner.fixed_bounds(term, &LoopAccess::new(prim, var, &[]))
 }
 
 /// Whether what is left over of a loop in lanes can be done in masked vectors.
 pub(crate) fn is_masked(prim: &Prim, target: &Target, var: VarId, body: &[Stmt]) -> bool {
     let planner = Planner { prim, target, order: Order::default(), asked: false };
-    planner.masked(body, &Along::new(prim, var, body))
+    planner.masked(body, &LoopAccess::new(prim, var, body))
 }
 
-/// The most lanes of which those are counted in which something holds: as many as an integer has bits.
-const MOST_COUNTED: u32 = 64;
-
-/// The condition of which a sum counts how often it holds, where the machine counts bits.
-pub(crate) fn counted<'s>(target: &Target, combine: ir::Combine, term: &'s Scalar) -> Option<&'s Scalar> {
-    if combine != ir::Combine::Add || !term.dtype.is_int() || !target.counts_bits() {
-        return None;
-    }
-    let is = |e: &Scalar, n: i64| matches!(e.kind, ScalarKind::Const(ir::Literal::Int(c)) if c == n);
-    let c = match &term.kind {
-        ScalarKind::Choose(parts) => Some(&parts[0]).filter(|_| is(&parts[1], 1) && is(&parts[2], 0)),
-        ScalarKind::Op(ir::Intrinsic::Select, args) => match args.as_slice() {
-            [c, one, none] => Some(c).filter(|_| is(one, 1) && is(none, 0)),
-            _ => None,
-        },
-        ScalarKind::Cast(c) => Some(&**c),
-        ScalarKind::Const(_)
-        | ScalarKind::Var(_)
-        | ScalarKind::Dim(_)
-        | ScalarKind::Load { .. }
-        | ScalarKind::Op(..)
-        | ScalarKind::Reduce { .. } => None,
-    };
-    c.filter(|c| c.dtype == tensor::DType::Bool)
-}
-
-/// The same of a reduction. A vector of what was just stored one by one waits until all of it has left the processor, so what is
-/// left over of that is added one by one too.
+/// The same of a reduction. A vector of what was just stored one by one waits until all of it has left the processor,
+/// so what is left over of that is added one by one too.
 pub(crate) fn is_masked_term(prim: &Prim, target: &Target, var: VarId, term: &Scalar) -> bool {
     let planner = Planner { prim, target, order: Order::default(), asked: false };
-    planner.masked_scalar(term, &Along::new(prim, var, &[])) && !is_just_stored(prim, var, term)
+    planner.masked_scalar(term, &LoopAccess::new(prim, var, &[])) && !is_just_stored(prim, var, term)
 }
 
 /// Whether the loops around a reduction store what it reads, one by one.
@@ -348,11 +340,6 @@ const FEW: i64 = 24;
 const HALVES: i64 = 9;
 /// and of bytes.
 const BYTES: i64 = 7;
-/// So many bytes of rows beside the first stay near while what they share goes by.
-const NEAR: i64 = 32 << 10;
-/// With fewer rows it is better to keep the sums in memory.
-const STREAMED: i64 = 48;
-
 struct Planner<'a> {
     prim: &'a Prim,
     target: &'a Target,
@@ -387,12 +374,12 @@ impl Planner<'_> {
         match s {
             Stmt::For { mark: Mark::Independent, run: Run::Plain, .. } => self.nest(s),
             Stmt::For { var, lo, hi, run: Run::Plain, body, .. } if let Some(lanes) = self.in_turn(body) => {
-                let along = Along::new(self.prim, *var, body);
-                let wide = self.wide_block(body, &along, lanes) / f64::from(lanes) + cost::IN_TURN;
+                let along = LoopAccess::new(self.prim, *var, body);
+                let wide = self.wide_block(body, &along, lanes) / f64::from(lanes) + facts::STORE_IN_TURN;
                 let one = self.block(body).0;
                 let mut plan = Decisions::default();
                 if wide < one * WORTH {
-                    plan.in_turn.insert(*var, Wide { lanes, vectors: 1 });
+                    plan.in_turn.insert(*var, VectorShape { lanes, vectors: 1 });
                 }
                 (one.min(wide) * self.trips(lo, hi), plan)
             }
@@ -450,7 +437,7 @@ impl Planner<'_> {
     fn nest(&self, s: &Stmt) -> Plan {
         let (chain, body) = self.chain(s);
         let vars: Vec<VarId> = chain.iter().map(|c| c.0).collect();
-        if let Some(nest) = self.ordered(&chain, body) {
+        if let Some(nest) = self.prepacked(&chain, body) {
             let trips: f64 = chain.iter().map(|c| self.trips(c.1, c.2)).product();
             let (work, mut plan) = self.block(body);
             plan.nests.insert(vars[0], nest);
@@ -461,7 +448,7 @@ impl Planner<'_> {
         let mut nest = Nest::plain(&chain);
         let mut chosen = None;
         for (at, &(var, ..)) in chain.iter().enumerate() {
-            let along = Along::new(self.prim, var, body);
+            let along = LoopAccess::new(self.prim, var, body);
             let Some(lanes) = self.lanes(body, &along) else { continue };
             // Lanes that do not exist do no work.
             let run = self.run_of(&chain[..=at], body);
@@ -474,7 +461,7 @@ impl Planner<'_> {
         }
         if let Some((at, lanes, run)) = chosen {
             let (var, lo, hi) = chain[at];
-            let along = Along::new(self.prim, var, body);
+            let along = LoopAccess::new(self.prim, var, body);
             let rows = vars.iter().rev().find(|&&r| r != var && self.shares(body, r, Some(&along)));
             let (mut sizes, vectors) = self.tile(body, rows.is_some());
             nest.flat = run > self.trips(lo, hi);
@@ -487,13 +474,13 @@ impl Planner<'_> {
             let half =
                 self.target.halves_vectors() && nest.rows.is_none() && lanes > 2 && self.moves(body, &along);
             let lanes = if half { lanes / 2 } else { lanes };
-            nest.lanes = Some((var, Wide { lanes, vectors }));
+            nest.lanes = Some((var, VectorShape { lanes, vectors }));
             if nest.rows.is_none()
                 && let Some(&r) = vars.iter().find(|&&r| r != var && self.turns(body, r, &along))
             {
                 let lanes = lanes.min(SQUARE);
                 nest.rows = Some((r, vec![lanes, 1]));
-                nest.lanes = Some((var, Wide { lanes, vectors: 1 }));
+                nest.lanes = Some((var, VectorShape { lanes, vectors: 1 }));
             }
             plan = Decisions::default();
             // A reduction that is the same in all lanes is done by itself and keeps lanes of its own.
@@ -507,29 +494,31 @@ impl Planner<'_> {
             // A second loop may give the tile rows too; with one vector each its sums fit the registers.
             let most = if vars.len() > 1 { 1 } else { 2 };
             plan.reductions.values_mut().for_each(|w| w.vectors = w.vectors.min(most));
-            let walked = |rows| Nest { rows, walked: true, ..nest.clone() };
+            let row_by_row = |rows| Nest { rows, row_by_row: true, ..nest.clone() };
             let other = vars.len().checked_sub(2).map(|at| vars[at]);
             // A term with a sum of its own is much work, of which rounds share what they read alike.
             // Where a loop around asks for all of it, it need not be met in its order.
             let simple = sums(body) < 2 && !self.asked;
             match other.filter(|&o| self.shares(body, o, None)) {
-                None if vars.len() == 1 && simple => nest = walked(None),
+                None if vars.len() == 1 && simple => nest = row_by_row(None),
                 Some(o) if self.order == Order::Free && simple => {
                     let rows = if self.large() { vec![4, 2, 1] } else { vec![2, 1] };
                     let of = chain.iter().find(|l| l.0 == o).and_then(|l| self.near(l, body));
-                    let nest_of = |of| Few { of, least: NEAR, nest: Box::new(walked(Some((o, rows)))) };
-                    nest.few.extend(of.map(nest_of));
+                    let nest_of =
+                        |of| Version { of, below: facts::L1, nest: Box::new(row_by_row(Some((o, rows)))) };
+                    nest.versions.extend(of.map(nest_of));
                 }
                 Some(_) | None => {}
             }
         }
         if nest.lanes.is_none()
             && nest.rows.is_none()
-            && !nest.walked
+            && !nest.row_by_row
             && plan.reductions.is_empty()
             && let Some(&r) = vars.last()
             && waits(body)
-            && self.together(body, &Along::new(self.prim, r, body))
+            && self.target.runs(Pass::UnrollAndJam)
+            && self.together(body, &LoopAccess::new(self.prim, r, body))
         {
             nest.rows = Some((r, vec![4, 1]));
         }
@@ -543,13 +532,13 @@ impl Planner<'_> {
             // Few rows: wider instead, for longer runs of what each row reads.
             if let (Some((_, w)), Some((_, sizes))) = (&mut few.lanes, &mut few.rows) {
                 w.vectors = 4;
-                *sizes = if self.large() { vec![4, 3, 2, 1] } else { vec![2, 1] };
+                *sizes = self.rows_at_once(if self.large() { &[4, 3, 2, 1] } else { &[2, 1] });
             }
-            few.streamed = self.streams(&chain, &few, body);
+            few.outer_product = self.streams(&chain, &few, body);
             let all = parts(body);
             let dots = |d: &&Panel| d.dots.is_some();
-            let least = match packed.panels.iter().find(dots).map(|p| all[p.part].dtype) {
-                _ if few.streamed => STREAMED,
+            let below = match packed.panels.iter().find(dots).map(|p| all[p.part].dtype) {
+                _ if few.outer_product => outer_product::STREAMED,
                 Some(tensor::DType::Bf16) => HALVES,
                 Some(_) => BYTES,
                 None => FEW,
@@ -557,15 +546,15 @@ impl Planner<'_> {
             let rows = packed.rows.as_ref().and_then(|r| chain.iter().find(|l| l.0 == r.0));
             let rows = rows.and_then(|r| self.extent(r.1, r.2));
             let near = rows.as_ref().and_then(|r| self.as_it_lies(&chain, &packed, body, r));
-            let few = rows.map(|of| Few { of, least, nest: Box::new(few) });
-            nest = Nest { few: near.into_iter().chain(few).collect(), ..packed };
+            let few = rows.map(|of| Version { of, below, nest: Box::new(few) });
+            nest = Nest { versions: near.into_iter().chain(few).collect(), ..packed };
         }
         plan.nests.insert(vars[0], nest);
         (best * trips, plan)
     }
 
     /// Whether vectors are little more than read and written.
-    fn moves(&self, body: &[Stmt], along: &Along<'_>) -> bool {
+    fn moves(&self, body: &[Stmt], along: &LoopAccess<'_>) -> bool {
         let mut moves = true;
         body.iter().for_each(|s| {
             s.walk(&mut |s| {
@@ -591,6 +580,9 @@ impl Planner<'_> {
     fn run_of(&self, chain: &[Link<'_>], body: &[Stmt]) -> f64 {
         let Some((last, before)) = chain.split_last() else { return 1.0 };
         let rounds = self.trips(last.1, last.2);
+        if !self.target.runs(Pass::Coalesce) {
+            return rounds;
+        }
         let whole = |to: &Link<'_>| {
             let from_zero = self.prim.as_dim(last.1)?.as_int() == Some(0);
             let extent = self.extent(last.1, last.2).filter(|_| from_zero)?;
@@ -600,7 +592,7 @@ impl Planner<'_> {
     }
 
     /// Whether lanes read elements that are found one by one.
-    fn gathers(&self, s: &Scalar, along: &Along<'_>) -> bool {
+    fn gathers(&self, s: &Scalar, along: &LoopAccess<'_>) -> bool {
         let mut gathers = false;
         s.walk(&mut |s| {
             if let ScalarKind::Load { buf, index, .. } = &s.kind {
@@ -612,7 +604,7 @@ impl Planner<'_> {
 
     /// The bytes that the rounds of a loop read of their own, those of one round left out.
     fn near(&self, l: &Link<'_>, body: &[Stmt]) -> Option<shape::Expr> {
-        let own = Along::new(self.prim, l.0, body);
+        let own = LoopAccess::new(self.prim, l.0, body);
         let mut bytes = Some(shape::Expr::int(1));
         body.iter().for_each(|s| {
             for e in s.scalars() {
@@ -622,7 +614,7 @@ impl Planner<'_> {
         Some((self.extent(l.1, l.2)? - 1) * bytes?)
     }
 
-    fn own_bytes(&self, s: &Scalar, own: &Along<'_>) -> Option<shape::Expr> {
+    fn own_bytes(&self, s: &Scalar, own: &LoopAccess<'_>) -> Option<shape::Expr> {
         if let ScalarKind::Reduce { lo, hi, body, .. } = &s.kind {
             return Some(self.extent(lo, hi)? * self.own_bytes(body, own)?);
         }
@@ -634,7 +626,7 @@ impl Planner<'_> {
     }
 
     fn large(&self) -> bool {
-        self.target.registers() == 32
+        self.target.has_many_registers()
     }
 
     /// A scalar where the statement around has no lanes.
@@ -650,7 +642,7 @@ impl Planner<'_> {
             return (work, plan);
         };
         let (mut work, mut plan) = self.scalar(body);
-        let along = Along::new(self.prim, *var, &[]);
+        let along = LoopAccess::new(self.prim, *var, &[]);
         if let Some(lanes) = self.reduction_lanes(s, &along) {
             let wide = self.wide_scalar(body, &along, lanes) / f64::from(lanes);
             if wide < work * WORTH {
@@ -660,15 +652,16 @@ impl Planner<'_> {
                 let short = self.extent(lo, hi).is_none() && lanes > 4 && self.gathers(body, &along);
                 let (lanes, vectors) = if short { (lanes / 2, 1) } else { (lanes, vectors) };
                 plan = Decisions::default();
-                plan.reductions.insert(*var, Wide { lanes, vectors });
+                plan.reductions.insert(*var, VectorShape { lanes, vectors });
             }
         }
-        (work * self.trips(lo, hi) + cost::FOLD, plan)
+        (work * self.trips(lo, hi) + facts::FOLD, plan)
     }
 
     /// The lanes with which a loop can be done: none where it must not be.
-    fn lanes(&self, body: &[Stmt], along: &Along<'_>) -> Option<u32> {
-        if !self.in_lanes(body, along) || !self.neighbours(body, along) {
+    fn lanes(&self, body: &[Stmt], along: &LoopAccess<'_>) -> Option<u32> {
+        if !self.target.runs(Pass::Vectorize) || !self.in_lanes(body, along) || !self.neighbours(body, along)
+        {
             return None;
         }
         self.lanes_of(body)
@@ -696,33 +689,21 @@ impl Planner<'_> {
         let divides = |e: &Scalar| {
             matches!(e.kind, ScalarKind::Op(ir::Intrinsic::Div | ir::Intrinsic::Rem, _)) && e.dtype.is_int()
         };
-        let fits = self.fits_in_turn(body) && !parts(body).into_iter().any(divides);
+        let fits = self.target.runs(Pass::Vectorize)
+            && self.fits_in_turn(body)
+            && !parts(body).into_iter().any(divides);
         fits.then(|| self.lanes_of(body)).flatten()
     }
 
-    fn reduction_lanes(&self, s: &Scalar, along: &Along<'_>) -> Option<u32> {
+    fn reduction_lanes(&self, s: &Scalar, along: &LoopAccess<'_>) -> Option<u32> {
         let ScalarKind::Reduce { combine, body, .. } = &s.kind else { return None };
-        if !self.fixed_bounds(body, along) {
+        if !self.target.runs(Pass::Vectorize) || !self.fixed_bounds(body, along) {
             return None;
         }
         if let Some(c) = counted(self.target, *combine, body) {
-            return self.count(self.compared(c)?).map(|lanes| lanes.min(MOST_COUNTED));
+            return self.count(self.compared(c)?).map(|lanes| lanes.min(facts::COUNTED_BITS));
         }
         self.count(self.register(s.dtype).max(self.widest(body)))
-    }
-
-    /// Bytes of the widest number that a condition is made of, if no part of it is chosen or summed.
-    fn compared(&self, e: &Scalar) -> Option<u32> {
-        let own = if e.dtype == tensor::DType::Bool { 1 } else { self.register(e.dtype) };
-        let inside = match &e.kind {
-            ScalarKind::Op(_, args) => {
-                args.iter().map(|a| self.compared(a)).collect::<Option<Vec<_>>>()?.into_iter().max()
-            }
-            ScalarKind::Cast(a) => Some(self.compared(a)?),
-            ScalarKind::Load { .. } | ScalarKind::Const(_) | ScalarKind::Var(_) | ScalarKind::Dim(_) => None,
-            ScalarKind::Choose(_) | ScalarKind::Reduce { .. } => return None,
-        };
-        Some(own.max(inside.unwrap_or(0)))
     }
 
     fn count(&self, widest: u32) -> Option<u32> {
@@ -745,24 +726,5 @@ impl Planner<'_> {
         };
         // Positions are i64 by nature; they rarely decide the width.
         if s.dtype == tensor::DType::I64 { inside } else { inside.max(self.register(s.dtype)) }
-    }
-
-    /// Rows done at once, first to last, and vectors.
-    fn tile(&self, body: &[Stmt], rows: bool) -> (Vec<u32>, u32) {
-        let large = self.large();
-        if rows {
-            // Accumulators, the vectors they share and one more must fit the vector registers; the addresses of
-            // the rows the others, which is why with twice the registers there are not twice the rows.
-            let sizes = if sums(body) < 2 { vec![6, 2, 1] } else { vec![3, 1] };
-            return (sizes, if large { 4 } else { 2 });
-        }
-        let heavy = body.iter().any(|s| {
-            let mut heavy = false;
-            s.walk(&mut |s| heavy |= s.scalars().into_iter().any(cost::holds_heavy));
-            heavy
-        });
-        // Of what is kept for later each vector has its own, and as many registers are left for what is computed.
-        let kept = self.target.registers() / 2 / cost::kept(body).max(1);
-        (Vec::new(), if heavy { 2 } else { 4 }.min(kept.max(1)))
     }
 }

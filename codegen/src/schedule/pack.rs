@@ -1,8 +1,8 @@
-//! Panels: what every row of a tile reads in a reduction, copied once in the order in which it is read.
+//! Packing: what every row of a tile reads in a reduction is copied to panels, once, in the order in which it is read.
 //!
-//! Without them a product of large matrices reads a column of cache lines that lie a row apart, which
-//! thrashes caches and address translation; with them, the lanes may also be far apart in memory (a
-//! transposed operand) or narrow (bf16), because the copy gathers and widens once for all rows.
+//! Without them a product of large matrices reads a column of cache lines that lie a row apart, which thrashes caches
+//! and address translation; with them, the lanes may also be far apart in memory (a transposed operand) or narrow
+//! (bf16), because the copy gathers and widens once for all rows. Here it is decided; `panels` makes them.
 
 use ir::Intrinsic;
 use ir::loops::{BufId, Scalar, ScalarKind, Stmt, VarId};
@@ -10,13 +10,14 @@ use shape::Expr as Dim;
 use std::collections::BTreeSet;
 use tensor::DType;
 
-use super::arrange::{STREAM, extent};
-use super::{Along, Few, Link, Nest, Order, Panel, Planner, Stride, dots, parts};
+use super::apply::extent;
+use super::{Link, LoopAccess, Nest, Order, Panel, Planner, Stride, Version, dot_products, parts};
+use crate::Pass;
 use crate::prepare::{assigned, written};
+use crate::target::facts;
 
-/// So many bytes are read again and again where they lie, in whatever order,
-const BYTES_NEAR: i64 = 32 << 10;
-/// and so many more for each row that goes by them,
+/// What lies in the order of lanes is read there if it is no more than the nearest cache, and so many bytes for each row
+/// that goes by it,
 const BYTES_A_ROW: i64 = 2 << 10;
 /// of so many rows: what they make of it is half of a cache of the second level.
 const ROWS_NEAR: i64 = 240;
@@ -25,19 +26,22 @@ impl Planner<'_> {
     /// The best nest with panels, if it is about as good as `best` by the model, which does not know of caches.
     pub(super) fn packed(&self, chain: &[Link<'_>], body: &[Stmt], best: f64) -> Option<(f64, Nest)> {
         const CACHES: f64 = 1.05;
+        if !self.target.runs(Pass::Pack) {
+            return None;
+        }
         let mut found: Option<(f64, Nest)> = None;
         // Panels are of tiles, of which there are as many as the dims say.
         let tiled = |l: &&Link<'_>| self.extent(l.1, l.2).is_some();
         let tiled: Vec<VarId> = chain.iter().filter(tiled).map(|l| l.0).collect();
         for &var in &tiled {
-            let along = Along::new(self.prim, var, body);
+            let along = LoopAccess::new(self.prim, var, body);
             let Some(lanes) = self.lanes(body, &along) else { continue };
             for &row in tiled.iter().rev().filter(|r| **r != var) {
                 let Some(panels) = self.panels(body, &along, row) else { continue };
                 let work = self.packed_work(body, &along, lanes, &panels);
                 if work < found.as_ref().map_or(best * CACHES, |f| f.0) {
                     let (sizes, vectors) = self.tile(body, true);
-                    let lanes = Some((var, super::Wide { lanes, vectors }));
+                    let lanes = Some((var, super::VectorShape { lanes, vectors }));
                     let nest = Nest { lanes, rows: Some((row, sizes)), panels, ..Nest::plain(chain) };
                     found = Some((work, nest));
                 }
@@ -47,8 +51,8 @@ impl Planner<'_> {
     }
 
     /// The values that can be kept, if what remains is no worse than neighbours.
-    fn panels(&self, body: &[Stmt], lanes: &Along<'_>, row: VarId) -> Option<Vec<Panel>> {
-        let rows = Along::new(self.prim, row, body);
+    fn panels(&self, body: &[Stmt], lanes: &LoopAccess<'_>, row: VarId) -> Option<Vec<Panel>> {
+        let rows = LoopAccess::new(self.prim, row, body);
         if !self.together(body, &rows)
             || body.iter().any(|s| s.scalars().into_iter().any(|e| self.heavy_reduction(e)))
         {
@@ -86,7 +90,7 @@ impl Planner<'_> {
     }
 
     /// The work of one element where the panels are read as neighbours.
-    fn packed_work(&self, body: &[Stmt], along: &Along<'_>, lanes: u32, panels: &[Panel]) -> f64 {
+    fn packed_work(&self, body: &[Stmt], along: &LoopAccess<'_>, lanes: u32, panels: &[Panel]) -> f64 {
         let all = parts(body);
         let mut work = self.wide_block(body, along, lanes);
         for panel in panels {
@@ -101,17 +105,18 @@ impl Planner<'_> {
         work / f64::from(lanes)
     }
 
-    /// Panels of what lies in the order of lanes as it is: where all of it stays near, copying gains nothing, nor where it is one
-    /// panel already, row behind row. `rows`: how many go by; what comes from far is read in long runs where there are few.
+    /// Panels of what lies in the order of lanes as it is: where all of it stays near, copying gains nothing, nor where
+    /// it is one panel already, row behind row. `rows`: how many go by; what comes from far is read in long runs where
+    /// there are few.
     pub(super) fn as_it_lies(
         &self,
         chain: &[Link<'_>],
         packed: &Nest,
         body: &[Stmt],
         rows: &Dim,
-    ) -> Option<Few> {
+    ) -> Option<Version> {
         let (var, wide) = packed.lanes?;
-        let along = Along::new(self.prim, var, body);
+        let along = LoopAccess::new(self.prim, var, body);
         let lanes = chain.iter().find(|l| l.0 == var).and_then(|l| self.extent(l.1, l.2))?;
         let all = parts(body);
         let bytes = |panel: &Panel| {
@@ -128,49 +133,7 @@ impl Planner<'_> {
         let bytes = packed.panels.iter().map(bytes).try_fold(Dim::int(0), |all, b| Some(all + b?))?;
         let of = bytes - Dim::min(rows, &Dim::int(ROWS_NEAR)) * BYTES_A_ROW;
         let nest = Nest { panels: Vec::new(), ..packed.clone() };
-        Some(Few { of, least: BYTES_NEAR, nest: Box::new(nest) })
-    }
-
-    /// Whether with few rows the sums are better kept in memory: what they add up then lies in rows of lanes, and is
-    /// more than what stays near. Rows that are known to be short are as well met in parts, which are more to share out.
-    pub(super) fn streams(&self, chain: &[Link<'_>], nest: &Nest, body: &[Stmt]) -> bool {
-        let (Some((var, _)), Some((row, _))) = (nest.lanes, &nest.rows) else { return false };
-        let long = chain.iter().find(|l| l.0 == var).and_then(|l| self.prim.constant_trip_count(l.1, l.2));
-        if long.is_some_and(|n| n < 2 * STREAM) {
-            return false;
-        }
-        if !body.iter().all(|s| matches!(s, Stmt::Set(..) | Stmt::Store { combine: None, .. })) {
-            return false;
-        }
-        let inside: Vec<_> = assigned(body).into_iter().map(|v| Along::new(self.prim, v, &[])).collect();
-        // The one statement of a body may read what it writes, before it does.
-        let stored = if body.len() > 1 { written(body) } else { BTreeSet::new() };
-        let (along, rows) = (Along::new(self.prim, var, body), Along::new(self.prim, *row, body));
-        let (mut count, mut streams, mut own) = (0, false, false);
-        for e in body.iter().flat_map(Stmt::scalars) {
-            e.walk(&mut |e| {
-                if let ScalarKind::Reduce { var, lo, hi, body, .. } = &e.kind {
-                    count += 1;
-                    // What a row and a lane compute for themselves is not there yet.
-                    own |= [&**lo, &**hi, &**body].iter().any(|e| inside.iter().any(|v| v.changes(e)));
-                    let over = Along::new(self.prim, *var, &[]);
-                    // A half is summed up in more digits than it has in memory.
-                    let exact = e.dtype.size() >= 4 || e.dtype.is_int();
-                    let fixed = self.extent(lo, hi).is_some();
-                    body.walk(&mut |e| {
-                        if let ScalarKind::Load { buf, index, .. } = &e.kind {
-                            own |= stored.contains(buf);
-                            streams |= exact
-                                && fixed
-                                && along.stride(*buf, index) == Stride::Unit
-                                && rows.stride(*buf, index) == Stride::Invariant
-                                && over.stride(*buf, index) == Stride::Other;
-                        }
-                    });
-                }
-            });
-        }
-        count == 1 && streams && !own
+        Some(Version { of, below: facts::L1, nest: Box::new(nest) })
     }
 }
 
@@ -184,8 +147,8 @@ fn chooses(s: &Scalar) -> bool {
 struct Search<'a, 's> {
     planner: &'a Planner<'a>,
     all: Vec<&'s Scalar>,
-    lanes: &'a Along<'a>,
-    rows: &'a Along<'a>,
+    lanes: &'a LoopAccess<'a>,
+    rows: &'a LoopAccess<'a>,
     written: BTreeSet<BufId>,
     /// Variables that the body sets.
     inside: BTreeSet<VarId>,
@@ -206,7 +169,7 @@ impl<'s> Search<'_, 's> {
             rounded.into_iter().for_each(|e| self.value(e));
             return;
         }
-        if !self.around.is_empty() && self.kept(e, None) {
+        if !self.around.is_empty() && self.packed_into_panel(e, None) {
             return;
         }
         match &e.kind {
@@ -214,8 +177,8 @@ impl<'s> Search<'_, 's> {
                 self.value(lo);
                 self.value(hi);
                 self.around.push((*var, self.planner.extent(lo, hi)));
-                match dots::product(self.planner, e, self.lanes, self.rows) {
-                    Some(p) if self.kept(p.b, Some(e)) => self.value(p.a),
+                match dot_products::product(self.planner, e, self.lanes, self.rows) {
+                    Some(p) if self.packed_into_panel(p.b, Some(e)) => self.value(p.a),
                     Some(_) | None if self.planner.order == Order::Fixed => {
                         factors(body).into_iter().for_each(|e| self.value(e));
                     }
@@ -241,11 +204,11 @@ impl<'s> Search<'_, 's> {
     }
 
     /// Makes a panel of a value, if it can be one: the same for all rows, read at places that nothing here changes.
-    fn kept(&mut self, e: &Scalar, dots: Option<&Scalar>) -> bool {
+    fn packed_into_panel(&mut self, e: &Scalar, dots: Option<&Scalar>) -> bool {
         if !is_shared(e, self.lanes, self.rows, &self.written) || reads(e, &self.inside) {
             return false;
         }
-        let along = |v: VarId| Along::new(self.planner.prim, v, &[]).changes(e);
+        let along = |v: VarId| LoopAccess::new(self.planner.prim, v, &[]).changes(e);
         let over: Vec<_> = self.around.iter().filter(|(v, _)| along(*v)).collect();
         let over: Option<Vec<_>> = over.into_iter().map(|(v, extent)| Some((*v, extent.clone()?))).collect();
         let number = |e: &Scalar| self.all.iter().position(|p| std::ptr::eq(*p, e));
@@ -273,8 +236,8 @@ pub(super) fn factors(e: &Scalar) -> Vec<&Scalar> {
     vec![e]
 }
 
-/// Of a sum with products the values that are rounded by themselves: a product that is added to something is rounded with the sum, but
-/// not where it is kept.
+/// Of a sum with products the values that are rounded by themselves: a product that is added to something is rounded
+/// with the sum, but not where it is kept.
 pub(super) fn rounded_alone(e: &Scalar) -> Option<Vec<&Scalar>> {
     let ScalarKind::Op(Intrinsic::Add | Intrinsic::Sub, args) = &e.kind else { return None };
     let parts: Vec<Vec<&Scalar>> = args.iter().map(factors).collect();
@@ -282,7 +245,12 @@ pub(super) fn rounded_alone(e: &Scalar) -> Option<Vec<&Scalar>> {
 }
 
 /// Whether a value is the same for all rows and not for all lanes, and made of what is there whatever else happens.
-pub(super) fn is_shared(e: &Scalar, lanes: &Along<'_>, rows: &Along<'_>, written: &BTreeSet<BufId>) -> bool {
+pub(super) fn is_shared(
+    e: &Scalar,
+    lanes: &LoopAccess<'_>,
+    rows: &LoopAccess<'_>,
+    written: &BTreeSet<BufId>,
+) -> bool {
     // What is computed from halves has more digits than their type.
     let exact = !matches!(e.dtype, DType::F16 | DType::Bf16)
         || matches!(e.kind, ScalarKind::Load { .. } | ScalarKind::Cast(_));

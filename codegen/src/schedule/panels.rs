@@ -1,8 +1,9 @@
-//! Panels made: local buffers, the loops that fill them, and what is read from them instead.
+//! Packing carried out: panels as local buffers, the loops that fill them, and what is read from them instead.
 //!
-//! A plain panel holds values in the order in which a reduction meets its lanes: `[k, lanes]`. That of a dot product holds
-//! as many rounds of the reduction side by side as an instruction adds up: `[k / 4, lanes, 4]`, with which the reduction becomes
-//! `sum(q in k / 4) sum(#[dot] t in 4) ..`, and what is left of it a reduction with a panel of its own.
+//! A plain panel holds values in the order in which a reduction meets its lanes: `[k, lanes]`. That of a dot product
+//! holds as many rounds of the reduction side by side as an instruction adds up: `[k / 4, lanes, 4]`, with which the
+//! reduction becomes `sum(q in k / 4) sum(#[dot] t in 4) ..`, and what is left of it a reduction with a panel of its
+//! own.
 
 use ir::loops::{BufId, Mark, Run, Scalar, ScalarKind, Stmt, VarId};
 use ir::source::Span;
@@ -12,13 +13,13 @@ use shape::Expr as Dim;
 use std::collections::BTreeMap;
 use tensor::DType;
 
-use super::arrange::{self, Arrange, Loop, for_, lanes, range};
-use super::dots::product;
-use super::{Along, Nest, Planner, SQUARE, Stride, Wide, parts, with_part};
+use super::apply::{self, Apply, Loop, for_, lanes, range};
+use super::dot_products::product;
+use super::{LoopAccess, Nest, Planner, SQUARE, Stride, VectorShape, parts, with_part};
+use crate::Pass;
 use crate::emit::rounds_made;
+use crate::target::facts;
 
-/// So many rows ahead of a copy is asked for what comes.
-const COPY_AHEAD: u32 = 16;
 /// Rounds of dot products that are written out, where there are no more.
 pub(super) const WRITTEN_OUT: i64 = 16;
 
@@ -36,7 +37,7 @@ pub(super) struct Over {
 /// The lanes of a panel.
 pub(super) struct Lane<'a> {
     pub(super) lane: &'a Loop,
-    pub(super) wide: Wide,
+    pub(super) wide: VectorShape,
     /// Where the panel's lanes begin.
     pub(super) begin: &'a Dim,
 }
@@ -78,9 +79,9 @@ pub(super) fn first_load(s: &Scalar) -> Option<(BufId, Span)> {
     found
 }
 
-impl Arrange<'_> {
-    /// Keeps what all rows compute alike in local buffers, in the order in which it is read. `piece`: of which reduction only so many
-    /// rounds stand in the body.
+impl Apply<'_> {
+    /// Keeps what all rows compute alike in local buffers, in the order in which it is read. `piece`: of which
+    /// reduction only so many rounds stand in the body.
     pub(super) fn panels(
         &mut self,
         nest: &Nest,
@@ -110,8 +111,8 @@ impl Arrange<'_> {
             let number = panel.dots.unwrap_or(panel.part);
             let Some(old) = parts(body).get(number).map(|e| (*e).clone()) else { continue };
             let new = match panel.dots {
-                Some(_) => self.dots(&old, row, &over, lane, before),
-                None => Some(self.kept(&old, &over, lane, before)),
+                Some(_) => self.dot_panel(&old, row, &over, lane, before),
+                None => Some(self.panel_of(&old, &over, lane, before)),
             };
             let Some(new) = new else { continue };
             with_part(body, number, &mut |e| *e = new.clone());
@@ -119,11 +120,11 @@ impl Arrange<'_> {
     }
 
     pub(super) fn local(&mut self, name: &str, dtype: DType, shape: Vec<Dim>) -> BufId {
-        arrange::local(&mut self.prim, name, dtype, shape)
+        apply::local(&mut self.prim, name, dtype, shape)
     }
 
     /// A value in a panel, which `before` fills; gives the access that reads it.
-    pub(super) fn kept(
+    pub(super) fn panel_of(
         &mut self,
         value: &Scalar,
         over: &[Over],
@@ -160,7 +161,7 @@ impl Arrange<'_> {
             }
             Some(rounds) => {
                 let copy = for_(&over_lanes, lanes(lane.wide), vec![store]);
-                within(outer, for_(&rounds, Run::Ahead(COPY_AHEAD), vec![copy]))
+                within(outer, for_(&rounds, self.prefetching(facts::COPIES_AHEAD), vec![copy]))
             }
             None => for_(&over_lanes, lanes(lane.wide), vec![store]),
         });
@@ -170,8 +171,11 @@ impl Arrange<'_> {
 
     /// Whether neighbouring rounds of a reduction read neighbours somewhere, and neighbouring lanes do not.
     fn is_across(&self, value: &Scalar, lane: VarId, over: VarId) -> bool {
-        let [lane, over] = [lane, over].map(|v| Along::new(&self.prim, v, &[]));
+        let [lane, over] = [lane, over].map(|v| LoopAccess::new(&self.prim, v, &[]));
         let mut across = false;
+        if !self.target.runs(Pass::Transpose) {
+            return across;
+        }
         value.walk(&mut |e| {
             if let ScalarKind::Load { buf, index, .. } = &e.kind {
                 across |=
@@ -193,7 +197,7 @@ impl Arrange<'_> {
     }
 
     /// A reduction by dot products, with a panel of what all rows share.
-    fn dots(
+    fn dot_panel(
         &mut self,
         reduction: &Scalar,
         row: VarId,
@@ -207,8 +211,8 @@ impl Arrange<'_> {
         let p = product(
             &planner,
             reduction,
-            &Along::new(&prim, lane.lane.var, &[]),
-            &Along::new(&prim, row, &[]),
+            &LoopAccess::new(&prim, lane.lane.var, &[]),
+            &LoopAccess::new(&prim, row, &[]),
         )?;
         let (from, span) = first_load(p.b)?;
         let (last, around) = over.split_last()?;
@@ -228,7 +232,7 @@ impl Arrange<'_> {
                 let mut in_order = false;
                 copied.walk(&mut |e| {
                     if let ScalarKind::Load { buf, index, .. } = &e.kind {
-                        in_order |= Along::new(&self.prim, q, &[]).distance(*buf, index) == Some(size);
+                        in_order |= LoopAccess::new(&self.prim, q, &[]).distance(*buf, index) == Some(size);
                     }
                 });
                 in_order.then_some((o, values))
@@ -284,7 +288,7 @@ impl Arrange<'_> {
         } else {
             let by_lanes = Run::Lanes { lanes: lane.wide.lanes, vectors: 1 };
             let copy = for_(&over_lanes, by_lanes, vec![sides]);
-            within(outer, for_(&rounds, Run::Ahead(COPY_AHEAD), vec![copy]))
+            within(outer, for_(&rounds, self.prefetching(facts::COPIES_AHEAD), vec![copy]))
         });
 
         // What is read of it.
@@ -300,7 +304,7 @@ impl Arrange<'_> {
         let a = self.substituted(p.a, &BTreeMap::from([(last.var, round(self, self.name(q), t))]));
         // One factor has a sign, and the other has none; tiles take any.
         let even = if let ScalarKind::Load { index, .. } = &a.kind {
-            Along::new(&prim, row, &[]).is_even(index)
+            LoopAccess::new(&prim, row, &[]).is_even(index)
         } else {
             false
         };
@@ -339,15 +343,15 @@ impl Arrange<'_> {
             let inner = sum(Run::Dot, t, (Dim::int(0), Dim::int(size)), term);
             let value = sum(Run::Plain, q, (Dim::int(0), groups.clone()), inner);
             let more = if matches!(plus.kind, ScalarKind::Const(_)) {
-                self.kept(&op(Intrinsic::Mul, vec![plus, value]), around, lane, before)
+                self.panel_of(&op(Intrinsic::Mul, vec![plus, value]), around, lane, before)
             } else {
-                let column = self.kept(&value, around, lane, before);
+                let column = self.panel_of(&value, around, lane, before);
                 op(Intrinsic::Mul, vec![plus, column])
             };
             total = op(Intrinsic::Add, vec![total, more]);
         }
         let ScalarKind::Op(_, factors) = &term.kind else { return None };
-        let along = Along::new(&prim, lane.lane.var, &[]);
+        let along = LoopAccess::new(&prim, lane.lane.var, &[]);
         let factor = factors.iter().find(|f| !along.changes(f))?;
         let v = self.variable("q", DType::I64);
         let renames = BTreeMap::from([(last.var, v)]);
@@ -366,7 +370,7 @@ impl Arrange<'_> {
         let rest = Over { var: v, lo: end.clone(), hi: last.hi.clone(), room: Dim::int(size), extent };
         let over: Vec<Over> = around.iter().cloned().chain([rest]).collect();
         let b = self.renamed(p.b, &renames);
-        let mut b = cast(wide, self.kept(&b, &over, lane, before));
+        let mut b = cast(wide, self.panel_of(&b, &over, lane, before));
         if let Some(plus) = p.b_plus {
             b = op(Intrinsic::Add, vec![b, plus]);
         }

@@ -1,4 +1,5 @@
-//! Loops and reductions of a few rounds inside of lanes, written out: counting them is felt beside a vector of their terms.
+//! Loop unrolling: loops and reductions of a few rounds inside of lanes. Counting them is felt beside a vector of their
+//! terms.
 //!
 //! In: a primitive with its lanes. Out: the same with `#[unroll]` at such loops.
 

@@ -199,7 +199,8 @@ pub enum Wall {
     Behind,
 }
 
-/// Bytes between two pages that no one may touch, right at one of them. What lies between them and the other is watched.
+/// Bytes between two pages that no one may touch, right at one of them. What lies between them and the other is
+/// watched.
 pub struct Page {
     map: *mut u8,
     total: usize,
