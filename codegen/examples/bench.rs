@@ -4,7 +4,7 @@
 //! `cargo run --release --example bench [--asm NAME | --mkn M K N | --mkn-t M K N]`
 #![allow(clippy::disallowed_methods, unsafe_code, reason = "kernels are called by pointer, and timed")]
 
-#[path = "../tests/harness/mod.rs"]
+#[path = "../tests/codegen/harness/mod.rs"]
 mod harness;
 
 use codegen::{Compiler, Target};

@@ -12,7 +12,7 @@
     reason = "kernels are called by pointer, and timed"
 )]
 
-#[path = "../tests/harness/mod.rs"]
+#[path = "../tests/codegen/harness/mod.rs"]
 mod harness;
 
 use std::arch::x86_64::{

@@ -5,7 +5,7 @@
 //! or some. A line a pass that changes the code: by how much it is slower without, and the primitive.
 #![allow(clippy::disallowed_methods, unsafe_code, reason = "kernels are called by pointer, and timed")]
 
-#[path = "../tests/harness/mod.rs"]
+#[path = "../tests/codegen/harness/mod.rs"]
 mod harness;
 
 use codegen::{Compiler, Pass, Target};

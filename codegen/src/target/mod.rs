@@ -362,7 +362,7 @@ impl Target {
     pub(crate) fn key(&self) -> String {
         let plain = if self.plain { " plain" } else { "" };
         let (extras, passes) = (self.extras.join(","), self.passes);
-        format!("{} {} {:?} {extras}{plain}{passes}", self.cpu, self.features, self.level)
+        format!("{} {} {} {:?} {extras}{plain}{passes}", self.cpu, self.base, self.features, self.level)
     }
 
     /// LLVM's machine for it: position independent, small code model, so that an object can be placed anywhere.

@@ -2,7 +2,7 @@
 
 use crate::build;
 
-use build::{Build, Graph, dim, for_, int, matmul, op, softmax_rows, store_as};
+use crate::build::{Build, Graph, dim, for_, int, matmul, op, softmax_rows, store_as};
 use interp::{Error, Interp, Limits};
 use ir::graph::{Func, Op};
 use ir::loops::{Prim, Stmt};

@@ -1,8 +1,6 @@
 //! Primitives, run by themselves.
 
-use crate::build;
-
-use build::{Build, cast, dim, f32_, for_, int, matmul, op, reduce, softmax_rows, store, store_as};
+use crate::build::{Build, cast, dim, f32_, for_, int, matmul, op, reduce, softmax_rows, store, store_as};
 use interp::{Error, Limits, run_prim};
 use ir::loops::{Prim, Scalar, Stmt};
 use ir::{Combine, Intrinsic, Literal};

@@ -1,10 +1,8 @@
 //! What is said of wrong programs: each snapshot is what a person sees.
 
-use crate::support;
-
+use crate::support::shown;
 use ir::source::SourceId;
 use parser::{Line, parse, parse_repl};
-use support::shown;
 
 macro_rules! wrong {
     ($($name:ident: $text:expr;)*) => { $(

@@ -2,12 +2,10 @@
 
 #![allow(clippy::disallowed_methods, reason = "what the front half may not do, its tests may")]
 
-use crate::support;
-
+use crate::support::generate::Choices;
+use crate::support::{carried, read, shown, strip};
 use parser::{format, print, same_program};
 use proptest::prelude::*;
-use support::generate::Choices;
-use support::{carried, read, shown, strip};
 
 fn check_text(name: &str, text: &str) {
     let file = read(name, text);

@@ -2,12 +2,10 @@
 
 #![allow(clippy::disallowed_methods, reason = "what the front half may not do, its tests may")]
 
-use crate::support;
-
+use crate::support::carried;
 use ir::diag::render;
 use ir::source::SourceMap;
 use parser::{format, parse, parse_repl};
-use support::carried;
 
 /// A generator of Marsaglia's; seeds are fixed, so every run is the same.
 struct Random(u64);

@@ -2,11 +2,9 @@
 //! that means it.
 #![allow(clippy::disallowed_methods, reason = "a campaign is told its length by the environment")]
 
-use crate::support;
-
 use std::collections::BTreeMap;
 
-use support::{Numbers, arguments, checked, comes_back, random, run, sizes, step, text_of};
+use crate::support::{Numbers, arguments, checked, comes_back, random, run, sizes, step, text_of};
 
 /// What was done and what was refused; and where the text of what came out is not seen to be what it is.
 type Told = (Vec<(String, bool)>, Option<String>);

@@ -1,10 +1,8 @@
 //! What each transformation makes of a program, and one that it refuses with the reason.
 
-use crate::support;
-
+use crate::support::{at, buffer, checked, comes_back, text_of};
 use ir::loops::Prim;
 use schedule::{Order, Part, Refusal};
-use support::{at, buffer, checked, comes_back, text_of};
 
 fn prim(body: &str, params: &str, out: &str) -> Prim {
     let args: Vec<&str> = params.split(", ").filter_map(|p| p.split_once(": ")).map(|p| p.0).collect();

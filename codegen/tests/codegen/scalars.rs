@@ -1,10 +1,8 @@
 //! Every intrinsic and every conversion, with the values at which they are hard.
 
-mod harness;
-
-use harness::build::{E, P, cast, for_, op, store};
-use harness::load::INTS;
-use harness::{Case, Near, Numbers};
+use crate::harness::build::{E, P, cast, for_, op, store};
+use crate::harness::load::INTS;
+use crate::harness::{Case, Near, Numbers};
 use ir::loops::Prim;
 use ir::{Class, Intrinsic};
 use tensor::{DType, Tensor};

@@ -2,12 +2,10 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test writes a library to bind")]
 
-mod harness;
-
+use crate::harness::build::{E, P, f, for_, function, store, sum, var};
+use crate::harness::load::{Loaded, Page, Wall};
+use crate::harness::{blocks, hottest};
 use codegen::{Compiler, Error, LIBRARY, Target};
-use harness::build::{E, P, f, for_, function, store, sum, var};
-use harness::load::{Loaded, Page, Wall};
-use harness::{blocks, hottest};
 use ir::loops::{Prim, Stmt};
 use ir::source::Span;
 use ir::{CArg, CType, Extern, Intrinsic};

@@ -1,14 +1,10 @@
 //! Products of narrow numbers: whatever the layout, the types and the number of rows, the sums are those of the
 //! interpreter.
 
-mod harness;
-#[path = "../../schedule/tests/schedule/support/mod.rs"]
-mod support;
-
+use crate::harness::{Case, Near, arguments, blocks};
+use crate::support::{Numbers, checked};
 use codegen::{Compiler, Target};
-use harness::{Case, Near, arguments, blocks};
 use ir::loops::Prim;
-use support::{Numbers, checked};
 use tensor::DType;
 
 /// Bytes over their whole range, whose ends come often; small numbers otherwise.

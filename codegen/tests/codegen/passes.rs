@@ -1,18 +1,14 @@
 //! Each pass turned off: its file of the suite shows what it does, and results are the interpreter's without it.
 #![allow(clippy::disallowed_methods, reason = "the suite is read from its folder")]
 
-mod harness;
-#[path = "../../schedule/tests/schedule/support/mod.rs"]
-mod support;
-
 use std::path::PathBuf;
 
+use crate::harness::load::Loaded;
+use crate::harness::{Near, compare};
+use crate::support::{Numbers, arguments, sizes};
 use codegen::{Compiler, Pass, Target};
-use harness::load::Loaded;
-use harness::{Near, compare};
 use ir::loops::Prim;
 use ir::source::SourceMap;
-use support::{Numbers, arguments, sizes};
 use tensor::Tensor;
 
 fn suite() -> PathBuf {

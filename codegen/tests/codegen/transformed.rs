@@ -2,14 +2,10 @@
 //! compute what the interpreter does.
 #![allow(clippy::disallowed_methods, reason = "a campaign is told its length by the environment")]
 
-mod harness;
-#[path = "../../schedule/tests/schedule/support/mod.rs"]
-mod support;
-
+use crate::harness::load::Loaded;
+use crate::harness::{Near, compare, targets};
+use crate::support::{Numbers, arguments, checked, random, sizes, step, text_of};
 use codegen::{Compiler, Pass, Target};
-use harness::load::Loaded;
-use harness::{Near, compare, targets};
-use support::{Numbers, arguments, checked, random, sizes, step, text_of};
 
 fn round(seed: u64) -> Result<(), String> {
     let mut r = Numbers(seed);

@@ -5,12 +5,12 @@
     reason = "a store is files; a limit is set for a process of the test's own"
 )]
 
-mod harness;
+use crate::harness;
 
 use std::process::Command;
 
+use crate::harness::build::function;
 use codegen::{Compiler, Store, Target};
-use harness::build::function;
 use ir::Intrinsic;
 use tensor::DType;
 

@@ -1,10 +1,10 @@
 //! Control, checks and memory: data-dependent bounds, accesses that are checked, updates in place, local
 //! buffers on the stack and in scratch memory, conditions and loops that end by their data.
 
-mod harness;
-
-use harness::build::{E, P, choose, f, for_, int, loop_, op, reduce, serial, store, store_with, sum, var};
-use harness::{Case, Near, Numbers};
+use crate::harness::build::{
+    E, P, choose, f, for_, int, loop_, op, reduce, serial, store, store_with, sum, var,
+};
+use crate::harness::{Case, Near, Numbers};
 use ir::loops::{Mark, Stmt};
 use ir::{Combine, Intrinsic};
 use tensor::{DType, Tensor};

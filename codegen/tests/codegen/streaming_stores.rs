@@ -1,9 +1,9 @@
 //! Loops whose stores go past the caches, against the interpreter: rows that begin anywhere in a line.
 
-mod harness;
+use crate::harness;
 
-use harness::build::{E, P, f, for_, store};
-use harness::{Case, Near, Numbers};
+use crate::harness::build::{E, P, f, for_, store};
+use crate::harness::{Case, Near, Numbers};
 use ir::loops::{Prim, Run, Stmt, VarId};
 use tensor::DType;
 

@@ -4,10 +4,8 @@
 //! `cargo run --release -p codegen --example math -- ulps` goes through all 2^32.
 #![allow(unsafe_code, clippy::disallowed_methods, reason = "kernels are called by pointer")]
 
-mod harness;
-
-use harness::functions::{Reference, Subject, UNARY, judge};
-use harness::{Numbers, targets};
+use crate::harness::functions::{Reference, Subject, UNARY, judge};
+use crate::harness::{Numbers, targets};
 use ir::Intrinsic;
 
 const HARD: [f32; 32] = [

@@ -1,9 +1,7 @@
 //! Nests of loops against the interpreter: elementwise with tails, products, reductions, transposes.
 
-mod harness;
-
-use harness::build::{E, P, cast, f, for_, int, op, reduce, serial, store, store_with, sum, var};
-use harness::{Case, Near, Numbers};
+use crate::harness::build::{E, P, cast, f, for_, int, op, reduce, serial, store, store_with, sum, var};
+use crate::harness::{Case, Near, Numbers};
 use ir::loops::{Prim, Stmt};
 use ir::{Combine, Intrinsic};
 use tensor::{DType, Tensor};

@@ -1,10 +1,10 @@
 //! Forms in which several decisions of the schedule meet: convolutions, gated products, stencils, gathers with
 //! checks in vectors, conditions that all lanes share.
 
-mod harness;
+use crate::harness;
 
-use harness::build::{E, P, f, for_, loop_, op, reduce, serial, store, sum, var};
-use harness::{Case, Near, Numbers};
+use crate::harness::build::{E, P, f, for_, loop_, op, reduce, serial, store, sum, var};
+use crate::harness::{Case, Near, Numbers};
 use ir::loops::{Mark, Stmt};
 use ir::{Combine, Intrinsic};
 use tensor::{DType, Tensor};

@@ -1,14 +1,10 @@
 //! Products with what lies in panels, as any program may say them: sums are those of the interpreter, and the code
 //! takes a panel as it lies.
 
-mod harness;
-#[path = "../../schedule/tests/schedule/support/mod.rs"]
-mod support;
-
+use crate::harness::{Case, Near, arguments, hottest};
+use crate::support::{Numbers, checked};
 use codegen::{Compiler, Target};
-use harness::{Case, Near, arguments, hottest};
 use ir::loops::Prim;
-use support::{Numbers, checked};
 use tensor::DType;
 
 const FLOATS: &str = "prim p<m, k, n>(x: f32[m, k], p: f32[n, k, 32]) -> y: f32[m, 32 * n] {
