@@ -114,32 +114,31 @@ intrinsics! {
 
 impl Intrinsic {
     /// Whether it is a transcendental function: many instructions, where others are one or a few.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is arithmetic")]
     pub fn is_transcendental(self) -> bool {
-        match self {
+        matches!(
+            self,
             Intrinsic::Exp
-            | Intrinsic::Log
-            | Intrinsic::Sin
-            | Intrinsic::Cos
-            | Intrinsic::Tanh
-            | Intrinsic::Erf
-            | Intrinsic::Sigmoid
-            | Intrinsic::Expm1
-            | Intrinsic::Exp2
-            | Intrinsic::Log1p
-            | Intrinsic::Log2
-            | Intrinsic::Tan
-            | Intrinsic::Asin
-            | Intrinsic::Acos
-            | Intrinsic::Atan
-            | Intrinsic::Sinh
-            | Intrinsic::Cosh
-            | Intrinsic::Asinh
-            | Intrinsic::Acosh
-            | Intrinsic::Atanh
-            | Intrinsic::Pow => true,
-            _ => false,
-        }
+                | Intrinsic::Log
+                | Intrinsic::Sin
+                | Intrinsic::Cos
+                | Intrinsic::Tanh
+                | Intrinsic::Erf
+                | Intrinsic::Sigmoid
+                | Intrinsic::Expm1
+                | Intrinsic::Exp2
+                | Intrinsic::Log1p
+                | Intrinsic::Log2
+                | Intrinsic::Tan
+                | Intrinsic::Asin
+                | Intrinsic::Acos
+                | Intrinsic::Atan
+                | Intrinsic::Sinh
+                | Intrinsic::Cosh
+                | Intrinsic::Asinh
+                | Intrinsic::Acosh
+                | Intrinsic::Atanh
+                | Intrinsic::Pow
+        )
     }
 
     /// The type of the result, given the types of the arguments, or why there is none.
