@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use tensor::DType;
 
-use crate::Error;
+use crate::{Error, Pass, Passes};
 
 /// A processor to make code for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -29,6 +29,8 @@ pub struct Target {
     extras: Vec<&'static str>,
     /// Whether LLVM translates what it is given and improves nothing.
     plain: bool,
+    /// The passes that run.
+    pub passes: Passes,
 }
 
 /// What instruction sets a lowering may count on.
@@ -282,7 +284,8 @@ impl Target {
             .map(|f| if f.starts_with('+') && kept(&f[1..]) { f.clone() } else { format!("-{}", &f[1..]) })
             .collect();
         let extras = EXTRAS.iter().map(|e| e.0).filter(|e| granted(&features, e)).collect();
-        Target { base: cpu.clone(), cpu, features: features.join(","), level, extras, plain: false }
+        let (base, passes) = (cpu.clone(), Passes::default());
+        Target { base, cpu, features: features.join(","), level, extras, plain: false, passes }
     }
 
     /// The target of a name: `host` (or `native`), `x86-64-v3`, `znver4`.
@@ -304,6 +307,7 @@ impl Target {
             level,
             extras: extras.to_vec(),
             plain: false,
+            passes: Passes::default(),
         })
     }
 
@@ -315,7 +319,12 @@ impl Target {
         Target { extras, plain: true, ..self }
     }
 
-    /// Whether it is such a target.
+    /// The same processor, for code that a pass leaves as it is.
+    pub fn without(self, pass: Pass) -> Target {
+        Target { passes: self.passes.without(pass), ..self }
+    }
+
+    /// Whether it is a plain target.
     pub(crate) fn is_plain(&self) -> bool {
         self.plain
     }
@@ -353,14 +362,8 @@ impl Target {
     /// All that code depends on, as text.
     pub(crate) fn key(&self) -> String {
         let plain = if self.plain { " plain" } else { "" };
-        format!(
-            "{} {} {} {:?} {}{plain}",
-            self.cpu,
-            self.base,
-            self.features,
-            self.level,
-            self.extras.join(",")
-        )
+        let (extras, passes) = (self.extras.join(","), self.passes);
+        format!("{} {} {} {:?} {extras}{plain}{passes}", self.cpu, self.base, self.features, self.level)
     }
 
     /// Bits of a vector register.
@@ -455,10 +458,11 @@ impl Target {
     }
 }
 
-/// `znver3` or `x86-64-v3`: the processor alone.
+/// `znver3` or `x86-64-v3`: the processor, and what is turned off.
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.cpu)?;
-        f.write_str(if self.plain { " (plain)" } else { "" })
+        f.write_str(if self.plain { " (plain)" } else { "" })?;
+        self.passes.fmt(f)
     }
 }
