@@ -46,10 +46,12 @@ fn passes_are_listed_with_what_they_mean() {
 
 #[test]
 fn a_name_that_no_pass_has_is_refused_with_those_that_there_are() {
-    let commands: [&[&str]; 4] =
-        [&["run", "f.tn", "-i", "x=ones[1,8]", "-i", "y=ones[1,8]"], &["opt", "f.tn"], &["dis", "f.tn"], &[
-            "build", "f.tn", "-o", "f.tnx",
-        ]];
+    let commands: [&[&str]; 4] = [
+        &["run", "f.tn", "-i", "x=ones[1,8]", "-i", "y=ones[1,8]"],
+        &["opt", "f.tn"],
+        &["dis", "f.tn"],
+        &["build", "f.tn", "-o", "f.tnx"],
+    ];
     for command in commands {
         let said = said(&[command, &["--without", "fuze"]].concat());
         assert_eq!(said.exit, Some(2), "{}", said.stderr);

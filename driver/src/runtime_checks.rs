@@ -154,7 +154,8 @@ fn shown(func: &Func) -> BTreeMap<Sym, Sym> {
         (stem != s.name()).then(|| Sym::new(&stem))
     };
     let alone = |s: &Sym, t: Sym| !all.contains(&t) && all.iter().all(|x| x == s || stem(x) != Some(t));
-    let shown = |s: &Sym, t: Sym| if alone(s, t) { t } else { Sym::new(&ir::display_names::unmark(s.name())) };
+    let shown =
+        |s: &Sym, t: Sym| if alone(s, t) { t } else { Sym::new(&ir::display_names::unmark(s.name())) };
     all.iter().filter_map(|s| stem(s).map(|t| (*s, shown(s, t)))).collect()
 }
 

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use driver::compare::{Difference, difference};
+use driver::engine::{self, Named};
 use driver::stage::{self, Stage};
-use driver::{Front, Options, data, engine, pipeline};
-use ir::FuncId;
+use driver::{Front, Options, data, pipeline};
+use ir::{FuncId, Module};
 use tensor::Tensor;
 
 /// Programs in which each pass has something to do, the entry of each, and data for it.
@@ -59,7 +61,8 @@ fn f<n>(x: f32[n, 256], a: f32[256, 256], b: f32[256, 8]) -> f32[n, 8] {
 fn program((text, name, given): &(&str, &str, &[&str])) -> (Front, FuncId, Vec<Tensor>) {
     let mut sources = pipeline::sources();
     let id = sources.add("f.tn", *text);
-    let mut front = pipeline::front(sources, &[id]).unwrap_or_else(|(s, f)| panic!("{}", f.render(&s, false)));
+    let mut front =
+        pipeline::front(sources, &[id]).unwrap_or_else(|(s, f)| panic!("{}", f.render(&s, false)));
     let entry = pipeline::entry(&mut front, Some(name)).expect("it is there");
     let given: Vec<String> = given.iter().map(|g| (*g).to_owned()).collect();
     let func = front.module.func(entry);
@@ -68,38 +71,40 @@ fn program((text, name, given): &(&str, &str, &[&str])) -> (Front, FuncId, Vec<T
     (front, entry, args)
 }
 
+/// What a module gives in the interpreter.
+fn run(front: &Front, module: &Module, entry: FuncId, args: &[Tensor]) -> Named {
+    let results = engine::interpret(front, module, entry, args.to_vec());
+    results.unwrap_or_else(|f| panic!("{}", f.render(&front.sources, false)))
+}
+
 #[test]
 fn each_pass_left_out_changes_a_plan_and_no_result() {
     let mut changes: BTreeSet<&str> = BTreeSet::new();
     for source in &PROGRAMS {
         let (mut front, entry, args) = program(source);
-        let run = |front: &Front, module| {
-            let results = engine::interpret(front, module, entry, args.clone());
-            results.unwrap_or_else(|f| panic!("{}", f.render(&front.sources, false)))
-        };
-        let want = run(&front, &front.module);
         let shown = |front: &mut Front, options: &Options| {
             stage::show(front, Stage::Plan, Some(source.1), options).unwrap_or_else(|f| panic!("{f:?}"))
         };
+        let want = run(&front, &front.module, entry, &args);
         let usual = shown(&mut front, &Options::default());
         for pass in rewrites::Pass::ALL {
-            let options = Options::default().without(pass.name()).expect("it is a pass");
+            let name = pass.name();
+            let options = Options::default().without(name).expect("it is a pass");
             let (plan, report) = pipeline::plan(&front.module, &options);
-            assert!(report.faults.is_empty(), "{pass:?}: {:?}", report.faults);
-            let got = run(&front, &plan);
-            for ((name, a), (_, b)) in want.iter().zip(&got) {
-                let differs = driver::compare::difference(a, b, false).filter(|d| d.matters());
-                assert!(differs.is_none(), "without {}: {name}: {differs:?}\n{}", pass.name(), source.0);
+            assert!(report.faults.is_empty(), "{name}: {:?}", report.faults);
+            for ((result, a), (_, b)) in want.iter().zip(&run(&front, &plan, entry, &args)) {
+                let differs = difference(a, b, false).filter(Difference::matters);
+                assert!(differs.is_none(), "without {name}: {result}: {differs:?}\n{}", source.0);
             }
             if shown(&mut front, &options) != usual {
-                changes.insert(pass.name());
+                changes.insert(name);
             }
         }
     }
     // What is repeated often enough to be a function is long (`filetests/suite/plan/outline.tn`), and a library may be
     // missing.
     let elsewhere = ["outline", "library"];
-    let all: BTreeSet<&str> = rewrites::Pass::ALL.iter().map(|p| p.name()).collect();
-    let missing: Vec<&&str> = all.iter().filter(|p| !changes.contains(*p) && !elsewhere.contains(p)).collect();
+    let all = rewrites::Pass::ALL.iter().map(|p| p.name()).filter(|p| !elsewhere.contains(p));
+    let missing: Vec<&str> = all.filter(|p| !changes.contains(p)).collect();
     assert!(missing.is_empty(), "nothing needs {missing:?}");
 }

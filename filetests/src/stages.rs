@@ -295,6 +295,7 @@ pub(crate) struct Engines {
     machines: Vec<(&'static str, std::sync::Arc<vm::Executable>)>,
     /// Some function tolerates what a plan may lose.
     tolerates: bool,
+    options: Options,
 }
 
 /// A plan read again, and its entries by those of the program.
@@ -329,15 +330,14 @@ impl Engines {
             texts.push(Again { label, front: again, entries });
         }
         let tolerates = front.module.funcs.iter().any(|f| f.tolerance.is_some());
-        Ok(Engines { front, plan, texts, machines, tolerates })
+        Ok(Engines { front, plan, texts, machines, tolerates, options: options.clone() })
     }
 
     /// Runs on some data everywhere; the oracle first. The plan is a program of its own, which the oracle can run too.
     fn run(&self, entry: FuncId, args: &[Tensor]) -> Vec<Outcome> {
         let name = &self.front.module.func(entry).name;
         let interpret = |module| engine::interpret(&self.front, module, entry, args.to_vec());
-        let mut out =
-            vec![("interp", interpret(&self.front.module)), (PLAN, interpret(&self.plan))];
+        let mut out = vec![("interp", interpret(&self.front.module)), (PLAN, interpret(&self.plan))];
         for again in &self.texts {
             for &(_, id) in again.entries.iter().filter(|e| e.0 == entry) {
                 let result = engine::interpret(&again.front, &again.front.module, id, args.to_vec());
@@ -391,7 +391,7 @@ impl Engines {
     /// Judges what one engine ran where it is made, part by part: a plan in double, code kernel by kernel on its own
     /// arguments. A program may amplify rounding without end; how much of that a machine's vectors do is its own affair.
     fn judge(&self, engine: &str, entry: FuncId, args: &[Tensor]) -> Result<(), String> {
-        let options = Options { rewrites: engine != NO_REWRITES, ..Options::default() };
+        let options = self.options.with_plan(|p| p.use_rules = engine != NO_REWRITES);
         let judged = Planned::new(&self.front, entry, &options);
         let data = [args.to_vec()];
         match engine {

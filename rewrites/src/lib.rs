@@ -90,7 +90,8 @@ pub use crate::measured::{Basis, Database, Key};
 pub use crate::passes::Pass;
 pub use crate::pipeline::OwnPass;
 pub use crate::report::{
-    Alternative, Callee, FuncReport, Offer, RegimeReport, Report, Outlined, RuleReport, Step, render, rule_name,
+    Alternative, Callee, FuncReport, Offer, Outlined, RegimeReport, Report, RuleReport, Step, render,
+    rule_name,
 };
 pub use crate::why::{Why, WhyNot, why, why_not};
 
