@@ -1,5 +1,5 @@
-//! The library is part of the binary: a change of `std/` builds it anew. So is the identity of what tries rules: a verdict that is
-//! kept is valid only for that. It is a hash of its sources.
+//! The library is part of the binary: a change of `std/` builds it anew. So is the identity of what tries rules: a
+//! verdict that is kept is valid only for that. It is a hash of its sources.
 #![allow(clippy::disallowed_methods, reason = "a build script reads its sources")]
 
 #[path = "../codegen/identity.rs"]

@@ -319,7 +319,7 @@ fn call<'a>(
     count: *mut usize,
 ) -> Done {
     let function = read(function, "function")?;
-    let limits = limits::of(limits)?;
+    let limits = limits::from_raw(limits)?;
     read(count, "count")?;
     if room > 0 {
         read(results, "results")?;
@@ -389,7 +389,7 @@ pub unsafe extern "C" fn tenon_tensor_new(
 }
 
 /// What a tensor says of itself, or what stands for nothing.
-fn of<T>(at: *const Handle, none: T, what: impl FnOnce(&Handle) -> T) -> T {
+fn property<T>(at: *const Handle, none: T, what: impl FnOnce(&Handle) -> T) -> T {
     // SAFETY: by the header a pointer that is not null is one that this library handed out and that was not freed.
     unsafe { at.as_ref() }.map_or(none, what)
 }
@@ -400,7 +400,7 @@ fn of<T>(at: *const Handle, none: T, what: impl FnOnce(&Handle) -> T) -> T {
 /// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tenon_tensor_dtype(tensor: *const Handle) -> *const c_char {
-    of(tensor, std::ptr::null(), |h| NAMES[h.tensor.dtype().name()].as_ptr())
+    property(tensor, std::ptr::null(), |h| NAMES[h.tensor.dtype().name()].as_ptr())
 }
 
 /// The number of axes.
@@ -409,7 +409,7 @@ pub unsafe extern "C" fn tenon_tensor_dtype(tensor: *const Handle) -> *const c_c
 /// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tenon_tensor_rank(tensor: *const Handle) -> usize {
-    of(tensor, 0, |h| h.tensor.rank())
+    property(tensor, 0, |h| h.tensor.rank())
 }
 
 /// The extents.
@@ -418,7 +418,7 @@ pub unsafe extern "C" fn tenon_tensor_rank(tensor: *const Handle) -> usize {
 /// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tenon_tensor_shape(tensor: *const Handle) -> *const i64 {
-    of(tensor, std::ptr::null(), |h| h.tensor.shape().as_ptr())
+    property(tensor, std::ptr::null(), |h| h.tensor.shape().as_ptr())
 }
 
 /// The elements.
@@ -427,7 +427,7 @@ pub unsafe extern "C" fn tenon_tensor_shape(tensor: *const Handle) -> *const i64
 /// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tenon_tensor_data(tensor: *const Handle) -> *const c_void {
-    of(tensor, std::ptr::null(), |h| h.tensor.bytes().as_ptr().cast())
+    property(tensor, std::ptr::null(), |h| h.tensor.bytes().as_ptr().cast())
 }
 
 /// The number of bytes of the elements.
@@ -436,7 +436,7 @@ pub unsafe extern "C" fn tenon_tensor_data(tensor: *const Handle) -> *const c_vo
 /// Its pointers are what the header says of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tenon_tensor_bytes(tensor: *const Handle) -> usize {
-    of(tensor, 0, |h| h.tensor.bytes().len())
+    property(tensor, 0, |h| h.tensor.bytes().len())
 }
 
 /// Frees a tensor.

@@ -24,7 +24,7 @@ pub struct Limits {
 const LONGEST: f64 = 1e9;
 
 /// The limits of a call that begins now.
-pub(crate) fn of(at: *const Limits) -> Done<tenon::Limits> {
+pub(crate) fn from_raw(at: *const Limits) -> Done<tenon::Limits> {
     // SAFETY: by the header a pointer that is not null is one to limits.
     let Some(said) = (unsafe { at.as_ref() }) else { return Ok(tenon::Limits::default()) };
     if !said.seconds.is_finite() || said.seconds < 0.0 {

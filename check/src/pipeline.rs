@@ -18,11 +18,11 @@ use crate::{Checker, Files};
 
 /// The verbs, each with what follows it.
 const VERBS: &[(&str, &str)] = &[
-    ("flatten", "nothing"),
-    ("roll", "nothing"),
+    ("inline", "nothing"),
+    ("outline", "nothing"),
     ("saturate", "families of rules, or rules, and perhaps a number of rounds: `saturate algebra, own, 2`"),
     ("merge", "families of rules, or rules: `merge merges`"),
-    ("keep", "nothing"),
+    ("load_time", "nothing"),
     ("fuse", "nothing"),
     ("library", "nothing"),
     ("regimes", "at most a number of plans: `regimes 2`"),
@@ -81,14 +81,14 @@ impl<'a> Checker<'a> {
             let Some(pass) = self.pass(step, known) else { continue };
             let verb = step.verb.name.name();
             let level = pass.level(now);
-            let once = matches!(pass, Pass::Keep | Pass::Fuse | Pass::Library | Pass::Regimes(_));
+            let once = matches!(pass, Pass::LoadTime | Pass::Fuse | Pass::Library | Pass::Regimes(_));
             if let Some((last, at)) = passes.last().filter(|_| level < now) {
                 let (last, why) = (last.verb(), too_late(level, now));
                 let text = format!("`{verb}` cannot stand behind `{last}`: {why}");
                 let d = Diagnostic::error("E0510", step.verb.span, text).label(*at, "this is behind it");
                 self.report(d.help(
                     "a pipeline takes functions apart, then works on terms (`saturate`, `merge`, \
-                    `keep`), then on what computes them (`fuse`, `library`, `regimes`)",
+                    `load_time`), then on what computes them (`fuse`, `library`, `regimes`)",
                 ));
                 continue;
             }
@@ -142,11 +142,11 @@ impl<'a> Checker<'a> {
             }
         };
         Some(match verb {
-            "flatten" => Pass::Flatten,
-            "roll" => Pass::Roll,
+            "inline" => Pass::Inline,
+            "outline" => Pass::Outline,
             "saturate" => Pass::Saturate { rules: self.chosen(&names, known, false)?, rounds: number },
             "merge" => Pass::Merge(self.chosen(&names, known, true)?),
-            "keep" => Pass::Keep,
+            "load_time" => Pass::LoadTime,
             "fuse" => Pass::Fuse,
             "library" => Pass::Library,
             "regimes" => Pass::Regimes(number),

@@ -183,6 +183,13 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// List the passes that may be left out, for `--without`
+    #[command(after_help = "Example: tenon passes && tenon opt examples/01_mlp.tn --without fuse")]
+    Passes {
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
+    },
     /// Compile to a program file
     #[command(after_help = "Example: tenon build examples/01_mlp.tn -o mlp.tnx")]
     Build {
@@ -309,6 +316,9 @@ pub(crate) struct Compile {
     /// Plan by this pipeline where the text says none: one of the program's, or of std/pipelines.tn
     #[arg(long, value_name = "NAME", conflicts_with = "no_rewrites")]
     pub(crate) pipeline: Option<String>,
+    /// Leave out this pass of rewriting or of code generation; `tenon passes` lists them
+    #[arg(long, value_name = "PASS")]
+    pub(crate) without: Vec<String>,
     /// Choose this implementation wherever it can be
     #[arg(long, value_name = "IMPL")]
     pub(crate) force: Vec<String>,
@@ -344,6 +354,7 @@ impl Compile {
         let asked = [
             (self.no_rewrites, "--no-rewrites"),
             (self.pipeline.is_some(), "--pipeline"),
+            (!self.without.is_empty(), "--without"),
             (!self.force.is_empty(), "--force"),
             (!self.forbid.is_empty(), "--forbid"),
             (self.invariant, "--invariant"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driver::engine::{self, Engine, Named};
-use driver::{Failure, Options, ask, compare, data, kernels, names, pipeline, stage};
+use driver::{Failure, Options, PlanOptions, compare, data, kernels, option_names, pipeline, stage, why};
 use ir::source::SourceMap;
 use serde_json::json;
 use vm::Limits;
@@ -27,6 +27,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         | Command::Exec { call, .. } => call.json,
         Command::Opt { json, .. }
         | Command::Rules { json, .. }
+        | Command::Passes { json }
         | Command::Test { json, .. }
         | Command::Tune { json, .. } => *json,
         // `check` answers for itself; the others have no `--json`.
@@ -58,6 +59,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
             crate::measure::tune(&file, &which, seconds, json, &compile)
         }
         Command::Rules { file, check, json } => crate::rules::rules(file.as_deref(), check, json),
+        Command::Passes { json } => Ok(passes(json)),
         Command::Build { file, output, which, compile } => build(&file, &output, &which, &compile),
         Command::Exec { file, call, trust_native, threads } => exec(&file, &call, trust_native, threads),
         Command::Dis { file, stage, which, compile } => dis(&file, stage, &which, &compile),
@@ -86,27 +88,27 @@ pub(crate) fn open(file: &Path, c: &Compile) -> Result<driver::Front, (SourceMap
 pub(crate) fn options(c: &Compile) -> Result<Options, Failure> {
     let mut o = unmeasured(c)?;
     if let Some(path) = &c.db {
-        o.measured = Some(Arc::new(crate::measure::database(path)?));
+        o.plan.measured = Some(Arc::new(crate::measure::database(path)?));
     }
     Ok(o)
 }
 
 /// Options as the flags say, but for the database.
 pub(crate) fn unmeasured(c: &Compile) -> Result<Options, Failure> {
-    let mut o = Options {
-        rewrites: !c.no_rewrites,
+    let plan = PlanOptions {
+        use_rules: !c.no_rewrites,
         pipeline: c.pipeline.clone(),
         force: c.force.clone(),
         forbid: c.forbid.clone(),
-        invariant: c.invariant,
         tolerance: c.tolerance,
-        store: driver::cache::user(),
-        ..Options::default()
+        ..PlanOptions::default()
     };
+    let mut o = Options { invariant: c.invariant, store: driver::cache::user(), ..Options::from(plan) };
     if let Some(path) = &c.machine {
         let name = path.display();
         let text = std::fs::read_to_string(path).map_err(|e| Failure::data(format!("{name}: {e}")))?;
-        o.machine = rewrites::Machine::parse(&text).map_err(|e| Failure::data(format!("{name}: {e}")))?;
+        o.plan.machine =
+            rewrites::Machine::parse(&text).map_err(|e| Failure::data(format!("{name}: {e}")))?;
     }
     if let Some(cpu) = &c.target_cpu {
         o.target = codegen::Target::named(cpu).map_err(|e| Failure::data(e.to_string()))?;
@@ -114,7 +116,7 @@ pub(crate) fn unmeasured(c: &Compile) -> Result<Options, Failure> {
     if c.plain {
         o.target = o.target.plain();
     }
-    Ok(o)
+    c.without.iter().try_fold(o, |o, pass| o.without(pass))
 }
 
 pub(crate) fn pool(threads: Option<u16>) -> Result<Arc<Pool>, Failure> {
@@ -151,7 +153,7 @@ fn check(files: &[PathBuf], json: bool, verbose: bool) -> Done {
         let (sources, failure, warnings) = match driver::open(file) {
             Ok(front) => {
                 if verbose {
-                    let left = driver::dynamic::dynamic(&front);
+                    let left = driver::runtime_checks::runtime_checks(&front);
                     if json {
                         dynamic.push(json!({
                             "file": file.display().to_string(),
@@ -256,14 +258,14 @@ fn test(files: &[PathBuf], engine: EngineArg, json: bool) -> Done {
 /// The name of the function asked for, of a program that is then compiled for the config asked for.
 pub(crate) fn chosen<'a>(front: &mut driver::Front, which: &'a Which) -> Result<Option<&'a str>, Failure> {
     if let Some(file) = &which.config {
-        driver::chosen::configure(front, file)?;
+        driver::entry_choice::configure(front, file)?;
     }
     Ok(which.entry.as_deref())
 }
 
 /// The function that a call means; what nobody chose of it is said.
 pub(crate) fn entry(front: &mut driver::Front, call: &Call) -> Result<ir::FuncId, Failure> {
-    let entry = driver::chosen::choose(front, call.entry.as_deref(), &call.input)?;
+    let entry = driver::entry_choice::choose(front, call.entry.as_deref(), &call.input)?;
     note(entry.note.as_slice());
     Ok(entry.id)
 }
@@ -328,12 +330,16 @@ fn run_file(
             }
             EngineArg::Vm => {
                 let compilation = pipeline::compile(&front, &[entry], &options)?;
-                note(&names::not_here(&front.module, &options));
+                note(&option_names::not_here(&front.module, &options));
                 if plan {
                     let mut report = compilation.report.clone();
                     report.functions.retain(|f| f.is_of(&name));
-                    driver::orders::tell(&compilation.plan, &mut report, &options.target);
-                    driver::admit::tell(&front, &mut report, options.store.as_ref());
+                    driver::reduction_order::add_reduction_order(
+                        &compilation.plan,
+                        &mut report,
+                        &options.target,
+                    );
+                    driver::admit::add_statuses(&front, &mut report, options.store.as_ref());
                     // Not on stdout: that is for the results.
                     eprint!("{}", rewrites::render(&report));
                 }
@@ -396,7 +402,7 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
             &args,
             &limits,
             1,
-            &options.machine,
+            &options.plan.machine,
             &front.sources,
         )?;
         let (flops, bytes) = (work.flops, work.bytes);
@@ -451,25 +457,25 @@ fn opt(
         let mut options = options(compile)?;
         for text in at {
             let pair = text.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse::<i64>().ok()?)));
-            options.at.push(pair.ok_or_else(|| Failure::Usage(format!("--at: `{text}` is not DIM=N")))?);
+            options.plan.at.push(pair.ok_or_else(|| Failure::Usage(format!("--at: `{text}` is not DIM=N")))?);
         }
         let entries = stage::entries(&mut front, entry)?;
-        note(&driver::chosen::notes(&front, if name_chosen(entry) { &[] } else { &entries }));
-        names::dims(&front.module, &entries, &options.at)?;
-        names::pipeline(&front.module, &options)?;
-        names::implementations(&front.module, &options)?;
+        note(&driver::entry_choice::notes(&front, if name_chosen(entry) { &[] } else { &entries }));
+        option_names::dims(&front.module, &entries, &options.plan.at)?;
+        option_names::pipeline(&front.module, &options)?;
+        option_names::implementations(&front.module, &options)?;
         let called = if entry.is_some() { entries.as_slice() } else { &[] };
         let (plan, mut report) = pipeline::plan_of(&front.module, called, &options);
         pipeline::no_fault(&report)?;
         let names: Vec<&str> = entries.iter().map(|id| front.module.func(*id).name.as_str()).collect();
         report.functions.retain(|f| names.iter().any(|name| f.is_of(name)));
-        driver::orders::tell(&plan, &mut report, &options.target);
-        driver::admit::tell(&front, &mut report, options.store.as_ref());
+        driver::reduction_order::add_reduction_order(&plan, &mut report, &options.target);
+        driver::admit::add_statuses(&front, &mut report, options.store.as_ref());
         if let Some(name) = &question.why {
-            return said(&ask::why(&report, name)?, json);
+            return print_answer(&why::why(&report, name)?, json);
         }
         if let Some(rule) = &question.why_not {
-            return said(&ask::why_not(&front, &report, rule)?, json);
+            return print_answer(&why::why_not(&front, &report, rule)?, json);
         }
         // What fired is shown all the same, but not kept.
         let sound = driver::admit::sound(&front, &report, options.store.as_ref());
@@ -500,13 +506,28 @@ fn opt(
 }
 
 /// An answer, as it is asked for.
-fn said(answer: &(impl serde::Serialize + std::fmt::Display), json: bool) -> Result<ExitCode, Failure> {
+fn print_answer(
+    answer: &(impl serde::Serialize + std::fmt::Display),
+    json: bool,
+) -> Result<ExitCode, Failure> {
     if json {
         output::print_json(&serde_json::to_value(answer).map_err(|e| Failure::data(e.to_string()))?);
     } else {
         output::print(&answer.to_string());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lists the passes that may be left out.
+fn passes(json: bool) -> ExitCode {
+    let all = driver::passes::passes();
+    if json {
+        output::print_json(&json!({ "passes": all }));
+    } else {
+        let line = |p: &driver::passes::Pass| format!("{:24} {:8} {}\n", p.name, p.stage, p.meaning);
+        output::print(&all.iter().map(line).collect::<String>());
+    }
+    ExitCode::SUCCESS
 }
 
 fn build(file: &Path, out: &Path, which: &Which, compile: &Compile) -> Done {
@@ -519,15 +540,15 @@ fn build(file: &Path, out: &Path, which: &Which, compile: &Compile) -> Done {
             Some(_) => stage::entries(&mut front, entry)?,
             None => stage::everything(&mut front)?,
         };
-        note(&driver::chosen::notes(&front, if name_chosen(entry) { &[] } else { &entries }));
+        note(&driver::entry_choice::notes(&front, if name_chosen(entry) { &[] } else { &entries }));
         let compilation = pipeline::compile(&front, &entries, &options)?;
-        keep(&pipeline::package(compilation, &options.target), out)
+        write_package(&pipeline::package(compilation, &options.target), out)
     };
     go().map_err(|f| (sources, f))
 }
 
 /// Writes a compiled program.
-fn keep(package: &vm::tnx::Package, out: &Path) -> Result<ExitCode, Failure> {
+fn write_package(package: &vm::tnx::Package, out: &Path) -> Result<ExitCode, Failure> {
     let bytes = vm::tnx::encode(package).map_err(|e| Failure::data(e.to_string()))?;
     vm::tnx::write(out, &bytes).map_err(|e| Failure::data(format!("{}: {e}", out.display())))?;
     let (k, n) = (package.program.kernels.len(), package.program.entries.len());
@@ -539,7 +560,7 @@ fn asm(file: &Path, out: &Path) -> Done {
     let name = file.display().to_string();
     let text = data::text(&name).map_err(|f| (SourceMap::default(), f))?;
     let package = driver::assemble::assemble(&name, &text, &codegen::Target::host())?;
-    keep(&package, out).map_err(|f| (SourceMap::default(), f))
+    write_package(&package, out).map_err(|f| (SourceMap::default(), f))
 }
 
 fn exec(file: &Path, call: &Call, trust: bool, threads: Option<u16>) -> Done {

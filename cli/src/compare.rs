@@ -64,7 +64,7 @@ pub(crate) fn deliver(
                 )
             };
             match &found.first {
-                Some(first) => Err(told(first, text).into()),
+                Some(first) => Err(diagnose(first, text).into()),
                 None => Err(Failure::Message { code: "E0608", text }),
             }
         }
@@ -72,7 +72,7 @@ pub(crate) fn deliver(
 }
 
 /// The first operator that differs, where it is written.
-fn told(d: &Divergence, text: String) -> Diagnostic {
+fn diagnose(d: &Divergence, text: String) -> Diagnostic {
     let value = d.value.as_ref().map_or_else(String::new, |v| format!(", the value of `{v}`,"));
     Diagnostic::error("E0608", d.span, text)
         .here(format!("`{}`{value} is the first to differ: {}", d.operator, by(&d.difference, &d.shape)))
@@ -98,7 +98,7 @@ fn divergence(d: &Divergence, sources: &SourceMap) -> Value {
         (&d.difference, said.as_object_mut())
     {
         let more = json!({
-            "difference": by, "at": place(*at, &d.shape), "interp": want, "got": got, "allowed": allowed,
+            "difference": by, "at": unravel_index(*at, &d.shape), "interp": want, "got": got, "allowed": allowed,
         });
         said.extend(more.as_object().cloned().unwrap_or_default());
     }
@@ -106,7 +106,7 @@ fn divergence(d: &Divergence, sources: &SourceMap) -> Value {
 }
 
 /// `[1, 2]`, the place of an element.
-fn place(mut at: usize, shape: &[i64]) -> Vec<usize> {
+fn unravel_index(mut at: usize, shape: &[i64]) -> Vec<usize> {
     let mut index: Vec<usize> = Vec::new();
     for &d in shape.iter().rev() {
         let d = usize::try_from(d).unwrap_or(0).max(1);
@@ -125,7 +125,7 @@ fn by(d: &Difference, shape: &[i64]) -> String {
     match d {
         Difference::Type(text) => text.clone(),
         Difference::Element { at, want, got, by, allowed } => {
-            let at = place(*at, shape);
+            let at = unravel_index(*at, shape);
             format!(
                 "largest difference {:.3e} at {at:?} ({got:?}, in the interpreter {want:?}), allowed {allowed:.3e}",
                 by
@@ -143,7 +143,7 @@ fn value(c: &Compared, shape: &[i64], carried: bool) -> Value {
         }
         Some(Difference::Element { at, want, got, by, allowed }) => json!({
             "name": c.name, "engine": c.engine, "ok": ok, "difference": by,
-            "at": place(*at, shape), "interp": want, "got": got, "allowed": allowed,
+            "at": unravel_index(*at, shape), "interp": want, "got": got, "allowed": allowed,
         }),
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use driver::{Failure, Options, calibrate as machines, names, stage, tune as tuning};
+use driver::{Failure, Options, calibrate as machines, option_names, stage, tune as tuning};
 use ir::source::SourceMap;
 use rewrites::Database;
 use serde_json::json;
@@ -43,18 +43,18 @@ pub(crate) fn tune(file: &Path, which: &Which, seconds: f64, json: bool, compile
         let mut options = unmeasured(compile)?;
         let path = compile.db.clone().unwrap_or_else(|| file.with_extension("tune"));
         if path.exists() {
-            options.measured = Some(Arc::new(database(&path)?));
+            options.plan.measured = Some(Arc::new(database(&path)?));
         }
         let entry = chosen(&mut front, which)?;
         let entries = stage::entries(&mut front, entry)?;
-        names::pipeline(&front.module, &options)?;
-        names::implementations(&front.module, &options)?;
+        option_names::pipeline(&front.module, &options)?;
+        option_names::implementations(&front.module, &options)?;
         let pool = pool(compile.threads)?;
-        if pool.workers() != options.machine.cores as usize {
+        if pool.workers() != options.plan.machine.cores as usize {
             eprintln!(
                 "note: the machine `{}` has {} cores, and this is measured on {}",
-                options.machine.name,
-                options.machine.cores,
+                options.plan.machine.name,
+                options.plan.machine.cores,
                 ir::diag::count_of(pool.workers(), "thread", "threads")
             );
         }
@@ -62,7 +62,7 @@ pub(crate) fn tune(file: &Path, which: &Which, seconds: f64, json: bool, compile
         let found = tuning::tune(&front, &entries, &options, &pool, seconds, &mut save)?;
         if json {
             output::print_json(&json!({
-                "db": path.display().to_string(), "machine": options.machine.name, "measured": found.measured,
+                "db": path.display().to_string(), "machine": options.plan.machine.name, "measured": found.measured,
                 "known": found.known, "left": found.left, "failed": found.failed,
             }));
         } else {
@@ -75,7 +75,7 @@ pub(crate) fn tune(file: &Path, which: &Which, seconds: f64, json: bool, compile
                 "{}: {} measured for the machine {}, {} known before{left}\n",
                 path.display(),
                 found.measured,
-                options.machine.name,
+                options.plan.machine.name,
                 found.known
             ));
         }

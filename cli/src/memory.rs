@@ -1,12 +1,12 @@
 //! How much memory a run may hold where `--memory-limit` does not say: what the machine has to give.
 //!
-//! A system that promises more than it has ends the process when the promise is called in. A budget ends the run with an
-//! error that says where.
+//! A system that promises more than it has ends the process when the promise is called in. A budget ends the run with
+//! an error that says where.
 
 use std::path::Path;
 
-/// Bytes that a run may hold on this machine, as far as it tells: three quarters of what is available now, or of what its
-/// group of processes may hold. The rest is for what a budget does not count, and for others.
+/// Bytes that a run may hold on this machine, as far as it tells: three quarters of what is available now, or of what
+/// its group of processes may hold. The rest is for what a budget does not count, and for others.
 pub(crate) fn available() -> Option<usize> {
     const GROUP: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();

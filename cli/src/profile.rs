@@ -31,7 +31,7 @@ pub(crate) fn profile(
             let args = data::arguments(&entry.name, &kernels::wanted(&entry)?, &settings, &call.input)?;
             let exe = kernels::load(package, trust, pool(compile.threads)?, options.store.clone())?;
             let sources = SourceMap::default();
-            let machine = &options.machine;
+            let machine = &options.plan.machine;
             let seen = profile::measure(&exe, &entry.name, &args, &limits(call), runs, machine, &sources)?;
             deliver(&seen.0, &seen.1, call, trace)
         };
@@ -47,7 +47,7 @@ pub(crate) fn profile(
         let args = data::arguments(&name, &wanted, &front.module.settings, &call.input)?;
         let compilation = pipeline::compile(&front, &[entry], &options)?;
         let exe = engine::load(&compilation, pool(compile.threads)?)?;
-        let machine = &options.machine;
+        let machine = &options.plan.machine;
         let seen = profile::measure(&exe, &name, &args, &limits(call), runs, machine, &front.sources)?;
         deliver(&seen.0, &seen.1, call, trace)
     };

@@ -1,5 +1,5 @@
-//! Compiled programs as files: writers that are killed, files that are cut off or changed, configs and weights for them,
-//! listings of them.
+//! Compiled programs as files: writers that are killed, files that are cut off or changed, configs and weights for
+//! them, listings of them.
 
 #![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
 
@@ -395,7 +395,8 @@ fn rounding_that_a_program_amplifies_accuses_nobody() {
 
 #[test]
 fn literals_of_narrow_types_accuse_nobody_where_a_program_amplifies_them() {
-    // 1.702 is another number in bf16 than in the operator that takes the place of these, and a sine of something large moves far.
+    // 1.702 is another number in bf16 than in the operator that takes the place of these, and a sine of something large
+    // moves far.
     let program = |ty: &str, body: &str, rule: &str| {
         format!("fn f<n>(x: {ty}[n]) -> {ty}[n] {{\n    let y = {body}\n    sin(y * 1024.0)\n}}\n{rule}")
     };

@@ -8,7 +8,7 @@ use program::{Said, run};
 use serde_json::Value;
 
 const PROGRAM: &str = "\
-pipeline unfused { flatten; saturate }
+pipeline unfused { inline; saturate }
 
 fn f<n>(x: f32[n, 8], y: f32[n, 8]) -> f32[n, 8] { relu(x + y) }
 

@@ -424,7 +424,8 @@ fn a_side_that_runs_without_end_is_given_up() {
 
 #[test]
 fn roundings_clamps_wraps_and_corners_are_found() {
-    // Casts round; large and small numbers, integers about the root of their range, what the rule names itself; scalars.
+    // Casts round; large and small numbers, integers about the root of their range, what the rule names itself;
+    // scalars.
     let (exit, list) = verdicts(concat!(
         "rule a01<n>(x: f64[n]) { cast[f64](cast[f32](x)) => x }\n",
         "rule a02<n>(x: f16[n]) { cast[f16](cast[bf16](x)) => x }\n",

@@ -14,7 +14,8 @@ fn gated<n>(x: f32[n, 64], w: W) -> f32[n, 250] { silu(x @ w.gate.T) * (x @ w.up
 fn free<n>(x: f32[n, 64], a: f32[64, 8], b: f32[64, 8]) -> f32[n, 8] { relu(x @ a) - x @ b }
 ";
 
-/// What is said for a machine on which generated products are slow, so that a few rows are worth one product instead of two.
+/// What is said for a machine on which generated products are slow, so that a few rows are worth one product instead of
+/// two.
 fn asked(args: &[&str]) -> String {
     let reference = include_str!("../../machines/reference.toml");
     let slow = reference.replace(

@@ -1,8 +1,9 @@
-//! Where the time from text to something to call goes: `cargo run --release -p driver --example compile_time -- FILE FUNCTION`.
-//! With `--json` as one object, in seconds; with `--each` also a line a kernel. Without arguments, a Llama layer.
+//! Where the time from text to something to call goes: `cargo run --release -p driver --example compile_time -- FILE
+//! FUNCTION`. With `--json` as one object, in seconds; with `--each` also a line a kernel. Without arguments, a Llama
+//! layer.
 //!
-//! Compiling begins with an empty cache on disk; then comes the same with what that left there. The best of some rounds counts, as
-//! others use the machine too.
+//! Compiling begins with an empty cache on disk; then comes the same with what that left there. The best of some rounds
+//! counts, as others use the machine too.
 #![expect(clippy::disallowed_methods, reason = "it measures time and reads files")]
 
 use std::path::{Path, PathBuf};

@@ -1,9 +1,11 @@
-//! How far what is chosen is from the best that was measured: `cargo run --release -p driver --example regret [SECONDS]`.
+//! How far what is chosen is from the best that was measured: `cargo run --release -p driver --example regret
+//! [SECONDS]`.
 //!
-//! A layer, `relu(x @ w + b)`, in 40 shapes: 1 to 2048 rows, weights square, wide and tall; and attention of 12 heads, written as
-//! products and a softmax, at 8 pairs of lengths. For each shape every plan that can be forced (one kernel, the products and
-//! the rest, a library) is run, in turns, and timed, with weights that come from main memory; beside the best stands what
-//! is chosen by the calibrated model alone, and what is chosen by a database tuned for so many seconds a program.
+//! A layer, `relu(x @ w + b)`, in 40 shapes: 1 to 2048 rows, weights square, wide and tall; and attention of 12 heads,
+//! written as products and a softmax, at 8 pairs of lengths. For each shape every plan that can be forced (one kernel,
+//! the products and the rest, a library) is run, in turns, and timed, with weights that come from main memory; beside
+//! the best stands what is chosen by the calibrated model alone, and what is chosen by a database tuned for so many
+//! seconds a program.
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::sync::Arc;
@@ -114,14 +116,13 @@ fn ways(
     at: &[i64],
 ) -> Result<Vec<Way>, Failure> {
     let list = |names: &[&str]| names.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
-    let forced = case.forced.iter().map(|(force, forbid)| Options {
-        force: list(force),
-        forbid: list(forbid),
-        ..chosen[0].clone()
-    });
+    let forced = case
+        .forced
+        .iter()
+        .map(|(force, forbid)| chosen[0].with_plan(|p| (p.force, p.forbid) = (list(force), list(forbid))));
     let mut found: Vec<Way> = Vec::new();
     for options in chosen.into_iter().cloned().chain(forced) {
-        let options = Options { at: case.at(at), ..options };
+        let options = options.with_plan(|p| p.at = case.at(at));
         // A library that is not here forces nothing.
         let Ok(compilation) = pipeline::compile(front, &[entry], &options) else { continue };
         let steps = steps(&compilation.report);
@@ -159,7 +160,7 @@ fn main() -> Result<(), Fault> {
     let store = Options { store: driver::cache::user(), ..Options::default() };
     let machine = calibrate::calibrate(&store, pool.workers()).map_err(said)?;
     print!("{}", machine.to_text());
-    let model = Options { machine, ..store };
+    let model = store.with_plan(|p| p.machine = machine);
     println!(
         "{:>18} {:>10}  {:40} {:>6}  {:40} {:>6}  best",
         "shape", "best us", "by the model", "ratio", "tuned", "ratio"
@@ -176,10 +177,10 @@ fn main() -> Result<(), Fault> {
             Ok(())
         };
         tune::tune(&front, &[entry], &model, &pool, seconds, &mut keep).map_err(said)?;
-        let tuned = Options { measured: db, ..model.clone() };
+        let tuned = model.with_plan(|p| p.measured = db);
         for at in &case.points {
             let mut ways = ways(&front, entry, [&model, &tuned], &pool, &case, at).map_err(said)?;
-            let sets = sets(&case, at, model.machine.cache_bytes())?;
+            let sets = sets(&case, at, model.plan.machine.cache_bytes())?;
             let mut turns = sets.iter().cycle();
             let mut next = || turns.next().map_or(&[][..], |s| &s[..]);
             let mut first = Vec::new();
@@ -210,7 +211,7 @@ fn main() -> Result<(), Fault> {
             let best = ways.iter().min_by(|a, b| median(a).total_cmp(&median(b))).ok_or("no plan")?;
             let of = |options: &Options| {
                 let steps =
-                    steps(&pipeline::plan(&front.module, &Options { at: case.at(at), ..options.clone() }).1);
+                    steps(&pipeline::plan(&front.module, &options.with_plan(|p| p.at = case.at(at))).1);
                 let us = ways.iter().find(|w| w.steps == steps).map_or(f64::NAN, median);
                 (steps, us / median(best))
             };

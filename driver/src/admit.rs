@@ -1,31 +1,33 @@
-//! `tenon rules --check`: whether rules are right.
+//! Validation of rules: whether they hold (`tenon rules --check`).
 //!
-//! Both sides of a rule are run in the interpreter, on awkward dims ([`dims`]) and awkward values ([`values`]), all floats in
-//! double and casts as they say ([`crate::compare::wide`]). Where the right side gives something else than rounding explains
-//! ([`judge`]), or fails where the left does not, the rule is refused with the case that shows it, the smallest of those
-//! tried. Equality is that of the reals: sides that differ only where an infinity or NaN goes in and comes out, or where
-//! numbers leave the range of a double, are no reason, and are told; so is, of what is proved, where neither side has a value in
-//! the reals. Each condition on dims is tried too: some case that it excludes should fail.
+//! Both sides of a rule are run in the interpreter, on awkward dims ([`dims`]) and awkward values ([`values`]), all
+//! floats in double and casts as they say ([`crate::compare::widen`]). Where the right side gives something else than
+//! rounding explains ([`judge`]), or fails where the left does not, the rule is refused with the case that shows it,
+//! the smallest of those tried. Equality is that of the reals: sides that differ only where an infinity or NaN goes in
+//! and comes out, or where numbers leave the range of a double, are no reason, and are told; so is, of what is proved,
+//! where neither side has a value in the reals. Each condition on dims is tried too: some case that it excludes should
+//! fail.
 //!
 //! A rule with a tolerance is one that loses so much: it may be off by that part of the sizes of what is added up
-//! ([`crate::compare::sizes`]), and how far it was is told. It is tried at numbers of like size, as what a narrow type keeps beside one that is
-//! a million times larger, or at the end of its range, is nothing whatever the tolerance.
+//! ([`crate::compare::magnitudes`]), and how far it was is told. It is tried at numbers of like size, as what a narrow
+//! type keeps beside one that is a million times larger, or at the end of its range, is nothing whatever the tolerance.
 //!
-//! A case on which the left side fails says nothing, and one of empty tensors may refuse but is no test. Same rule, same cases:
-//! nothing here is drawn anew.
+//! A case on which the left side fails says nothing, and one of empty tensors may refuse but is no test. Same rule,
+//! same cases: nothing here is drawn anew.
 //!
-//! What no case refuses may be proved besides ([`proof`]), for all dims and values at once: of each of the rule's instances that were
-//! tried, and of those with other ranks and attributes that the checker makes for this (`Rule::more`).
+//! What no case refuses may be proved besides ([`proof`]), for all dims and values at once: of each of the rule's
+//! instances that were tried, and of those with other ranks and attributes that the checker makes for this
+//! (`Rule::more`).
 
 mod cases;
 mod dims;
 mod fingerprint;
 mod judge;
-mod known;
 mod native;
 mod numbers;
 mod proof;
 mod range;
+mod recorded;
 mod values;
 
 use std::collections::BTreeMap;
@@ -37,15 +39,15 @@ use shape::{Pred, Sym};
 use tensor::{DType, Tensor};
 
 use crate::Front;
-use crate::compare::sizes;
-use crate::compare::wide::{self, Casts};
+use crate::compare::magnitudes;
+use crate::compare::widen::{self, Casts};
 use crate::cores::on_all_cores;
 use crate::library::Library;
 use judge::number;
 
-pub(crate) use known::{Recorded, record};
-pub use known::{listed, refusal, sound, statuses, tell, written};
 pub use proof::{Laws, proof};
+pub(crate) use recorded::{Recorded, record};
+pub use recorded::{add_statuses, listed, refusal, render_record, sound, statuses};
 
 /// What is known of a rule.
 #[derive(Debug, Clone)]
@@ -65,7 +67,8 @@ pub struct Verdict {
 /// Whether a rule holds.
 #[derive(Debug, Clone)]
 pub enum Status {
-    /// Both sides are the same expressions of the same elements, whatever the dims and values. So they were in the cases tried.
+    /// Both sides are the same expressions of the same elements, whatever the dims and values. So they were in the
+    /// cases tried.
     Proven {
         /// By such laws.
         laws: Laws,
@@ -78,8 +81,8 @@ pub enum Status {
     Tested {
         /// In so many cases.
         cases: usize,
-        /// They need not where an infinity or NaN goes in and comes out, nor beyond the range of a double: equality is that of
-        /// the reals.
+        /// They need not where an infinity or NaN goes in and comes out, nor beyond the range of a double: equality is
+        /// that of the reals.
         beyond: Option<Box<Counter>>,
     },
     /// Nothing could be run, for this reason: it is taken at its author's word.
@@ -141,7 +144,7 @@ pub(crate) fn instances(module: &Module) -> Vec<(Span, Vec<RuleId>)> {
 /// Tries every rule of a module, in the order of [`listed`].
 pub fn verdicts(module: &Module) -> Vec<Verdict> {
     let rules = instances(module);
-    let Some(doubles) = wide::module(module, Casts::Round) else {
+    let Some(doubles) = widen::module(module, Casts::Round) else {
         let none = |(_, ids): &(Span, Vec<RuleId>)| Verdict {
             rule: ids[0],
             status: Status::Trusted("there is no memory for its constants in double"),
@@ -151,7 +154,7 @@ pub fn verdicts(module: &Module) -> Vec<Verdict> {
         };
         return rules.iter().map(none).collect();
     };
-    let trial = Trial { module, doubles: &doubles, sizes: &sizes::module(&doubles) };
+    let trial = Trial { module, doubles: &doubles, sizes: &magnitudes::module(&doubles) };
     on_all_cores(&rules, |(_, ids)| trial.verdict(ids))
 }
 
@@ -180,8 +183,8 @@ struct Trial<'a> {
     sizes: &'a Module,
 }
 
-/// Why the interpreter does not try a rule that calls a library's function: the function means what the rule that offers it
-/// says, and comparing the two would compare the rule with itself; or nothing says what it means.
+/// Why the interpreter does not try a rule that calls a library's function: the function means what the rule that
+/// offers it says, and comparing the two would compare the rule with itself; or nothing says what it means.
 fn of_library(module: &Module, rule: &Rule) -> Option<&'static str> {
     let first = [&rule.lhs, &rule.rhs].into_iter().flat_map(|side| native::called(module, side)).next()?;
     Some(match first.meaning {
@@ -209,8 +212,8 @@ impl Trial<'_> {
         Verdict { rule: ids[0], conditions: conditions.collect(), status, types, lost }
     }
 
-    /// Whether it holds, and for which element types: the first instance is tried at more dims than the others, which differ from
-    /// it in those alone.
+    /// Whether it holds, and for which element types: the first instance is tried at more dims than the others, which
+    /// differ from it in those alone.
     fn status(&self, ids: &[RuleId]) -> Found {
         let mut types: Vec<DType> = Vec::new();
         let mut lost = 0.0f64;
@@ -330,7 +333,7 @@ fn elements<'a>(rule: &'a Rule, dims: &'a BTreeMap<Sym, i64>) -> impl Iterator<I
     })
 }
 
-fn place(shape: &[i64], mut at: usize) -> Vec<usize> {
+fn unravel_index(shape: &[i64], mut at: usize) -> Vec<usize> {
     let mut index = vec![0; shape.len()];
     for (axis, extent) in shape.iter().enumerate().rev() {
         let extent = (*extent).max(1) as usize;

@@ -29,7 +29,7 @@ pub fn assemble(name: &str, text: &str, target: &Target) -> Result<Package, (Sou
     let mut package = read.package;
     let made = verify::verify(&package.program)
         .map_err(|fault| {
-            let at = place(&read.places, fault.part).map_or(Span::default(), |r| span(&r));
+            let at = byte_range(&read.places, fault.part).map_or(Span::default(), |r| span(&r));
             Failure::from(Diagnostic::error("E0607", at, format!("the program is refused: {fault}")))
         })
         .and_then(|()| kernels::recompile(&package.program, &package.loops, &Compiler::new(target.clone())));
@@ -58,7 +58,7 @@ fn wrong(fault: &asm::Error, span: Span) -> Diagnostic {
 }
 
 /// Where a part stands in the text.
-fn place(places: &Places, part: Part) -> Option<Range<usize>> {
+fn byte_range(places: &Places, part: Part) -> Option<Range<usize>> {
     let function = |f: usize| places.functions.get(f);
     match part {
         Part::Constant(i) => places.constants.get(i).cloned(),

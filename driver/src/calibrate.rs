@@ -12,7 +12,7 @@ use tensor::{DType, Tensor};
 use vm::threads::Pool;
 use vm::{Context, Executable, Limits};
 
-use crate::clocked::{Taken, filled, kernels};
+use crate::kernel_timer::{Taken, filled, kernels};
 use crate::pipeline::{self, Options};
 use crate::{Failure, Front, engine};
 
@@ -125,7 +125,7 @@ impl Bench {
         let wanted = &names[..names.len() - usize::from(!has_library)];
         let entries = wanted.iter().map(|name| pipeline::entry(&mut front, Some(name)));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
-        let options = Options { rewrites: false, ..options.clone() };
+        let options = options.with_plan(|p| p.use_rules = false);
         let compilation = pipeline::compile(&front, &entries, &options)?;
         let load = |threads: usize| -> Result<Arc<Executable>, Failure> {
             engine::load(&compilation, Pool::new(threads))
@@ -185,7 +185,7 @@ impl Bench {
             levels.push(Level {
                 bytes: bytes.map(|b| b as f64),
                 read: self.speed(moved, "read", std::slice::from_ref(&whole))?,
-                write: self.written(moved, rows, long)?,
+                write: self.write_speed(moved, rows, long)?,
                 copy: self.speed((4 * rows * (long / 2) * 2) as f64, "copy", &[half])?,
             });
         }
@@ -203,7 +203,7 @@ impl Bench {
     }
 
     /// The extent of what is written is told by a number.
-    fn written(&mut self, moved: f64, rows: i64, long: i64) -> Result<Speed, Failure> {
+    fn write_speed(&mut self, moved: f64, rows: i64, long: i64) -> Result<Speed, Failure> {
         let set = || -> Result<Vec<Tensor>, Failure> {
             let n = Tensor::scalar_i(DType::I64, long);
             Ok(vec![filled(DType::F32, &[1])?, filled(DType::F32, &[rows])?, n])
@@ -230,7 +230,8 @@ impl Bench {
         Ok((all - one / threads as f64).clamp(0.0, one))
     }
 
-    /// The shares of the peak that a product of matrices reaches: of a middling one, and of one with a small extent each.
+    /// The shares of the peak that a product of matrices reaches: of a middling one, and of one with a small extent
+    /// each.
     fn product(&mut self, entry: &str, which: usize, entry_us: f64, gflops: f64) -> Result<Product, Failure> {
         const FULL: i64 = 256;
         const FEW: i64 = 4;

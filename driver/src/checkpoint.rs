@@ -1,8 +1,8 @@
 //! Weights by name: a `.safetensors` file, or a folder of them, bound to the parts of a record.
 //!
-//! A part says the tensor it is read from, or else is read by its path below the record. Where arrays put axes
-//! at its front, the name has a `{..}` for each, and the tensors of all counts are stacked. Types of floats are converted where
-//! nothing is lost. All that is missing or does not fit is said at once.
+//! A part says the tensor it is read from, or else is read by its path below the record. Where arrays put axes at its
+//! front, the name has a `{..}` for each, and the tensors of all counts are stacked. Types of floats are converted
+//! where nothing is lost. All that is missing or does not fit is said at once.
 
 use std::collections::BTreeMap;
 use std::path::Path;

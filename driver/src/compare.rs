@@ -1,24 +1,25 @@
 //! `tenon run --compare`: one run in every engine, and how far the results are apart.
 //!
 //! What is right is judged where it is made, so that rounding carried through the program accuses nobody. The plan is
-//! compared with the program in double ([`wide`]), where next to nothing rounds: where they part, [`first`] looks for the first
-//! operator whose value differs, by planning ever longer beginnings of the program ([`part`]), and [`blame`] for the rule without which it would
-//! not; where literals of narrow types may be the reason, the program says how far they move it ([`literals`]). The machine is compared with the plan one kernel at a time, on the machine's own arguments ([`steps`], [`bound`]).
-//! One plan, whatever chose it, is judged in the same way ([`planned`]).
-//! Of a program that tolerates something its plan may be off by what that carries ([`tolerated`]).
+//! compared with the program in double ([`widen`]), where next to nothing rounds: where they part, [`divergence`] looks
+//! for the first operator whose value differs, by planning ever longer beginnings of the program ([`slice`]), and
+//! [`blame`] for the rule without which it would not; where literals of narrow types may be the reason, the program
+//! says how far they move it ([`literal_rounding`]). The machine is compared with the plan one kernel at a time, on the
+//! machine's own arguments ([`stepwise`], [`error_bound`]). One plan, whatever chose it, is judged in the same way
+//! ([`judge_plan`]). Of a program that tolerates something its plan may be off by what that carries ([`tolerance`]).
 //! [`difference`] says how far the results of whole programs are apart, and what is usual: the filetests' bound.
 
 mod blame;
-pub(crate) mod bound;
 mod difference;
-mod first;
-pub(crate) mod literals;
-mod part;
-mod planned;
-pub(crate) mod sizes;
-mod steps;
-mod tolerated;
-pub(crate) mod wide;
+mod divergence;
+pub(crate) mod error_bound;
+mod judge_plan;
+pub(crate) mod literal_rounding;
+pub(crate) mod magnitudes;
+mod slice;
+mod stepwise;
+mod tolerance;
+pub(crate) mod widen;
 
 use ir::FuncId;
 use tensor::Tensor;
@@ -31,8 +32,8 @@ use crate::pipeline::{self, Front, Options};
 
 pub use blame::Blame;
 pub use difference::{Difference, difference};
-pub use first::Divergence;
-pub use planned::Planned;
+pub use divergence::Divergence;
+pub use judge_plan::Planned;
 
 /// Compiled, with rewrites.
 const VM: &str = "vm";
@@ -90,13 +91,13 @@ pub fn compare(
     let oracle = engine::interpret_within(front, &front.module, entry, args.to_vec(), &limits());
     let mut list: Vec<Compared> = Vec::new();
     let (mut wrong, mut first, mut carried, mut unjudged) = (None, None, Vec::new(), Vec::new());
-    let tolerance = tolerated::tolerance(&front.module, entry, options);
+    let tolerance = tolerance::tolerance(&front.module, entry, options);
     for (label, rewrites) in [(VM, true), ("vm --no-rewrites", false)] {
         // Rules are judged here one by one, where they fire.
-        let mut options = Options { rewrites, admit: false, ..options.clone() };
+        let mut options = Options { admit: false, ..options.with_plan(|p| p.use_rules = rewrites) };
         if !rewrites {
             // There is no choice.
-            (options.force, options.forbid) = Default::default();
+            (options.plan.force, options.plan.forbid) = Default::default();
         }
         let compilation = pipeline::compile(front, &[entry], &options)?;
         let exe = engine::load(&compilation, threads.clone())?;
@@ -172,23 +173,23 @@ fn judge(
     limits: &dyn Fn() -> Limits,
     got: &[(String, Tensor)],
 ) -> Verdict {
-    let search = first::Search { options, limits };
-    let doubles: Option<Vec<Tensor>> = args.iter().map(wide::tensor).collect();
+    let search = divergence::Search { options, limits };
+    let doubles: Option<Vec<Tensor>> = args.iter().map(widen::tensor).collect();
     let Some(doubles) = doubles else { return Verdict::Unknown };
     if let Some(found) = search.first(front, entry, &doubles) {
         return Verdict::Wrong(Box::new(found));
     }
     let plan = Front { module: plan, ..front.clone() };
-    match steps::judge(&plan, entry, args, options, threads, limits) {
-        steps::Judged::Wrong(found) => Verdict::Wrong(found),
+    match stepwise::judge(&plan, entry, args, options, threads, limits) {
+        stepwise::Judged::Wrong(found) => Verdict::Wrong(found),
         // The whole is made of these kernels: what it gives beyond that is the fault of what put them together.
-        steps::Judged::Right(results) => {
+        stepwise::Judged::Right(results) => {
             let same = |(a, (_, b)): (&Tensor, &(String, Tensor))| {
                 !difference(a, b, false).as_ref().is_some_and(Difference::matters)
             };
             if results.iter().zip(got).all(same) { Verdict::Right } else { Verdict::Unknown }
         }
-        steps::Judged::Unknown => Verdict::Unknown,
+        stepwise::Judged::Unknown => Verdict::Unknown,
     }
 }
 

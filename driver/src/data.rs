@@ -55,7 +55,7 @@ enum Fill {
 }
 
 impl Fill {
-    fn of(text: &str) -> Option<Fill> {
+    fn parse(text: &str) -> Option<Fill> {
         match text {
             "zeros" => Some(Fill::Zeros),
             "ones" => Some(Fill::Ones),
@@ -81,7 +81,7 @@ pub fn arguments(
     let mut made: Vec<Option<Tensor>> = Vec::new();
     for w in wanted {
         let tensor = match values.get(w.name.as_str()) {
-            Some(v) if Fill::of(v).is_some() => None,
+            Some(v) if Fill::parse(v).is_some() => None,
             Some(v) => Some(value(&w.name, v, w.ty.dtype)?),
             None => None,
         };
@@ -95,7 +95,7 @@ pub fn arguments(
     for (name, value) in &values {
         let within = format!("{name}.");
         let parts: Vec<usize> = (0..wanted.len()).filter(|&i| wanted[i].name.starts_with(&within)).collect();
-        if parts.is_empty() || Fill::of(value).is_some() {
+        if parts.is_empty() || Fill::parse(value).is_some() {
             continue;
         }
         let checkpoint = Checkpoint::open(value)?;
@@ -113,7 +113,7 @@ pub fn arguments(
     let mut out = Vec::new();
     let mut lacking = Vec::new();
     for (k, (w, t)) in wanted.iter().zip(made).enumerate() {
-        match (t, source(&w.name, &values).and_then(|v| Fill::of(v))) {
+        match (t, source(&w.name, &values).and_then(|v| Fill::parse(v))) {
             (Some(t), _) => out.push(t),
             // The parts of a record differ, though one seed made them.
             (None, Some(Fill::Random(seed))) if !values.contains_key(&w.name) => {
@@ -173,8 +173,8 @@ pub(crate) fn settled(settings: &[Setting], given: &[String]) -> Result<BTreeMap
     Ok(dims)
 }
 
-/// The weights of the parts of the record `name` among those wanted, each with its place there, from a `.safetensors` file or
-/// a folder of them. `known` are dims that other arguments tell.
+/// The weights of the parts of the record `name` among those wanted, each with its place there, from a `.safetensors`
+/// file or a folder of them. `known` are dims that other arguments tell.
 pub fn weights(
     name: &str,
     wanted: &[&Wanted],

@@ -104,7 +104,7 @@ pub(crate) fn own(front: &Front) -> Own {
 }
 
 /// The dims of a function that the extents of its arguments tell. A dim of a config stands alone or is not told.
-pub(crate) fn told(module: &Module, func: &Func) -> BTreeSet<Sym> {
+pub(crate) fn inferable_dims(module: &Module, func: &Func) -> BTreeSet<Sym> {
     let extents: Vec<&Dim> = func.body.params.iter().flat_map(|v| &func.ty(*v).shape).collect();
     let is_setting = |s: Sym| module.settings.iter().any(|x| x.dtype.is_none() && x.name == s);
     let stands = |s: Sym| !is_setting(s) || extents.iter().any(|e| e.as_sym() == Some(s));
@@ -118,8 +118,8 @@ pub(crate) fn told(module: &Module, func: &Func) -> BTreeSet<Sym> {
 /// unless the config says what it is; an extent that speaks of it is compared when running.
 pub(crate) fn callable(module: &mut Module, id: FuncId) -> FuncId {
     let inner = module.func(id).clone();
-    let told = told(module, &inner);
-    let open: Vec<Sym> = inner.dims.iter().copied().filter(|s| !told.contains(s)).collect();
+    let inferable = inferable_dims(module, &inner);
+    let open: Vec<Sym> = inner.dims.iter().copied().filter(|s| !inferable.contains(s)).collect();
     let setting = |s: Sym| module.settings.iter().find(|x| x.name == s)?.is.clone();
     let number = |s: Sym| setting(s).filter(|is| is.as_int().is_some());
     let defined = |s: Sym| Some(setting(s)?.subst(&number));
@@ -209,8 +209,8 @@ pub(crate) fn callable(module: &mut Module, id: FuncId) -> FuncId {
     FuncId(module.funcs.len() as u32 - 1)
 }
 
-/// The function for dims that are known when compiling, as a config gives them: its types have the numbers, and so has what
-/// it calls. Numbers that its conditions rule out are a fault.
+/// The function for dims that are known when compiling, as a config gives them: its types have the numbers, and so has
+/// what it calls. Numbers that its conditions rule out are a fault.
 pub(crate) fn settled(
     module: &mut Module,
     id: FuncId,

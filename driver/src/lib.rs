@@ -1,8 +1,17 @@
 //! The compiler as one thing: text in, results out.
 //!
-//! [`pipeline`] is the whole compiler as a function to be read; everything else here stands around it:
-//! [`library`] the operators of `std`, [`modules`] what `use` brings, [`data`] arguments given from outside (`settings` from a config, `checkpoint` from weights), [`engine`] running, [`compare`] in every engine,
-//! [`session`] exploring line by line, [`stage`] showing what stands between stages, [`dynamic`] what is left to be known and checked while running, [`names`] those that options speak of, [`admit`] whether rules hold, [`assemble`] a compiled program from its text, [`kernels`] machine code for a program's kernels ([`cache`] where it is kept), [`cores`] work on all of them, [`profile`] where the time of a run goes, [`calibrate`] what a machine can do, [`tune`] what its kernels take there.
+//! [`pipeline`] is the whole compiler as a function to be read; everything else here stands around it.
+//!
+//! - Text: [`library`] the operators of `std`, [`modules`] what `use` brings, [`stage`] what stands between stages.
+//! - What is entered, with what: [`entry_choice`], [`data`] arguments given from outside (`settings` from a config,
+//!   `checkpoint` from weights), [`option_names`] those that options speak of, [`passes`] what may be left out.
+//! - Running: [`engine`], [`session`] line by line, [`kernels`] machine code for a program's kernels ([`cache`] where
+//!   it is kept), [`cores`] work on all of them, [`assemble`] a compiled program from its text, `load_split` what is
+//!   made once of weights.
+//! - Judging: [`compare`] a run in every engine, [`admit`] whether rules hold, [`runtime_checks`] what is left to be
+//!   known and checked while running, [`mod@why`] plans, [`reduction_order`] of sums.
+//! - Measuring: [`profile`] where the time of a run goes, [`calibrate`] what a machine can do, [`tune`] what kernels
+//!   take there (`kernel_timer`).
 //!
 //! ```
 //! let text = "fn double<n>(x: f32[n]) -> f32[n] { x + x }";
@@ -18,32 +27,33 @@
 #![expect(clippy::disallowed_methods, reason = "the driver reads programs and data, and writes results")]
 
 pub mod admit;
-pub mod ask;
 pub mod assemble;
 pub mod cache;
 pub mod calibrate;
 mod checkpoint;
-pub mod chosen;
-mod clocked;
 pub mod compare;
 pub mod cores;
 pub mod data;
-pub mod dynamic;
 pub mod engine;
 mod entry;
+pub mod entry_choice;
 mod failure;
-mod kept;
+mod kernel_timer;
 pub mod kernels;
 mod library;
+mod load_split;
 pub mod modules;
-pub mod names;
-pub mod orders;
+pub mod option_names;
+pub mod passes;
 pub mod pipeline;
 pub mod profile;
+pub mod reduction_order;
+pub mod runtime_checks;
 pub mod session;
 mod settings;
 pub mod stage;
 pub mod tune;
+pub mod why;
 
 use std::path::Path;
 
@@ -51,7 +61,7 @@ use ir::source::SourceMap;
 
 pub use failure::Failure;
 pub use pipeline::{Compilation, Front, Options};
-pub use rewrites::OwnPass;
+pub use rewrites::{Options as PlanOptions, OwnPass};
 
 /// Reads and checks a program file, with the files it uses. A failure comes with the texts its places speak of.
 pub fn open(path: impl AsRef<Path>) -> Result<Front, (SourceMap, Failure)> {

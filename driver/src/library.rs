@@ -1,4 +1,5 @@
-//! The operator library: `std/*.tn` and its rules, `std/rules/*.tn`, inside the binary. A new file there is a new part of the library.
+//! The operator library: `std/*.tn` and its rules, `std/rules/*.tn`, inside the binary. A new file there is a new part
+//! of the library.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;

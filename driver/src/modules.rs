@@ -1,7 +1,7 @@
 //! The files of a program: what `use` brings, and what that uses in turn.
 //!
-//! `use a.b` names the file `a/b.tn`, or the definition `b` of the file `a.tn`; the path starts in the folder of
-//! the file that says it, or else in that of the program's first file. The nearest folder that has one of the two wins, the
+//! `use a.b` names the file `a/b.tn`, or the definition `b` of the file `a.tn`; the path starts in the folder of the
+//! file that says it, or else in that of the program's first file. The nearest folder that has one of the two wins, the
 //! file before the definition. A file is read once, however many ways lead to it, and files may use each other.
 //!
 //! Reading is a [`Reader`]'s: the disk for a program on disk, a few texts in a test.

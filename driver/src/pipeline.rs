@@ -10,44 +10,24 @@ use check::Files;
 use codegen::{Compiled, Compiler, Store, Target};
 use ir::source::{SourceId, SourceMap};
 use ir::{FuncId, Module};
-use rewrites::{Choose, Database, Machine, OwnPass, Report};
+use rewrites::{Options as PlanOptions, Report};
 use shape::Sym;
 use vm::tnx::Package;
 use vm::verify::Verified;
 
 use crate::library::Library;
 use crate::modules::{self, Reader};
-use crate::{Failure, chosen, kept, kernels};
+use crate::{Failure, entry_choice, kernels, load_split};
 
 /// How to compile.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// False: one kernel an operator, as the text says (`--no-rewrites`).
-    pub rewrites: bool,
-    /// The pipeline of functions whose text says none; none: the usual one (`--pipeline`).
-    pub pipeline: Option<String>,
-    /// Passes of whoever embeds the compiler: a pipeline says `pass NAME`.
-    pub passes: Vec<OwnPass>,
-    /// Implementations chosen wherever they can be.
-    pub force: Vec<String>,
-    /// Implementations not chosen.
-    pub forbid: Vec<String>,
+    /// How plans are chosen. Which functions are entered and which libraries are there is not asked of it.
+    pub plan: PlanOptions,
     /// True: every function is invariant, as `#[invariant]` says it of one. What serves wants that.
     pub invariant: bool,
-    /// What rules may lose in functions that do not say themselves what they tolerate (`--tolerance`).
-    pub tolerance: Option<f64>,
-    /// Dims to show the plan for.
-    pub at: Vec<(String, i64)>,
-    /// The machine the plan is chosen for.
-    pub machine: Machine,
-    /// What kernels were measured to take there.
-    pub measured: Option<Arc<Database>>,
     /// False: rules of the program are taken at their word. Otherwise one that fires and does not hold is an error.
     pub admit: bool,
-    /// Lists in the report what could stand for steps at sample points, in so many times their time or less.
-    pub offers: Option<f64>,
-    /// Which of the equal terms a plan is made of.
-    pub choose: Choose,
     /// The CPU to make code for.
     pub target: Target,
     /// Where kernels are kept between runs.
@@ -56,23 +36,23 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options {
-            rewrites: true,
-            pipeline: None,
-            passes: Vec::new(),
-            force: Vec::new(),
-            forbid: Vec::new(),
-            invariant: false,
-            tolerance: None,
-            at: Vec::new(),
-            machine: Machine::reference(),
-            measured: None,
-            admit: true,
-            offers: None,
-            choose: Choose::default(),
-            target: Target::host(),
-            store: None,
-        }
+        Options::from(PlanOptions::default())
+    }
+}
+
+impl From<PlanOptions> for Options {
+    /// The usual options, but for how plans are chosen.
+    fn from(plan: PlanOptions) -> Options {
+        Options { plan, invariant: false, admit: true, target: Target::host(), store: None }
+    }
+}
+
+impl Options {
+    /// The same with another choice of plans.
+    pub fn with_plan(&self, change: impl FnOnce(&mut PlanOptions)) -> Options {
+        let mut options = self.clone();
+        change(&mut options.plan);
+        options
     }
 }
 
@@ -158,8 +138,8 @@ pub fn sources() -> SourceMap {
     Library::get().sources()
 }
 
-/// Refuses a module that could not be planned as it was asked: a pass of whoever embeds the compiler went wrong, or a rule
-/// of the program fired that does not hold.
+/// Refuses a module that could not be planned as it was asked: a pass of whoever embeds the compiler went wrong, or a
+/// rule of the program fired that does not hold.
 pub fn sound(front: &Front, report: &Report, options: &Options) -> Result<(), Failure> {
     no_fault(report)?;
     if options.admit { crate::admit::sound(front, report, options.store.as_ref()) } else { Ok(()) }
@@ -181,28 +161,15 @@ pub fn plan(module: &Module, options: &Options) -> (Module, Report) {
 /// The same where only some functions will be called: what they do not reach stays as the text has it.
 pub fn plan_of(module: &Module, entries: &[FuncId], options: &Options) -> (Module, Report) {
     let module = &ir::invariant::reach(module, options.invariant);
-    let options = rewrites::Options {
-        use_rules: options.rewrites,
-        pipeline: options.pipeline.clone(),
-        passes: options.passes.clone(),
-        force: options.force.clone(),
-        forbid: options.forbid.clone(),
-        tolerance: options.tolerance,
-        available: module.externs.iter().map(kernels::available).collect(),
-        at: options.at.clone(),
-        measured: options.measured.clone(),
-        offers: options.offers,
-        choose: options.choose,
-        entries: entries.to_vec(),
-        ..rewrites::Options::new(options.machine.clone())
-    };
+    let available = module.externs.iter().map(kernels::available).collect();
+    let options = PlanOptions { available, entries: entries.to_vec(), ..options.plan.clone() };
     rewrites::rewrite(module, &options)
 }
 
 /// A checked module to a program for some of its functions: rewrite, lower, emit, verify.
 pub fn compile(front: &Front, entries: &[FuncId], options: &Options) -> Result<Compilation, Failure> {
-    crate::names::pipeline(&front.module, options)?;
-    crate::names::implementations(&front.module, options)?;
+    crate::option_names::pipeline(&front.module, options)?;
+    crate::option_names::implementations(&front.module, options)?;
     let planned = plan_of(&front.module, entries, options);
     sound(front, &planned.1, options)?;
     compile_plan(front, planned, entries, options)
@@ -226,10 +193,10 @@ pub(crate) fn compile_plan(
 ) -> Result<Compilation, Failure> {
     no_fault(&report)?;
     let mut entries = entries.to_vec();
-    let splits = kept::split(&mut plan, &mut entries);
+    let splits = load_split::split(&mut plan, &mut entries);
     let compiler = Compiler::new(options.target.clone()).storing(options.store.clone());
     let (mut lowered, kernels) = kernels::lower(&plan, &entries, &front.sources, &compiler)?;
-    kept::tell(&mut lowered.program, &splits, &entries);
+    load_split::record_splits(&mut lowered.program, &splits, &entries);
     let program = Verified::new(lowered.program)
         .map_err(|e| kernels::ours("the verifier refuses what lowering made", &e))?;
     let loops = kernels::text(&plan, &lowered.kernels, &front.files);
@@ -244,5 +211,5 @@ pub fn package(compilation: Compilation, target: &Target) -> Package {
 
 /// The entry of a program, by name or by custom, as it is called from outside.
 pub fn entry(front: &mut Front, name: Option<&str>) -> Result<FuncId, Failure> {
-    chosen::choose(front, name, &[]).map(|e| e.id)
+    entry_choice::choose(front, name, &[]).map(|e| e.id)
 }

@@ -245,23 +245,23 @@ impl Session {
                 stage::show(&mut self.front(), stage, Some(name), &self.options)
             }
             ("force", [name]) => {
-                self.options.force.push((*name).to_owned());
+                self.options.plan.force.push((*name).to_owned());
                 Ok(String::new())
             }
             ("forbid", [name]) => {
-                self.options.forbid.push((*name).to_owned());
+                self.options.plan.forbid.push((*name).to_owned());
                 Ok(String::new())
             }
             ("pipeline", [name]) => {
-                let options = Options { pipeline: Some((*name).to_owned()), ..self.options.clone() };
-                crate::names::pipeline(&self.front().module, &options)?;
+                let options = self.options.with_plan(|p| p.pipeline = Some((*name).to_owned()));
+                crate::option_names::pipeline(&self.front().module, &options)?;
                 self.options = options;
                 Ok(String::new())
             }
             ("free", []) => {
-                self.options.pipeline = None;
-                self.options.force.clear();
-                self.options.forbid.clear();
+                self.options.plan.pipeline = None;
+                self.options.plan.force.clear();
+                self.options.plan.forbid.clear();
                 Ok(String::new())
             }
             ("engine", ["vm"]) => {
@@ -322,15 +322,15 @@ impl Session {
         let mut options = self.options.clone();
         for text in at {
             let pair = text.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse::<i64>().ok()?)));
-            options.at.push(pair.ok_or_else(|| Failure::data(format!("`{text}` is not DIM=N")))?);
+            options.plan.at.push(pair.ok_or_else(|| Failure::data(format!("`{text}` is not DIM=N")))?);
         }
         let entry = entry::find(&mut front, Some(name))?;
         let name = front.module.func(entry).name.clone();
         let (plan, mut report) = pipeline::plan(&front.module, &options);
         pipeline::no_fault(&report)?;
         report.functions.retain(|f| f.is_of(&name));
-        crate::orders::tell(&plan, &mut report, &options.target);
-        crate::admit::tell(&front, &mut report, self.options.store.as_ref());
+        crate::reduction_order::add_reduction_order(&plan, &mut report, &options.target);
+        crate::admit::add_statuses(&front, &mut report, self.options.store.as_ref());
         if !alternatives {
             for step in report.functions.iter_mut().flat_map(|f| &mut f.regimes).flat_map(|r| &mut r.steps) {
                 step.alternatives.clear();

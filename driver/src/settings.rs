@@ -18,7 +18,8 @@ pub(crate) fn read(path: &str, settings: &[Setting]) -> Result<Vec<(String, Stri
         return Err(Failure::data(format!("{path}: a config is an object: {{ \"hidden\": 8 }}")));
     }
     let mut out = Vec::new();
-    // What the program defines by others is its own to say; a number, which it may be compiled for, must be that of the file.
+    // What the program defines by others is its own to say; a number, which it may be compiled for, must be that of the
+    // file.
     for s in settings.iter().filter(|s| s.is.as_ref().is_none_or(|is| is.as_int().is_some())) {
         let key = s.from.as_deref().unwrap_or(s.name.name());
         let Some(value) = find(&root, key) else { continue };

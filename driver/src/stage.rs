@@ -49,7 +49,7 @@ pub fn show(
         let compilation = pipeline::compile(front, &entries, options)?;
         return Ok(vm::asm::listing(&pipeline::package(compilation, &options.target)));
     }
-    crate::names::pipeline(&front.module, options)?;
+    crate::option_names::pipeline(&front.module, options)?;
     let called = if entry.is_some() { entries.as_slice() } else { &[] };
     let (plan, report) = pipeline::plan_of(&front.module, called, options);
     pipeline::sound(front, &report, options)?;
@@ -74,7 +74,7 @@ pub fn show(
 /// The functions asked for: one by name, or all that the program defines.
 pub fn entries(front: &mut Front, name: Option<&str>) -> Result<Vec<FuncId>, Failure> {
     let found = match name {
-        Some(name) => vec![crate::chosen::instance(front, Some(name), &[])?.id],
+        Some(name) => vec![crate::entry_choice::instance(front, Some(name), &[])?.id],
         None => functions(front),
     };
     let all = if found.is_empty() { vec![crate::entry::find(front, None)?] } else { found };
@@ -145,8 +145,8 @@ pub fn plan_text(plan: &Module, files: &check::Files) -> String {
     parser::print(&ir::raise::module(&plan, meaning))
 }
 
-/// What a call of each function of a plan holds at once, at most: its name, and bytes over its dims, with their number for the
-/// dims that are said. A run of an entry passes with so much.
+/// What a call of each function of a plan holds at once, at most: its name, and bytes over its dims, with their number
+/// for the dims that are said. A run of an entry passes with so much.
 pub fn memory(
     front: &Front,
     plan: &Module,
@@ -158,7 +158,7 @@ pub fn memory(
     let entries: Vec<FuncId> = entries.iter().map(|id| crate::entry::callable(&mut plan, *id)).collect();
     let lowered = crate::kernels::describe(&plan, &entries, &front.sources, &compiler)?;
     let text = |peak: lower::Peak| {
-        let at = |s: shape::Sym| options.at.iter().find(|(n, _)| n == s.name()).map(|a| a.1);
+        let at = |s: shape::Sym| options.plan.at.iter().find(|(n, _)| n == s.name()).map(|a| a.1);
         let number = match peak.bytes.eval(&at) {
             Ok(n) if peak.bytes.as_int().is_none() => {
                 let dims: Vec<String> =

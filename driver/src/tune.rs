@@ -1,10 +1,11 @@
-//! Measuring what plans are chosen from: the kernels and library calls that a program's functions may use, at sample dims
-//! of each regime, on the threads of the run, with weights that come from memory.
+//! Measuring what plans are chosen from: the kernels and library calls that a program's functions may use, at sample
+//! dims of each regime, on the threads of the run, with weights that come from memory.
 //!
-//! In: a checked program and a database of measurements. Out: the database with more of them, saved after each batch, so that
-//! a run that is stopped is gone on with by the next. What is chosen is measured first, then what comes closest to it by
-//! what is known so far; measuring may change the choice, so that is asked anew until nothing is missing or the time is over.
-//! What is then so close that the machine's moods decide is measured again, some passes later each time: the middle counts.
+//! In: a checked program and a database of measurements. Out: the database with more of them, saved after each batch,
+//! so that a run that is stopped is gone on with by the next. What is chosen is measured first, then what comes closest
+//! to it by what is known so far; measuring may change the choice, so that is asked anew until nothing is missing or
+//! the time is over. What is then so close that the machine's moods decide is measured again, some passes later each
+//! time: the middle counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use vm::Context;
 use vm::threads::Pool;
 use vm::verify::Verified;
 
-use crate::clocked::{copy, filled, kernels};
+use crate::kernel_timer::{copy, filled, kernels};
 use crate::pipeline::{self, Options};
 use crate::{Failure, Front, entry};
 
@@ -61,8 +62,8 @@ pub fn tune(
 ) -> Result<Tuned, Failure> {
     let begun = Instant::now();
     let limit = Duration::from_secs_f64(seconds.clamp(0.0, 1e6));
-    let machine = &options.machine;
-    let mut known = options.measured.as_deref().cloned().unwrap_or_default();
+    let machine = &options.plan.machine;
+    let mut known = options.plan.measured.as_deref().cloned().unwrap_or_default();
     let mut tuned = Tuned::default();
     // What was measured now, as often as it was; nothing, where it failed.
     let mut taken: BTreeMap<Key, Vec<f64>> = BTreeMap::new();
@@ -128,8 +129,8 @@ fn middle(times: &[f64]) -> f64 {
     sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
 }
 
-/// What measurements would choose between by what is known, each once: the kernel on which most time hangs first, at all its
-/// dims.
+/// What measurements would choose between by what is known, each once: the kernel on which most time hangs first, at
+/// all its dims.
 fn offers(
     front: &Front,
     entries: &[FuncId],
@@ -138,7 +139,7 @@ fn offers(
     options: &Options,
 ) -> Result<Vec<Offer>, Failure> {
     let measured = Some(Arc::new(known.clone()));
-    let options = Options { offers: Some(far), measured, ..options.clone() };
+    let options = options.with_plan(|p| (p.offers, p.measured) = (Some(far), measured));
     let (_, report) = pipeline::plan_of(&front.module, entries, &options);
     pipeline::sound(front, &report, &options)?;
     let mut each: BTreeMap<Key, Offer> = BTreeMap::new();
@@ -195,7 +196,7 @@ fn together(
         .map_err(|e| crate::kernels::ours("a compiled program does not load", &e))?;
     let one = |call: &Call| {
         let name = &module.func(call.entry).name;
-        let sets = call.sets(&options.machine)?;
+        let sets = call.sets(&options.plan.machine)?;
         let taken = kernels(&mut Context::new(exe.clone()), name, &sets, BUDGET, &front.sources)?;
         Ok(taken.us)
     };
@@ -234,8 +235,8 @@ impl Call {
         Call { entry, args, asked, cold }
     }
 
-    /// Sets of arguments. The cold ones of all sets together are more than the caches hold, and each set has its own, so that
-    /// what a run reads is gone from the caches when its turn comes again.
+    /// Sets of arguments. The cold ones of all sets together are more than the caches hold, and each set has its own,
+    /// so that what a run reads is gone from the caches when its turn comes again.
     fn sets(&self, machine: &Machine) -> Result<Vec<Vec<Tensor>>, Failure> {
         const MOST: usize = 64;
         let is_cold = |name: &str| self.cold.iter().any(|c| c == name);

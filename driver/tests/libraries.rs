@@ -1,5 +1,6 @@
-//! Functions of shared libraries: what they say when they fail, what is said where they are missing, and how many threads
-//! they have. One test, as it counts the threads of the process. A library that is not on the machine is told of.
+//! Functions of shared libraries: what they say when they fail, what is said where they are missing, and how many
+//! threads they have. One test, as it counts the threads of the process. A library that is not on the machine is told
+//! of.
 
 use std::io::Write as _;
 

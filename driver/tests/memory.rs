@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use driver::{Options, pipeline, stage};
+use driver::{Options, PlanOptions, pipeline, stage};
 use shape::Sym;
 use tensor::abi::Step;
 use tensor::{DType, Tensor};
@@ -24,7 +24,10 @@ fn arenas_of_the_examples_are_within_five_percent_of_the_least() {
         let mut front = driver::open(&file).unwrap();
         let entries = stage::entries(&mut front, None).unwrap();
         for rewrites in [true, false] {
-            let (plan, _) = pipeline::plan(&front.module, &Options { rewrites, ..Options::default() });
+            let (plan, _) = pipeline::plan(
+                &front.module,
+                &Options::from(PlanOptions { use_rules: rewrites, ..PlanOptions::default() }),
+            );
             let rt = lower::structure(&plan, &entries).unwrap();
             for func in rt.funcs.iter().filter(|f| !f.regions.is_empty()) {
                 functions += 1;
@@ -119,8 +122,8 @@ const TOLD: &[(&str, &str, &[&[i64]])] = &[
     ("a row of it", "fn main<n>(x: f32[n, 4]) -> f32[4] where n >= 1 { sort(x)[0] }", &[&[0, 4]]),
 ];
 
-/// A run with exactly what `tenon opt` says passes, and hardly less is enough. (A plan with several ways may need less on
-/// one of them: the expression is that of the way that needs most.)
+/// A run with exactly what `tenon opt` says passes, and hardly less is enough. (A plan with several ways may need less
+/// on one of them: the expression is that of the way that needs most.)
 #[test]
 fn a_run_needs_what_is_said_and_hardly_less() {
     for (name, text, shapes) in TOLD {
@@ -131,12 +134,13 @@ fn a_run_needs_what_is_said_and_hardly_less() {
         std::fs::remove_file(&path).unwrap();
         let entry = pipeline::entry(&mut front, Some("main")).unwrap();
         for rewrites in [true, false] {
-            let options = Options { rewrites, ..Options::default() };
+            let options = Options::from(PlanOptions { use_rules: rewrites, ..PlanOptions::default() });
             let compilation = pipeline::compile(&front, &[entry], &options).unwrap();
             let exe = driver::engine::load(&compilation, vm::threads::Pool::new(1)).unwrap();
             let mut context = vm::Context::new(exe);
             for n in [1, 2, 7, 64, 100, 1000, 4097, 100_000] {
-                let options = Options { at: vec![("n".to_owned(), n)], ..Options::default() };
+                let options =
+                    Options::from(PlanOptions { at: vec![("n".to_owned(), n)], ..PlanOptions::default() });
                 let (said, limit) = promise(&front, &compilation.plan, entry, &options);
                 let extents =
                     |shape: &[i64]| shape.iter().map(|d| if *d == 0 { n } else { *d }).collect::<Vec<_>>();

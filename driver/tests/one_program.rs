@@ -1,8 +1,9 @@
-//! One meaning, however a program is compiled. `examples/01_mlp.tn` compiled once, and run for every regime of its batch: each result is the interpreter's.
+//! One meaning, however a program is compiled. `examples/01_mlp.tn` compiled once, and run for every regime of its
+//! batch: each result is the interpreter's.
 
 use std::path::Path;
 
-use driver::{Options, engine, pipeline};
+use driver::{Options, PlanOptions, engine, pipeline};
 use tensor::{DType, Tensor, generate};
 
 #[test]
@@ -48,7 +49,7 @@ fn halves_are_rounded_between_operators_fused_or_not_and_in_the_plan_as_text() {
         let mut front =
             pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false)).expect("it checks");
         let entry = pipeline::entry(&mut front, Some("f")).expect("it has f");
-        let options = Options { rewrites, ..Options::default() };
+        let options = Options::from(PlanOptions { use_rules: rewrites, ..PlanOptions::default() });
         let compilation = pipeline::compile(&front, &[entry], &options);
         let compilation = compilation.map_err(|f| f.render(&front.sources, false)).expect("it compiles");
         let exe = engine::load(&compilation, vm::threads::Pool::new(1)).expect("it loads");

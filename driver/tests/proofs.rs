@@ -1,4 +1,5 @@
-//! Proofs of rules (`driver::admit::proof`): what is proved holds, and a rule that is spoilt a little is proved no more.
+//! Proofs of rules (`driver::admit::proof`): what is proved holds, and a rule that is spoilt a little is proved no
+//! more.
 
 #![expect(clippy::disallowed_methods, reason = "the test reads the library's rules")]
 

@@ -57,7 +57,8 @@ fn what_a_decoder_takes_does_not_grow_with_its_layers() {
     assert!(some[1] < 20_000 && many[0] <= 4 * some[0] && many[0] <= 128 * 16, "{some:?}, {many:?}");
 }
 
-/// What ResNet-50 is: a stem, stages of 3, 4, 6 and 3 bottlenecks, of which the first changes the extents, and a classifier.
+/// What ResNet-50 is: a stem, stages of 3, 4, 6 and 3 bottlenecks, of which the first changes the extents, and a
+/// classifier.
 fn resnet() -> String {
     let (mut params, mut body) = (String::from("x: f32[n, 3, 224, 224]"), String::new());
     let mut made = 0;
@@ -191,7 +192,7 @@ fn main<n>(x: f32[n]) -> f32[n] { slow(x) }\n",
 
 /// Layers of which one takes its weights as they are, and the others transposed.
 #[test]
-fn a_layer_unlike_the_others_parts_what_is_rolled_up_and_no_more() {
+fn a_layer_unlike_the_others_parts_what_is_outlined_and_no_more() {
     let weights: String = (0..80).map(|i| format!("    w{i}: f32[16, 16] from \"w{i}\"\n")).collect();
     let layer = |i: usize| {
         let w = if i == 40 { "m.w40".to_owned() } else { format!("m.w{i}.T") };
@@ -220,8 +221,8 @@ fn what_is_kept_of_many_weights_is_found_in_time() {
     assert!(panels.fired >= 400 && found.part.is_none() && !found.regimes.is_empty(), "{panels:?}");
 }
 
-/// Rules that add to what they find in each round: growth stops, and so does fusing what they added, both with a note; what is
-/// written is fused.
+/// Rules that add to what they find in each round: growth stops, and so does fusing what they added, both with a note;
+/// what is written is fused.
 #[test]
 fn rules_that_grow_without_end_stop_with_a_note() {
     let report = planned(

@@ -103,8 +103,8 @@ fn threads_share_a_program_and_a_steady_state_asks_for_nothing() {
                     }
                 }
                 reached.send(()).expect("the test waits");
-                // Over how many workers a kernel is spread, each with scratch memory, follows from how long it took: on a busy
-                // machine one may ask for more once. What leaks asks in hundreds of runs.
+                // Over how many workers a kernel is spread, each with scratch memory, follows from how long it took: on
+                // a busy machine one may ask for more once. What leaks asks in hundreds of runs.
                 let (asked, fitted) = seen.expect("there is a half");
                 assert_eq!(context.fits(), fitted, "thread {thread}");
                 assert!(context.system_allocations() - asked <= 4, "thread {thread} asks for memory again");
@@ -115,7 +115,8 @@ fn threads_share_a_program_and_a_steady_state_asks_for_nothing() {
         let after = |count: usize| (0..count).all(|_| reports.recv().is_ok()).then(resident).flatten();
         if let (Some(before), Some(after)) = (after(THREADS), after(THREADS)) {
             println!("{} runs: {before} bytes resident at half, {after} at the end", runs * THREADS);
-            // Room for what the system's allocator keeps of threads that wait; a leak of 8 bytes a run is more in the long form.
+            // Room for what the system's allocator keeps of threads that wait; a leak of 8 bytes a run is more in the
+            // long form.
             assert!(after - before < 4 << 20, "{before} bytes resident at half, {after} at the end");
         }
     });

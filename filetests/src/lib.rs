@@ -4,21 +4,25 @@
 //! `// @stage arguments`, and the lines `//| ..` right after it are what is expected. `BLESS=1` writes
 //! what was found in their place; then read the difference.
 //!
-//! | directive | what it shows |
-//! |---|---|
-//! | `@parse` | faults of the text, or the text as the formatter prints it |
-//! | `@check` | the diagnostics, or what will be checked when running; with `-v` what `tenon check -v` says |
-//! | `@errors` | of each diagnostic its message and its help |
-//! | `@ir`, `@plan`, `@loops`, `@bytecode` `ENTRY` | a stage of the compiler |
-//! | `@llvm ENTRY text` | passes if the LLVM text holds the words after the entry |
-//! | `@opt ENTRY n=64 force=NAME pipeline=NAME` | the steps chosen at these dims, or forced, or by a pipeline, the rules that fired and those that were refused |
-//! | `@rules ENTRY a b` | of each of these rules whether it fired there, or why not |
-//! | `@run ENTRY x=..` | results of the interpreter, the machine, the machine without rewrites, and the plan written as text and read again, which must agree |
-//! | `@fails ENTRY x=..` | the failure, which every engine must report; a line for each that says it otherwise |
-//! | `@test` | the file's own tests, in both engines |
-//! | `@ref` | the cases of `filetests/data/FILE.safetensors`, which other libraries computed (`scripts/refdata`) |
-//! | `@needs LIBRARY SYMBOL` | nothing: where the library or its function is not on this machine, the file is left out, and a line says so |
-//! | `@file a/b.tn` | another file of the program begins, and reaches to the next directive |
+//! - `@parse`: faults of the text, or the text as the formatter prints it.
+//! - `@check`: the diagnostics, or what will be checked when running; with `-v` what `tenon check -v` says.
+//! - `@errors`: of each diagnostic its message and its help.
+//! - `@ir`, `@plan`, `@loops`, `@bytecode` `ENTRY`: a stage of the compiler.
+//! - `@llvm ENTRY text`: passes if the LLVM text holds the words after the entry.
+//! - `@opt ENTRY n=64 force=NAME pipeline=NAME`: the steps chosen at these dims, or forced, or by a pipeline, the rules
+//!   that fired and those that were refused.
+//! - `@rules ENTRY a b`: of each of these rules whether it fired there, or why not.
+//! - `@run ENTRY x=..`: results of the interpreter, the machine, the machine without rewrites, and the plan written as
+//!   text and read again, which must agree.
+//! - `@fails ENTRY x=..`: the failure, which every engine must report; a line for each that says it otherwise.
+//! - `@test`: the file's own tests, in both engines.
+//! - `@ref`: the cases of `filetests/data/FILE.safetensors`, which other libraries computed (`scripts/refdata`).
+//! - `@needs LIBRARY SYMBOL`: nothing: where the library or its function is not on this machine, the file is left out,
+//!   and a line says so.
+//! - `@file a/b.tn`: another file of the program begins, and reaches to the next directive.
+//!
+//! What compiles (`@plan`, `@loops`, `@bytecode`, `@llvm`, `@opt`, `@run`) does it without a pass where it says
+//! `without=PASS` (`tenon passes` lists them).
 //!
 //! Data of integers (`randint`, `arange`) must agree bit for bit, random reals within a bound.
 //!

@@ -6,7 +6,7 @@ use driver::{Front, Options, pipeline, stage};
 use ir::Module;
 
 /// The plan written as text and read again.
-pub(crate) fn again(plan: &Module, front: &Front) -> Result<Front, String> {
+pub(crate) fn reparse(plan: &Module, front: &Front) -> Result<Front, String> {
     let text = stage::plan_text(plan, &front.files);
     let mut sources = pipeline::sources();
     let id = sources.add("plan.tn", text.as_str());
@@ -27,7 +27,7 @@ pub(crate) fn scheduled(plan: &Module, options: &Options) -> Module {
 /// those of tests that passed.
 pub fn tests_agree(front: &Front) -> Result<Vec<String>, String> {
     let (plan, _) = pipeline::plan(&front.module, &Options::default());
-    let again = again(&plan, front)?;
+    let again = reparse(&plan, front)?;
     let run =
         |front: &Front| engine::test(front, Engine::Interp).map_err(|f| f.render(&front.sources, false));
     let (first, second) = (run(front)?, run(&again)?);

@@ -75,11 +75,11 @@ pub(crate) fn run(case: &Case, d: &Directive) -> Result<String, String> {
     };
     let mut front = front(case).map_err(|(s, f)| f.render(&s, false))?;
     let target = codegen::Target::named(SHOWN).map_err(|e| e.to_string())?;
-    let options = Options { target, ..Options::default() };
-    let shown = stage::show(&mut front, stage, d.args.first().map(String::as_str), &options);
+    let (options, args) = options(&d.args, Options { target, ..Options::default() })?;
+    let shown = stage::show(&mut front, stage, args.first().map(String::as_str), &options);
     let text = shown.map_err(|f| f.render(&front.sources, false))?;
     if stage == Stage::Llvm {
-        let wanted = d.args.get(1..).unwrap_or(&[]).join(" ");
+        let wanted = args.get(1..).unwrap_or(&[]).join(" ");
         return if text.contains(&wanted) {
             Ok(String::new())
         } else {
@@ -87,6 +87,15 @@ pub(crate) fn run(case: &Case, d: &Directive) -> Result<String, String> {
         };
     }
     Ok(text)
+}
+
+/// The arguments of a directive but for those that say `without=PASS`, and the options without these passes.
+fn options(args: &[String], options: Options) -> Result<(Options, Vec<String>), String> {
+    let (without, rest): (Vec<String>, Vec<String>) =
+        args.iter().cloned().partition(|a| a.starts_with("without="));
+    let mut without = without.iter().filter_map(|a| a.strip_prefix("without="));
+    let options = without.try_fold(options, Options::without);
+    Ok((options.map_err(|f| f.render(&SourceMap::default(), false))?, rest))
 }
 
 fn parse(case: &Case) -> String {
@@ -101,7 +110,7 @@ fn parse(case: &Case) -> String {
 fn check(case: &Case, d: &Directive) -> String {
     match front(case) {
         Ok(front) if d.args.first().is_some_and(|a| a == "-v") => {
-            driver::dynamic::dynamic(&front).to_string()
+            driver::runtime_checks::runtime_checks(&front).to_string()
         }
         Ok(front) => {
             let mut out = ir::diag::render(&front.warnings, &front.sources, false);
@@ -158,12 +167,13 @@ fn planned(front: &Front, entry: FuncId, options: &Options) -> rewrites::Report 
     let others = module.funcs.iter_mut().enumerate().filter(|(i, _)| !called.contains(&FuncId(*i as u32)));
     others.for_each(|(_, f)| f.plan = true);
     let (plan, mut report) = pipeline::plan(&module, options);
-    driver::orders::tell(&plan, &mut report, &options.target);
+    driver::reduction_order::add_reduction_order(&plan, &mut report, &options.target);
     report
 }
 
 fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
-    let (name, rest) = d.args.split_first().ok_or("@opt ENTRY n=64")?;
+    let (options, args) = options(&d.args, Options::default())?;
+    let (name, rest) = args.split_first().ok_or("@opt ENTRY n=64")?;
     let entry = pipeline::entry(&mut front, Some(name)).map_err(|f| f.render(&front.sources, false))?;
     let pair = |t: &String| t.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse().ok()?)));
     let forced = |t: &String| t.strip_prefix("force=").map(str::to_owned);
@@ -172,7 +182,8 @@ fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
     let pipeline = rest.iter().find_map(by);
     let at = rest.iter().filter(|t| forced(t).is_none() && by(t).is_none()).map(pair);
     let at = at.collect::<Option<Vec<_>>>().ok_or("@opt ENTRY n=64")?;
-    let report = planned(&front, entry, &Options { at, force, pipeline, ..Options::default() });
+    let options = options.with_plan(|p| (p.at, p.force, p.pipeline) = (at, force, pipeline));
+    let report = planned(&front, entry, &options);
     if let Err(f) = pipeline::no_fault(&report) {
         return Ok(f.render(&front.sources, false));
     }
@@ -284,6 +295,7 @@ pub(crate) struct Engines {
     machines: Vec<(&'static str, std::sync::Arc<vm::Executable>)>,
     /// Some function tolerates what a plan may lose.
     tolerates: bool,
+    options: Options,
 }
 
 /// A plan read again, and its entries by those of the program.
@@ -294,22 +306,22 @@ struct Again {
 }
 
 impl Engines {
-    fn new(front: Front, entries: &[FuncId]) -> Result<Engines, String> {
+    fn new(front: Front, entries: &[FuncId], options: &Options) -> Result<Engines, String> {
         let shown = |f: Failure| f.render(&front.sources, false);
         let mut machines = Vec::new();
         let mut plan = None;
         for (label, rewrites) in [(VM, true), (NO_REWRITES, false)] {
-            let options = Options { rewrites, ..Options::default() };
+            let options = options.with_plan(|p| p.use_rules = rewrites);
             let compilation = pipeline::compile(&front, entries, &options).map_err(shown)?;
             machines.push((label, engine::load(&compilation, Pool::from_env()?).map_err(shown)?));
             plan.get_or_insert_with(|| compilation.plan.clone());
             listing_reads_back(compilation)?;
         }
         let plan = plan.unwrap_or_default();
-        let scheduled = crate::plans::scheduled(&plan, &Options::default());
+        let scheduled = crate::plans::scheduled(&plan, options);
         let mut texts = Vec::new();
         for (label, plan) in [(AS_TEXT, &plan), (SCHEDULED, &scheduled)] {
-            let mut again = crate::plans::again(plan, &front)?;
+            let mut again = crate::plans::reparse(plan, &front)?;
             let found = |id: &FuncId| {
                 let found = pipeline::entry(&mut again, Some(&front.module.func(*id).name));
                 found.map(|f| (*id, f)).map_err(|f| format!("{label}: {}", shown(f)))
@@ -318,7 +330,7 @@ impl Engines {
             texts.push(Again { label, front: again, entries });
         }
         let tolerates = front.module.funcs.iter().any(|f| f.tolerance.is_some());
-        Ok(Engines { front, plan, texts, machines, tolerates })
+        Ok(Engines { front, plan, texts, machines, tolerates, options: options.clone() })
     }
 
     /// Runs on some data everywhere; the oracle first. The plan is a program of its own, which the oracle can run too.
@@ -379,7 +391,7 @@ impl Engines {
     /// Judges what one engine ran where it is made, part by part: a plan in double, code kernel by kernel on its own
     /// arguments. A program may amplify rounding without end; how much of that a machine's vectors do is its own affair.
     fn judge(&self, engine: &str, entry: FuncId, args: &[Tensor]) -> Result<(), String> {
-        let options = Options { rewrites: engine != NO_REWRITES, ..Options::default() };
+        let options = self.options.with_plan(|p| p.use_rules = engine != NO_REWRITES);
         let judged = Planned::new(&self.front, entry, &options);
         let data = [args.to_vec()];
         match engine {
@@ -433,25 +445,27 @@ fn find(front: &mut Front, name: &str) -> Result<FuncId, String> {
 }
 
 /// What an entry was compiled to for the directive before, if that was of the same entry as the same instance.
-fn engines(case: &Case, front: Front, entry: FuncId) -> Result<Rc<Engines>, String> {
-    let instance = format!("{:?} {:?}", front.module.func(entry), front.known);
+fn engines(case: &Case, front: Front, entry: FuncId, options: &Options) -> Result<Rc<Engines>, String> {
+    let without = (&options.plan.without, options.target.passes);
+    let instance = format!("{:?} {:?} {without:?}", front.module.func(entry), front.known);
     if let Some((_, engines)) = case.engines.borrow().as_ref().filter(|e| e.0 == instance) {
         return Ok(engines.clone());
     }
-    let engines = Rc::new(Engines::new(front, &[entry])?);
+    let engines = Rc::new(Engines::new(front, &[entry], options)?);
     *case.engines.borrow_mut() = Some((instance, engines.clone()));
     Ok(engines)
 }
 
 fn results(case: &Case, mut front: Front, d: &Directive) -> Result<String, String> {
-    let (name, given) = d.args.split_first().ok_or("@run ENTRY x=..")?;
-    let entry = driver::chosen::choose(&mut front, Some(name), given);
+    let (options, args) = options(&d.args, Options::default())?;
+    let (name, given) = args.split_first().ok_or("@run ENTRY x=..")?;
+    let entry = driver::entry_choice::choose(&mut front, Some(name), given);
     let entry = entry.map_err(|f| f.render(&front.sources, false))?.id;
     let results = if case.interpreted {
         let results = engine::interpret(&front, &front.module, entry, arguments(&front, entry, given)?);
         results.map_err(|f| f.render(&front.sources, false))?
     } else {
-        engines(case, front, entry)?.results(entry, given)?
+        engines(case, front, entry, &options)?.results(entry, given)?
     };
     Ok(results.iter().map(|(n, t)| format!("{n}: {t}\n")).collect())
 }
@@ -466,7 +480,7 @@ fn failures(case: &Case, mut front: Front, d: &Directive) -> Result<String, Stri
             Err(f) => Ok(f.render(&front.sources, false)),
         };
     }
-    let engines = engines(case, front, entry)?;
+    let engines = engines(case, front, entry, &Options::default())?;
     let mut shown = String::new();
     let mut first: Option<Failure> = None;
     for (engine, result) in engines.run(entry, &arguments(&engines.front, entry, given)?) {
@@ -519,7 +533,7 @@ fn references(mut front: Front, case: &Case) -> Result<String, String> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(stem).with_extension("safetensors");
     let entries = reference::read(&data)?;
     let ids = entries.keys().map(|name| find(&mut front, name)).collect::<Result<Vec<_>, _>>()?;
-    let engines = Engines::new(front, &ids)?;
+    let engines = Engines::new(front, &ids, &Options::default())?;
     let (mut shown, mut wrong) = (String::new(), String::new());
     for ((name, entry), &id) in entries.iter().zip(&ids) {
         let Bound { rtol, atol } = entry.bound;
@@ -553,7 +567,7 @@ pub(crate) fn agree(name: &str, text: &str, runs: &[Vec<String>]) -> Result<(), 
     let id = sources.add(NAME, text);
     let mut front = pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false))?;
     let entry = find(&mut front, name)?;
-    let engines = Engines::new(front, &[entry])?;
+    let engines = Engines::new(front, &[entry], &Options::default())?;
     for given in runs {
         engines.results(entry, given).map_err(|e| format!("{}: {e}", given.join(" ")))?;
     }

@@ -277,8 +277,8 @@ impl Case<'_> {
     }
 }
 
-/// The cases of some operators with claimed types, or with those that are not: one generic varies, the others are f32 or the
-/// first they may be.
+/// The cases of some operators with claimed types, or with those that are not: one generic varies, the others are f32
+/// or the first they may be.
 fn cases(ops: &[Operator], claimed: bool) -> Vec<Case<'_>> {
     let mut out = Vec::new();
     for op in ops {

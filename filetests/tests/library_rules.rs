@@ -1,6 +1,7 @@
 //! What every rule of `std/rules/*.tn` has: a program of the suite in which it fires, and one like it in which it does
 //! not. Of those whose condition is about dims or constants, it is the condition that refuses. And how many of them
-//! extraction chooses in the programs of the repository: `cargo test -p filetests --test library_rules -- --nocapture` prints it.
+//! extraction chooses in the programs of the repository: `cargo test -p filetests --test library_rules -- --nocapture`
+//! prints it.
 
 #![expect(clippy::disallowed_methods, reason = "the tests read the library and the suite")]
 
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use driver::cores::on_all_cores;
-use driver::{Front, Options, pipeline};
+use driver::{Front, Options, PlanOptions, pipeline};
 use ir::ast::{ItemKind, Mode, RuleDef, TypeKind};
 use ir::source::SourceId;
 
@@ -129,7 +130,8 @@ fn rules_are_chosen() {
     assert!(chosen.len() >= 40, "{} are chosen", chosen.len());
 }
 
-/// In how many functions each rule fired, and was chosen: those that show in no step are looked into until one is found.
+/// In how many functions each rule fired, and was chosen: those that show in no step are looked into until one is
+/// found.
 #[derive(Default)]
 struct Counts {
     fired: BTreeMap<String, usize>,
@@ -187,7 +189,7 @@ fn is_missed(front: &Front, f: &rewrites::FuncReport, rule: &str) -> bool {
     let instances = module.rules.iter().filter(|r| front.sources.snippet(r.span) == rule);
     let forbid: Vec<String> = instances.map(|r| r.name.name().to_owned()).collect();
     let Some(last) = f.regimes.last() else { return false };
-    let options = Options { at: last.at.clone(), forbid, ..Options::default() };
+    let options = Options::from(PlanOptions { at: last.at.clone(), forbid, ..PlanOptions::default() });
     let (_, report) = pipeline::plan(&module, &options);
     let mine = report.functions.iter().filter(|g| g.name == f.name);
     let without = mine.flat_map(|g| &g.regimes).map(|r| r.total_us);

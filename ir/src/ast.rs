@@ -221,7 +221,7 @@ pub struct ScheduleDef {
     pub steps: Vec<Directive>,
 }
 
-/// `pipeline quick { flatten; saturate recognition, algebra, 2; fuse }`
+/// `pipeline quick { inline; saturate recognition, algebra, 2; fuse }`
 #[derive(Clone, Debug)]
 pub struct PipelineDef {
     /// The name.

@@ -431,7 +431,7 @@ fn f<n, m>(x: f32[n, m], w: f32[m, n]) -> f32[n, n] { x @ w }"#,
     Code {
         code: "E0510",
         title: "a pipeline that cannot be",
-        cause: r#"A pipeline says which passes plan a function, in order: `pipeline quick { flatten; saturate recognition; fuse }`. Its verbs are `flatten` and `pass NAME`, which work on functions; `saturate`, `merge` and `keep`, which work on a graph of equal terms; `fuse`, `library` and `regimes`, which say what may compute these. Each kind is made of the one before it, so none stands behind a later one; `pass NAME` stands before the graph, or at the end. `saturate` and `merge` may name families of rules (`tenon rules` lists them; `own` are those of the program) or single rules, and `saturate` a number of rounds, by itself. `#[pipeline(quick)]` before a function chooses one that its file defines, that a `use` brings, or that the library has."#,
+        cause: r#"A pipeline says which passes plan a function, in order: `pipeline quick { inline; saturate recognition; fuse }`. Its verbs are `inline`, `outline` and `pass NAME`, which work on functions; `saturate`, `merge` and `load_time`, which work on a graph of equal terms; `fuse`, `library` and `regimes`, which say what may compute these. Each kind is made of the one before it, so none stands behind a later one; `pass NAME` stands before the graph, or at the end. `saturate` and `merge` may name families of rules (`tenon rules` lists them; `own` are those of the program) or single rules, and `saturate` a number of rounds, by itself. `#[pipeline(quick)]` before a function chooses one that its file defines, that a `use` brings, or that the library has."#,
         wrong: r#"pipeline quick { fuse; saturate recognition }
 
 #[pipeline(quick)]
@@ -446,12 +446,12 @@ fn f<n>(x: f32[n], y: f32[n]) -> f32[n] { relu(x + y) }"#,
         title: "a pass that went wrong",
         cause: r#"A pipeline says `pass NAME`, and whoever embeds the compiler gives no pass of that name (`driver::Options::passes`), or the pass failed, or what it made is no module: the message says what. The `tenon` command has no such passes."#,
         wrong: r#"$ tenon run f.tn -i x=ones[4]
-pipeline mine { pass tidy; flatten; saturate; fuse }
+pipeline mine { pass tidy; inline; saturate; fuse }
 
 #[pipeline(mine)]
 fn f<n>(x: f32[n]) -> f32[n] { relu(x) }"#,
         right: r#"$ tenon run f.tn -i x=ones[4]
-pipeline mine { flatten; saturate; fuse }
+pipeline mine { inline; saturate; fuse }
 
 #[pipeline(mine)]
 fn f<n>(x: f32[n]) -> f32[n] { relu(x) }"#,

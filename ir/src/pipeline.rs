@@ -1,10 +1,10 @@
 //! Pipelines: the passes of rewriting in the order in which they run, as `pipeline NAME { .. }` says it.
 //!
 //! The checker makes them of text and refuses an order in which a pass would find nothing to work on; rewriting carries
-//! them out. A pass stands at one of four *levels*, which follow one another: functions ([`Pass::Flatten`],
-//! [`Pass::Roll`]), the graph of equal terms ([`Pass::Saturate`], [`Pass::Merge`], [`Pass::Keep`]), what computes them
-//! ([`Pass::Fuse`], [`Pass::Library`], [`Pass::Regimes`]) and plans, which are functions again. [`Pass::Own`] works on
-//! functions, and so stands before the graph or behind it.
+//! them out. A pass stands at one of four *levels*, which follow one another: functions ([`Pass::Inline`],
+//! [`Pass::Outline`]), the graph of equal terms ([`Pass::Saturate`], [`Pass::Merge`], [`Pass::LoadTime`]), what computes
+//! them ([`Pass::Fuse`], [`Pass::Library`], [`Pass::Regimes`]) and plans, which are functions again. [`Pass::Own`] works
+//! on functions, and so stands before the graph or behind it.
 
 use shape::Sym;
 
@@ -33,10 +33,10 @@ pub struct Pipeline {
 /// A pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Pass {
-    /// `flatten`: calls of small functions, and of those that are given weights, are taken apart.
-    Flatten,
-    /// `roll`: what a long text repeats becomes a function, which is planned once.
-    Roll,
+    /// `inline`: calls of small functions, and of those that are given weights, are taken apart.
+    Inline,
+    /// `outline`: what a long text repeats becomes a function, which is planned once.
+    Outline,
     /// `saturate algebra, shape, 2`: rules of one value add equal terms, for so many rounds or until there are no more.
     Saturate {
         /// Which rules.
@@ -46,8 +46,8 @@ pub enum Pass {
     },
     /// `merge`: rules of several values have a turn.
     Merge(Rules),
-    /// `keep`: what weights alone make of what was found so far may be made when they are loaded.
-    Keep,
+    /// `load_time`: what weights alone make of what was found so far may be made when they are loaded.
+    LoadTime,
     /// `fuse`: groups of operators are offered as one kernel.
     Fuse,
     /// `library`: library functions that rules found are offered.
@@ -104,8 +104,8 @@ impl Pass {
     /// What it works on, where the one before it worked on `before`.
     pub fn level(&self, before: Level) -> Level {
         match self {
-            Pass::Flatten | Pass::Roll => Level::Functions,
-            Pass::Saturate { .. } | Pass::Merge(_) | Pass::Keep => Level::Terms,
+            Pass::Inline | Pass::Outline => Level::Functions,
+            Pass::Saturate { .. } | Pass::Merge(_) | Pass::LoadTime => Level::Terms,
             Pass::Fuse | Pass::Library | Pass::Regimes(_) => Level::Implementations,
             Pass::Own(_) if before == Level::Functions => Level::Functions,
             Pass::Own(_) => Level::Plans,
@@ -115,11 +115,11 @@ impl Pass {
     /// The word that it is written with.
     pub fn verb(&self) -> &'static str {
         match self {
-            Pass::Flatten => "flatten",
-            Pass::Roll => "roll",
+            Pass::Inline => "inline",
+            Pass::Outline => "outline",
             Pass::Saturate { .. } => "saturate",
             Pass::Merge(_) => "merge",
-            Pass::Keep => "keep",
+            Pass::LoadTime => "load_time",
             Pass::Fuse => "fuse",
             Pass::Library => "library",
             Pass::Regimes(_) => "regimes",

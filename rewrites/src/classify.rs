@@ -1,8 +1,9 @@
-//! What the loops of a primitive are: its class, its work, and what it reads and writes, as expressions of
-//! its dims. Nothing here knows a primitive by name; a user's own takes part like those of `std`.
+//! Cost analysis of a primitive's loops: its class, its work, and what it reads and writes, as expressions of its dims.
+//! Nothing here knows a primitive by name; a user's own takes part like those of `std`.
 //!
-//! Counts: an operation on values is one flop wherever it is executed (index arithmetic is free), and dear
-//! ones add `slow` units besides. A loop runs as often as [`Ranges`] says; [`Profile::guessed`] tells where that depends on data.
+//! Counts: an operation on values is one flop wherever it is executed (index arithmetic is free), and dear ones add
+//! `slow` units besides. A loop runs as often as [`Ranges`] says; [`Profile::guessed`] tells where that depends on
+//! data.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +14,8 @@ use ir::{Combine, Intrinsic};
 use shape::{Expr, Sym};
 use tensor::DType;
 
-use crate::form::{MapForm, each_load, map_forms};
-use crate::rounds::{Body, Ranges};
+use crate::fusible::{MapForm, each_load, map_forms};
+use crate::trip_count::{Body, Ranges};
 
 /// What a primitive's loops are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +67,8 @@ pub(crate) struct Contraction {
     pub(crate) k: Expr,
     /// The type of what is multiplied, before it is made wider.
     pub(crate) dtype: DType,
-    /// Elements of what is read along columns and does not lie as it is read: some columns of a row, then those of the next.
+    /// Elements of what is read along columns and does not lie as it is read: some columns of a row, then those of the
+    /// next.
     pub(crate) loose: Expr,
 }
 
@@ -195,7 +197,8 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
     }
 }
 
-/// True for loops whose rounds each go over one element of everything, whatever conditions stand around what they store.
+/// True for loops whose rounds each go over one element of everything, whatever conditions stand around what they
+/// store.
 fn guarded(prim: &Prim) -> bool {
     let (mut body, mut vars) = (&prim.body, Vec::new());
     while let [Stmt::For { var, mark: Mark::Independent, body: inner, .. }] = &body[..] {
@@ -220,7 +223,8 @@ fn guarded(prim: &Prim) -> bool {
     ok
 }
 
-/// The elements of the operands of which a step of a sum does not read neighbours that lie behind those of the step before.
+/// The elements of the operands of which a step of a sum does not read neighbours that lie behind those of the step
+/// before.
 fn loose(prim: &Prim, columns: &[VarId]) -> Expr {
     let mut found = BTreeSet::new();
     prim.body.iter().for_each(|s| {
@@ -431,8 +435,8 @@ impl Walk<'_> {
                 self.scalar(cond, times);
                 let before = self.count.clone();
                 self.scalar(yes, times);
-                // Which of the two is taken is not known here. A setting asks for the dearer one where it is not left alone;
-                // else both are counted.
+                // Which of the two is taken is not known here. A setting asks for the dearer one where it is not left
+                // alone; else both are counted.
                 let apart = is_setting(cond).then(|| std::mem::replace(&mut self.count, before));
                 self.scalar(no, times);
                 if let Some(yes) = apart {

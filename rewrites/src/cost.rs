@@ -73,16 +73,16 @@ impl Work {
         if profile.class == Class::View {
             return Work::native();
         }
-        Work::of(Doer::Generated(profile.class), profile)
+        Work::from_profile(Doer::Generated(profile.class), profile)
     }
 
     /// A library function that computes what `profile` describes.
     pub(crate) fn library(profile: &Profile) -> Work {
         // The library spreads the work as it likes.
-        Work { parallel: Expr::int(1 << 20), ..Work::of(Doer::Library, profile) }
+        Work { parallel: Expr::int(1 << 20), ..Work::from_profile(Doer::Library, profile) }
     }
 
-    fn of(doer: Doer, profile: &Profile) -> Work {
+    fn from_profile(doer: Doer, profile: &Profile) -> Work {
         Work {
             doer,
             flops: profile.flops.clone(),
@@ -137,8 +137,8 @@ pub(crate) struct Identity {
     pub(crate) dims: Vec<(Sym, Expr)>,
     /// The work over its own dims.
     pub(crate) own: Work,
-    /// Dims of its own that must not be larger than so much: the number of a layer, which the body of a loop opens, and of
-    /// which the function knows nothing.
+    /// Dims of its own that must not be larger than so much: the number of a layer, which the body of a loop opens, and
+    /// of which the function knows nothing.
     most: Vec<(usize, Expr)>,
 }
 

@@ -7,13 +7,14 @@ use rustc_hash::FxHashMap;
 use shape::{Facts, Pred};
 
 use crate::Options;
+use crate::candidates::{Cand, Pins, Plan, Unit, kind};
 use crate::cost::{At, Cost};
-use crate::emit::{Plan, Traced, Unit, component};
+use crate::elaborate::{Traced, component};
 use crate::extract::{Priced, costs, priced};
+use crate::guarded::Point;
 use crate::lang::{Action, Ir};
 use crate::measured::Key;
-use crate::pool::{Cand, Pins, kind};
-use crate::regimes::{Arm, Point, Solved, arm_at, cost_of, env};
+use crate::regimes::{Arm, Solved, arm_at, cost_of, env};
 use crate::report::{Alternative, RegimeReport, RuleReport, Step, rule_name};
 use crate::saturate::Outcome;
 
@@ -106,7 +107,11 @@ pub(crate) fn not_held(
 /// The steps of a plan.
 fn steps(options: &Options, solved: &Solved, root: &Unit, at: &At<'_>) -> Vec<Step> {
     each_step(options, solved, root, at, &mut |block, traced| {
-        if traced.again { Some(block.again(options, solved, traced, at)) } else { block.step(solved, traced) }
+        if traced.again {
+            Some(block.extra_step(options, solved, traced, at))
+        } else {
+            block.step(solved, traced)
+        }
     })
 }
 
@@ -117,14 +122,14 @@ pub(crate) struct Offered {
     pub(crate) stake: f64,
 }
 
-/// So many kernels of ours are measured that may stand in for a step, the nearest, and each library call; measured, they may
-/// bring others near.
+/// So many kernels of ours are measured that may stand in for a step, the nearest, and each library call; measured,
+/// they may bring others near.
 const WAYS: usize = 4;
 /// Steps that take a smaller part of their plan than this are taken as the model has them.
 const LITTLE: f64 = 0.002;
 
-/// What measurements could choose between at a point: the steps of a plan for which something stands in `far` times their
-/// time or less, and what does.
+/// What measurements could choose between at a point: the steps of a plan for which something stands in `far` times
+/// their time or less, and what does.
 pub(crate) fn offers(options: &Options, far: f64, solved: &Solved, root: &Unit, at: &At<'_>) -> Vec<Offered> {
     let steps = each_step(options, solved, root, at, &mut |block, Traced { class, .. }| {
         let chosen = block.plan.choice[*class]?;
@@ -187,7 +192,7 @@ fn each_step<T>(
     steps.into_iter().flatten().collect()
 }
 
-/// A block of a plan while its steps are told.
+/// A block of a plan while its steps are reported.
 struct Block<'a> {
     unit: &'a Unit,
     plan: &'a Plan,
@@ -242,17 +247,17 @@ impl Block<'_> {
             pins,
             alternatives,
             refused,
-            ..self.said(solved, traced, cost)
+            ..self.describe(solved, traced, cost)
         })
     }
 
     /// A step that the choice does not have: nothing else is weighed against it.
-    fn again(&self, options: &Options, solved: &Solved, traced: &Traced, at: &At<'_>) -> Step {
-        self.said(solved, traced, priced(&self.unit.b, traced.imp, options, at))
+    fn extra_step(&self, options: &Options, solved: &Solved, traced: &Traced, at: &At<'_>) -> Step {
+        self.describe(solved, traced, priced(&self.unit.b, traced.imp, options, at))
     }
 
     /// What a step does and costs.
-    fn said(&self, solved: &Solved, traced: &Traced, cost: Cost) -> Step {
+    fn describe(&self, solved: &Solved, traced: &Traced, cost: Cost) -> Step {
         let desc = self.unit.b.graph.analysis.table.desc(traced.imp);
         let named = |&v: &ValId| {
             let val = solved.func.val(v);
@@ -264,7 +269,7 @@ impl Block<'_> {
             value,
             ty,
             also,
-            block: place(&traced.path),
+            block: block_path(&traced.path),
             kind: kind(desc).to_owned(),
             name: desc.name.clone(),
             fused: if let Action::Fused(i) = desc.action { Some(i) } else { None },
@@ -278,8 +283,8 @@ impl Block<'_> {
         }
     }
 
-    /// What could compute the class of a step, or one that it covers, in the place of the candidate chosen; and what the
-    /// whole plan would cost then.
+    /// What could compute the class of a step, or one that it covers, in the place of the candidate chosen; and what
+    /// the whole plan would cost then.
     fn alternatives(&mut self, class: usize, chosen: usize) -> Vec<(usize, usize, Option<f64>)> {
         let cands = &self.unit.pool.cands;
         let values = self.values(class);
@@ -289,15 +294,15 @@ impl Block<'_> {
                 match &cands[c][i].node {
                     Ir::Impl(..) => {
                         let with = if values.is_empty() {
-                            self.with(class, c, i)
+                            self.cost_replaced(class, c, i)
                         } else {
-                            self.apart(&values, c, i)
+                            self.cost_apart(&values, c, i)
                         };
                         found.push((c, i, with.map(|t| t + self.rest)));
                     }
                     Ir::Proj(..) if c == class => {
                         let several = cands[c][i].kids[0];
-                        let with = self.beside(several);
+                        let with = self.cost_together(several);
                         found.extend(with.map(|(at, t)| (several, at, Some(t + self.rest))));
                     }
                     Ir::Proj(..) | Ir::Leaf(_) | Ir::Op(..) => {}
@@ -318,8 +323,9 @@ impl Block<'_> {
         each.filter_map(|v| Some((v, cands[v].iter().position(takes)?))).collect()
     }
 
-    /// The cheapest kernel that makes several values, and what the block costs if those of them that it needs come from there.
-    fn beside(&mut self, several: usize) -> Option<(usize, f64)> {
+    /// The cheapest kernel that makes several values, and what the block costs if those of them that it needs come from
+    /// there.
+    fn cost_together(&mut self, several: usize) -> Option<(usize, f64)> {
         let cost = |at: &usize| self.us[several][*at].us;
         let at = (0..self.us[several].len()).min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
         let mut changes = vec![(several, at)];
@@ -327,9 +333,9 @@ impl Block<'_> {
         Some((at, self.priced.cost_with(&changes)?))
     }
 
-    /// What the block costs with candidate `i` of class `c` where one kernel makes several values: with the others still made by that, or
-    /// each by the best of its own.
-    fn apart(&mut self, values: &[(usize, usize)], c: usize, i: usize) -> Option<f64> {
+    /// What the block costs with candidate `i` of class `c` where one kernel makes several values: with the others
+    /// still made by that, or each by the best of its own.
+    fn cost_apart(&mut self, values: &[(usize, usize)], c: usize, i: usize) -> Option<f64> {
         let cands = &self.unit.pool.cands;
         let mut changes = vec![(c, i)];
         let alone = self.priced.cost_with(&changes);
@@ -343,9 +349,9 @@ impl Block<'_> {
         alone.into_iter().chain(all).min_by(f64::total_cmp)
     }
 
-    /// What the cheapest plan of the block costs in which candidate `i` computes class `c`, other things staying as they
-    /// are. Where the step at `root` covers `c`, something that does not must take its place.
-    fn with(&mut self, root: usize, c: usize, i: usize) -> Option<f64> {
+    /// What the cheapest plan of the block costs in which candidate `i` computes class `c`, other things staying as
+    /// they are. Where the step at `root` covers `c`, something that does not must take its place.
+    fn cost_replaced(&mut self, root: usize, c: usize, i: usize) -> Option<f64> {
         if c == root {
             return self.priced.cost_with(&[(c, i)]);
         }
@@ -371,7 +377,7 @@ impl Block<'_> {
 }
 
 /// A block's path as text.
-fn place(path: &[(usize, usize)]) -> String {
+fn block_path(path: &[(usize, usize)]) -> String {
     path.iter().map(|(i, j)| format!("{i}.{j}")).collect::<Vec<_>>().join("/")
 }
 

@@ -12,15 +12,12 @@ use rustc_hash::FxHashSet;
 use shape::{Expr, Sym};
 use tensor::generate::Rng;
 
-use crate::block::BlockGraph;
+use crate::candidates::{Bundle, Cand, Choice, Pool, baseline};
 use crate::cost::{BEYOND, Cost, cost};
-use crate::lang::{Action, ImplId};
+use crate::egraph::BlockGraph;
+use crate::lang::ImplId;
 use crate::measured::Basis;
-use crate::pool::{Bundle, Cand, Pool};
 use crate::{Choose, Options};
-
-/// For each class of a pool the candidate chosen; none where the class cannot be computed.
-pub(crate) type Choice = Vec<Option<usize>>;
 
 /// The cost of an implementation at a point.
 pub(crate) fn priced(
@@ -45,7 +42,7 @@ pub(crate) fn costs(
         let bytes = bytes.eval(point).map_or(BEYOND, |x| x as f64);
         Cost { us: bytes / 1e6 * options.machine.keep_us_per_mb, ..none }
     };
-    let cost = |c: &Cand| match (&c.kept, c.imp) {
+    let cost = |c: &Cand| match (&c.stored_bytes, c.imp) {
         (Some(bytes), _) => held(bytes),
         (None, imp) => imp.map_or(none, |id| priced(b, id, options, point)),
     };
@@ -72,7 +69,8 @@ pub(crate) fn extract(b: &BlockGraph, pool: &Pool, us: &[Vec<Cost>], options: &O
     plan.choice
 }
 
-/// What decides between plans at a point, the least first; `us` is what the plan costs there, infinite if it may not run.
+/// What decides between plans at a point, the least first; `us` is what the plan costs there, infinite if it may not
+/// run.
 pub(crate) fn rank(choose: Choose, plan: usize, us: f64) -> f64 {
     match choose {
         _ if us.is_infinite() => us,
@@ -115,7 +113,8 @@ fn search(plan: &mut Priced<'_>, left: &mut usize) {
     }
 }
 
-/// Times that all kernels of several values are looked at: where one takes a value from another, a third may be worth it.
+/// Times that all kernels of several values are looked at: where one takes a value from another, a third may be worth
+/// it.
 const PASSES: usize = 3;
 
 /// Takes bundles as wholes where that is cheaper; true if one was taken. No flip of one class finds them: each value
@@ -276,8 +275,8 @@ pub(crate) struct Priced<'p> {
     choice: Choice,
     /// How many steps of the plan, or roots, read each class; 0: it is not needed.
     uses: Vec<u32>,
-    /// The classes needed, each after what it reads, and their places there. Classes that flips have made necessary since
-    /// have none.
+    /// The classes needed, each after what it reads, and their places there. Classes that flips have made necessary
+    /// since have none.
     order: Vec<usize>,
     place: Vec<Option<usize>>,
     cost: f64,
@@ -468,38 +467,4 @@ pub(crate) fn total(
     let chosen = |c: usize| choice[c].and_then(|i| pool.cands[c][i].imp);
     let us = |c: usize| chosen(c).map_or(0.0, |id| priced(b, id, options, point).us);
     Some(order.into_iter().map(us).sum())
-}
-
-/// The plain choice: each operation of the program by itself, in the program's own terms.
-pub(crate) fn baseline(b: &BlockGraph, pool: &Pool) -> Choice {
-    let plain = |c: &Cand| match c.imp {
-        None if c.kept.is_some() => usize::MAX,
-        None => 0,
-        Some(id) => match (&b.graph.analysis.table.desc(id).action, c.why.is_empty()) {
-            (Action::Native(_) | Action::Kernel(..) | Action::Library(..), true) => 1,
-            (Action::Native(_) | Action::Kernel(..), false) => 2,
-            (Action::Fused(_), _) => 3,
-            (Action::Library(..), false) => 4,
-        },
-    };
-    // Plain nodes first, and of equals the first whose operands are known: what the program wrote has no cycle.
-    let n = pool.classes.len();
-    let mut choice: Choice = vec![None; n];
-    for rank in 0..=4 {
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for class in 0..n {
-                if choice[class].is_some() {
-                    continue;
-                }
-                let ready = |c: &Cand| plain(c) <= rank && c.kids.iter().all(|&k| choice[k].is_some());
-                if let Some(i) = pool.cands[class].iter().position(ready) {
-                    choice[class] = Some(i);
-                    changed = true;
-                }
-            }
-        }
-    }
-    choice
 }

@@ -1,10 +1,11 @@
-//! Implementation nodes: for each semantic node the plain way to compute it, and groups fused into one kernel.
+//! Operator fusion, and what else computes a node: for each semantic node the plain way, and groups fused into one
+//! kernel.
 //!
-//! A group is grown from its root towards the inputs, one producer at a time ([`crate::inline`]). What costs nothing
-//! to absorb is always absorbed (a cheap map with one consumer, read once); everything else is a branch, taken
-//! and not taken, and extraction decides by cost. Bounds: eight members that compute, or more where each of the others computes no
-//! element twice and has no other consumer; one member that reduces (the anchor); a dear
-//! value is recomputed only where each element is used once; a value with several consumers only if it is cheap.
+//! A group is grown from its root towards the inputs, one producer at a time ([`crate::loop_fusion`]). What costs
+//! nothing to absorb is always absorbed (a cheap map with one consumer, read once); everything else is a branch, taken
+//! and not taken, and extraction decides by cost. Bounds: eight members that compute, or more where each of the others
+//! computes no element twice and has no other consumer; one member that reduces (the anchor); a dear value is
+//! recomputed only where each element is used once; a value with several consumers only if it is cheap.
 
 use egg::Id;
 use indexmap::IndexMap;
@@ -16,12 +17,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Facts, Sym};
 
 use crate::Budget;
-use crate::block::{BlockGraph, Source};
 use crate::classify::{Class, NumClass, Profile, profile};
 use crate::cost::{Identity, Work};
-use crate::form::{each_load, map_form, pointwise_at, writes_once};
-use crate::inline;
+use crate::egraph::{BlockGraph, Source};
+use crate::fusible::{each_load, map_form, pointwise_at, writes_once};
 use crate::lang::{Action, ImplDesc, Ir, Kids, OpKey, Stage};
+use crate::loop_fusion;
 use crate::pattern::meaning;
 
 /// Nodes of one class that a group may go on with: the program's and those of rules.
@@ -79,7 +80,7 @@ pub(crate) fn implement(source: &Source<'_>, available: &Available<'_>, b: &mut 
                 OpKey::Prim(id, dims) => {
                     let prim = source.module.prim(id);
                     let args: &[Expr] = &dims;
-                    let p = source.profile(id).subst(&crate::block::substitution(&prim.dims, args));
+                    let p = source.profile(id).subst(&crate::egraph::substitution(&prim.dims, args));
                     ImplDesc {
                         name: prim.name.clone(),
                         covers: vec![prim.name.clone()],
@@ -221,8 +222,8 @@ struct Grow<'a> {
 /// A block of fewer operators may have as many groups as one of so many.
 const FEW: usize = 500;
 
-/// Adds fused implementations for every class, what is written before what rules add, until the budget of groups is used up: then
-/// it says so.
+/// Adds fused implementations for every class, what is written before what rules add, until the budget of groups is
+/// used up: then it says so.
 pub(crate) fn fuse(
     source: &Source<'_>,
     fused: &mut Fused,
@@ -348,7 +349,7 @@ pub(crate) fn add(
     results: Vec<Type>,
     b: &mut BlockGraph,
 ) -> Option<Id> {
-    let mut prim = inline::close(prim);
+    let mut prim = loop_fusion::close(prim);
     prim.def = Sym::new(&prim.name);
     let level = b.graph.analysis.level(prim.dims.iter().copied());
     let mut facts = Facts::new();
@@ -428,17 +429,17 @@ impl Grow<'_> {
         let Ir::Op(op, kids) = node else { return None };
         let OpKey::Prim(id, dims) = self.b.graph.analysis.table.key(*op) else { return None };
         let prim = self.source.module.prim(*id);
-        // Loops that are told how to run stay as they are. What only renames elements costs nothing where it stands, and where
-        // it divides to find them much anywhere else.
+        // Loops that are told how to run stay as they are. What only renames elements costs nothing where it stands,
+        // and where it divides to find them much anywhere else.
         if prim.is_scheduled() || self.source.profile(*id).class == Class::View && divides(prim) {
             return None;
         }
-        let prim = inline::place(prim, dims);
+        let prim = loop_fusion::instantiate_dims(prim, dims);
         Some((*id, prim, kids.iter().map(|&k| self.b.graph.find(k)).collect()))
     }
 
-    /// Finds up to `budget` groups that grow from one; says how many. What is open is shared among the ways to go on, so that
-    /// none takes it all.
+    /// Finds up to `budget` groups that grow from one; says how many. What is open is shared among the ways to go on,
+    /// so that none takes it all.
     fn run(&mut self, group: Group, budget: usize) -> usize {
         if budget == 0 {
             return 0;
@@ -541,11 +542,11 @@ impl Grow<'_> {
         };
         let again = source_map.is_some() && repeated && p.flops != Expr::int(0);
         let (prim, inputs) = if let Some(map) = source_map {
-            (inline::inline(&group.prim, at, &producer, &map), [rest(&group.inputs), kids].concat())
+            (loop_fusion::prologue(&group.prim, at, &producer, &map), [rest(&group.inputs), kids].concat())
         } else if let Some(map) = consumer.filter(|m| pointwise_at(&group.prim, m, at))
             && writes_once(&producer).is_some_and(|n| n <= STORES)
         {
-            (inline::epilogue(&producer, &group.prim, at, &map), [kids, rest(&group.inputs)].concat())
+            (loop_fusion::epilogue(&producer, &group.prim, at, &map), [kids, rest(&group.inputs)].concat())
         } else {
             return None;
         };
@@ -558,7 +559,7 @@ impl Grow<'_> {
         let free = once && !dear;
         let fits = (once || computing < MEMBERS)
             && grown.inputs.len() <= INPUTS
-            && inline::nodes(&grown.prim) <= inline::MAX_NODES;
+            && loop_fusion::nodes(&grown.prim) <= loop_fusion::MAX_NODES;
         let price = if again {
             Price::Again
         } else if free {
@@ -575,7 +576,7 @@ impl Grow<'_> {
         while i < group.inputs.len() {
             let twin = group.inputs[..i].iter().position(|&k| k == group.inputs[i]);
             if let Some(first) = twin {
-                group.prim = inline::merge_params(&group.prim, first, i);
+                group.prim = loop_fusion::merge_params(&group.prim, first, i);
                 group.inputs.remove(i);
             } else {
                 i += 1;

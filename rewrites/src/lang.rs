@@ -68,6 +68,30 @@ impl OpKey {
     }
 }
 
+/// What an operation is without its dims and operands: where a graph has none of a pattern's, nothing matches.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Head {
+    Prim(PrimId),
+    Extern(ExternId),
+    Scalar(Intrinsic),
+    Cast(DType),
+    Const,
+    Dim,
+}
+
+impl Head {
+    pub(crate) fn from_key(key: &OpKey) -> Head {
+        match key {
+            OpKey::Prim(id, _) => Head::Prim(*id),
+            OpKey::Extern(id, _) => Head::Extern(*id),
+            OpKey::Scalar(i) => Head::Scalar(*i),
+            OpKey::Cast(d) => Head::Cast(*d),
+            OpKey::Const(_) => Head::Const,
+            OpKey::Dim(_) => Head::Dim,
+        }
+    }
+}
+
 /// How an operation is carried out.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Action {
@@ -182,7 +206,7 @@ pub(crate) struct Ctx {
     pub(crate) leaves: rustc_hash::FxHashMap<ValId, Type>,
     /// The leaves that are known before the run, and the dims that they tell.
     pub(crate) loaded: rustc_hash::FxHashMap<ValId, Stage>,
-    pub(crate) told: rustc_hash::FxHashSet<Sym>,
+    pub(crate) entry_dims: rustc_hash::FxHashSet<Sym>,
     pub(crate) faults: Vec<String>,
 }
 
@@ -194,7 +218,7 @@ impl Ctx {
     fn stage_of(&self, dim: &Expr) -> Stage {
         match dim.syms() {
             syms if syms.is_empty() => Stage::Compile,
-            syms if syms.iter().all(|s| self.told.contains(s)) => Stage::Load,
+            syms if syms.iter().all(|s| self.entry_dims.contains(s)) => Stage::Load,
             _ => Stage::Step,
         }
     }

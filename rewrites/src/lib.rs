@@ -1,97 +1,99 @@
 //! Rewriting: equality saturation over the pure parts of graph functions, and the best plan for each regime.
 //!
 //! In goes a checked [`ir::Module`], out comes one that means the same: functions keep names and signatures, their
-//! bodies call fused primitives (added to the module as ordinary [`ir::loops::Prim`]s) and library functions,
-//! and where one plan is not best for all dims they begin with an `Op::Switch`. Beside it a [`Report`] says what
-//! was chosen, what it would have cost otherwise, and what could not be chosen and why.
+//! bodies call fused primitives (added to the module as ordinary [`ir::loops::Prim`]s) and library functions, and where
+//! one plan is not best for all dims they begin with an `Op::Switch`. Beside it a [`Report`] says what was chosen, what
+//! it would have cost otherwise, and what could not be chosen and why.
 //!
-//! What happens to a function is its pipeline's to say, which is data ([`ir::pipeline`], carried out by [`mod@pipeline`]); the usual one
-//! is `std/pipelines.tn`. All that it may say, top to bottom ([`rewrite`]):
-//! 1. [`mod@flatten`]: calls of small functions and of those that are given weights are taken apart; [`roll`]: what a long text
-//!    repeats is a function, planned once; [`tolerance`]: what is called is as exact as its caller; [`block`]: each block
-//!    becomes an e-graph of semantic nodes; effects stay where they are;
-//! 2. [`pattern`], [`saturate`], [`merge`]: the module's rules add equal nodes, types and conditions proved first; [`keep`] offers what
-//!    weights make by themselves;
-//! 3. [`fuse`], [`inline`], [`classify`], [`rounds`]: implementations join the classes: kernels, fused groups, library calls;
-//! 4. [`cost`], [`machine`], [`measured`]: what each would take, as expressions of the dims or as it was measured;
-//! 5. [`extract`], [`mod@cells`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds between; one for all points
-//!    where the function is invariant. Tests ask for the dearest and for random ones ([`Choose`]): all mean the same;
-//! 6. [`emit`], [`assemble`], [`copy`]: blocks again. A plan that cannot keep the order of effects is refused here.
-//!    What weights make by themselves becomes a function of theirs ([`keep`]), which the caller of a part calls ([`roll`]). Fused primitives that differ in no more
-//!    than names are one ([`general`]).
+//! What happens to a function is its pipeline's to say, which is data ([`ir::pipeline`], carried out by
+//! [`mod@pipeline`]); the usual one is `std/pipelines.tn`. All that it may say, top to bottom ([`rewrite`]):
+//! 1. [`mod@inline`]: calls of small functions and of those that are given weights are inlined; [`mod@outline`]: what a
+//!    long text repeats is a function, planned once; [`tolerance`]: what is called is as exact as its caller.
+//! 2. [`mod@function`], for each function: [`egraph`] makes each block an e-graph of semantic nodes ([`lang`]), of
+//!    which primitives of the same loops are one ([`mod@alpha_equal`]); effects stay where they are.
+//! 3. [`pattern`], [`saturate`], [`merge`]: the module's rules add equal nodes, types and conditions proved first;
+//!    [`mod@load_time`] offers what weights make by themselves.
+//! 4. [`fuse`], [`loop_fusion`], [`fusible`], [`mod@horizontal_fusion`], [`classify`], [`trip_count`]: implementations
+//!    join the classes: kernels, fused groups, library calls ([`mod@candidates`]).
+//! 5. [`cost`], [`machine`], [`measured`]: what each would take, as expressions of the dims or as it was measured.
+//! 6. [`extract`], [`guarded`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds
+//!    between; one for all points where the function is invariant. Tests ask for the dearest and for random ones
+//!    ([`Choose`]): all mean the same.
+//! 7. [`mod@elaborate`], [`mod@switch`], [`mod@clone`]: blocks again. A plan that cannot keep the order of effects is
+//!    refused here. What weights make becomes a function of theirs ([`mod@load_time`]), which the caller of a part
+//!    calls ([`mod@outline`]). Fused primitives that differ in no more than names are one ([`mod@share_kernels`]).
+//!
+//! [`passes`] lists what of it can be left out.
+//!
+//! [`report`] holds what was chosen, [`explain`] fills it, [`mod@why`] answers from it, and [`kernel_work`] counts for
+//! whoever measures.
 //!
 //! Invariants: pure (no OS, no clock; budgets are counts); the same input gives the same bytes; a function that
 //! anything goes wrong with is left as it was, with a note.
 #![forbid(unsafe_code)]
 
-mod alike;
-mod ask;
-mod assemble;
-mod block;
-mod cells;
+mod alpha_equal;
+mod candidates;
 mod classify;
-mod copy;
+mod clone;
 mod cost;
-mod emit;
+mod egraph;
+mod elaborate;
 mod explain;
 mod extract;
-mod flatten;
-mod form;
+mod function;
 mod fuse;
-mod general;
+mod fusible;
+mod guarded;
+mod horizontal_fusion;
 mod inline;
-mod keep;
+mod kernel_work;
 mod lang;
+mod load_time;
+mod loop_fusion;
 mod machine;
 mod measured;
 mod merge;
+mod outline;
+mod passes;
 mod pattern;
 mod pipeline;
-mod pool;
 mod regimes;
 mod report;
-mod roll;
-mod rounds;
 mod saturate;
-mod siblings;
+mod share_kernels;
+mod switch;
 mod tolerance;
-mod work;
+mod trip_count;
+mod why;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ir::graph::{Func, Invariant, ValId};
-use ir::loops::Prim;
-use ir::{ExternId, FuncId, Module};
-use rustc_hash::FxHashSet;
-use shape::{Facts, Pred};
+use ir::graph::{Func, Invariant};
+use ir::{FuncId, Module};
 
-use crate::block::{BlockGraph, Source};
-use crate::cells::Guard;
-use crate::cost::At;
-use crate::emit::{Plan, Unit};
-use crate::explain::Offered;
-use crate::extract::Choice;
+use crate::candidates::Pins;
+use crate::egraph::Source;
+use crate::function::function;
 use crate::fuse::Fused;
-use crate::keep::{Kept, Load};
-use crate::lang::Action;
+use crate::load_time::Load;
 use crate::pattern::Pattern;
-use crate::pipeline::{Assigned, Begun, Turn, Turns};
-use crate::pool::Pins;
-use crate::regimes::{Point, Solved};
-use crate::saturate::Outcome;
+use crate::pipeline::{Assigned, Begun, Turns};
 
-pub use crate::ask::{Why, WhyNot, why, why_not};
 pub use crate::classify::{Class, NumClass};
-pub use crate::flatten::flatten;
+pub use crate::inline::inline;
+pub use crate::kernel_work::{KernelWork, extern_work, prim_work};
 pub use crate::machine::{Generated, Level, Library, Machine, Product, Speed};
 pub use crate::measured::{Basis, Database, Key};
+pub use crate::passes::Pass;
 pub use crate::pipeline::OwnPass;
 pub use crate::report::{
-    Alternative, Callee, FuncReport, Offer, RegimeReport, Report, Rolled, RuleReport, Step, render, rule_name,
+    Alternative, Callee, FuncReport, Offer, Outlined, RegimeReport, Report, RuleReport, Step, render,
+    rule_name,
 };
-pub use crate::work::{KernelWork, extern_work, prim_work};
+pub use crate::why::{Why, WhyNot, why, why_not};
 
 /// What can go wrong for the caller.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -122,6 +124,8 @@ pub struct Options {
     pub pipeline: Option<String>,
     /// Passes of whoever embeds the compiler, which pipelines may name.
     pub passes: Vec<OwnPass>,
+    /// Passes that are left out, whatever pipelines say.
+    pub without: BTreeSet<Pass>,
     /// Names that are chosen wherever they can be: an implementation (`sgemm`, `fused_matmul_add_relu`), its kind
     /// (`kernel`, `fused`, `library`, `view`) or a rule.
     pub force: Vec<String>,
@@ -133,8 +137,8 @@ pub struct Options {
     pub available: Vec<bool>,
     /// Dims for which the report shows the plan and its costs; empty: a typical point of each regime.
     pub at: Vec<(String, i64)>,
-    /// Lists in the report, for whoever measures, the steps of plans at sample points and what could stand for one that the
-    /// model has at so many times its time or less.
+    /// Lists in the report, for whoever measures, the steps of plans at sample points and what could stand for one that
+    /// the model has at so many times its time or less.
     pub offers: Option<f64>,
     /// Which of the equal terms a plan is made of.
     pub choose: Choose,
@@ -177,9 +181,10 @@ pub struct Budget {
     pub flips: usize,
     /// Plans of a function.
     pub plans: usize,
-    /// Operators of a run of equal periods from which on it is rolled up.
-    pub roll: usize,
-    /// Conditions of rules that regimes are made for, those of a rule together; twice as many are looked at in all, with those that hold together.
+    /// Operators of a run of equal periods from which on it is outlined.
+    pub outline: usize,
+    /// Conditions of rules that regimes are made for, those of a rule together; twice as many are looked at in all,
+    /// with those that hold together.
     pub guards: usize,
 }
 
@@ -195,9 +200,15 @@ impl Default for Budget {
             between: 12,
             flips: 2_000,
             plans: 4,
-            roll: 256,
+            outline: 256,
             guards: 6,
         }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options::new(Machine::reference())
     }
 }
 
@@ -210,6 +221,7 @@ impl Options {
             use_rules: true,
             pipeline: None,
             passes: Vec::new(),
+            without: BTreeSet::new(),
             force: Vec::new(),
             forbid: Vec::new(),
             tolerance: None,
@@ -220,6 +232,11 @@ impl Options {
             entries: Vec::new(),
             budget: Budget::default(),
         }
+    }
+
+    /// Whether a pass is not left out.
+    pub(crate) fn runs(&self, pass: Pass) -> bool {
+        !self.without.contains(&pass)
     }
 
     /// The same, where the name that a rule is written with stands for each of its instances.
@@ -239,7 +256,7 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
     let lossy = module.rules.iter().filter_map(|r| Some((r.name.to_string(), r.tolerance?)));
     let tolerances = lossy.collect();
     let mut report = Report { machine: options.machine.name.clone(), tolerances, ..Report::default() };
-    let mut assigned = match Assigned::of(module, options) {
+    let mut assigned = match Assigned::new(module, options) {
         Ok(assigned) => assigned,
         Err(_) if !options.use_rules => Assigned::default(),
         Err(why) => {
@@ -248,11 +265,11 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
         }
     };
     let begun = match options.use_rules {
-        true => pipeline::before(module, options, &mut assigned, &mut report.faults),
+        true => pipeline::run_function_passes(module, options, &mut assigned, &mut report.faults),
         false => Begun { left: module.clone(), flat: Cow::Borrowed(module), parts: Vec::new() },
     };
     let (flat, mut out, parts) = (begun.flat, begun.left, begun.parts);
-    let source = Source::new(&flat);
+    let source = Source::new(&flat, options.runs(Pass::AlphaEqual));
     let (patterns, notes) = if options.use_rules {
         pattern::compile(&source, &|name| options.forbid.iter().any(|f| f == name))
     } else {
@@ -267,70 +284,55 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
     let whole = |i: usize| {
         std::iter::successors(Some(i as u32), |&i| Some(part(i as usize)?.of.0)).last().unwrap_or_default()
     };
-    let planned = out.funcs.len();
+    let before_loads = out.funcs.len();
     for (i, func) in flat.funcs.iter().enumerate() {
         if func.plan || !will_run(i) {
             continue;
         }
         // Its values keep their numbers where calls are taken apart.
-        let pins = Pins::of(&out.funcs[i]);
+        let pins = Pins::from_func(&out.funcs[i]);
         let barred = |p: &Pattern| {
             let everywhere = pins.0.iter().filter(|(pin, _)| !pin.force && pin.value.is_none());
             everywhere.flat_map(|(pin, _)| &pin.means).any(|m| m == p.name.name())
         };
         let pipeline = assigned.get(i).map(|id| module.pipeline(id)).filter(|_| options.use_rules);
-        let told = tolerance::told(&patterns, func);
+        let patterns = tolerance::withhold_lossy(&patterns, func);
         let mut turns = match pipeline {
-            Some(pipeline) => Turns::of(pipeline, &told, &barred, &options.budget),
+            Some(pipeline) => Turns::new(pipeline, &patterns, &barred, options),
             None => Turns::plain(&options.budget),
         };
         turns.invariant = func.invariant == Invariant::Yes;
+        // What a called function made at load time would be made at each call; what a part makes, its caller does.
+        turns.load_time &= !called.contains(&FuncId(whole(i)));
         let blank = FuncReport {
             name: func.name.clone(),
             invariant: turns.invariant,
             pipeline: pipeline.map(|p| p.name.to_string()),
             saturated: true,
             part: part(i).map(|p| p.report(&out.funcs[whole(i) as usize].name)),
-            calls: func.body.calls().iter().fold(BTreeMap::new(), |mut calls, f| {
-                *calls.entry(out.func(*f).name.clone()).or_default() += 1;
-                calls
-            }),
+            calls: calls_by_name(func, &out),
             ..FuncReport::default()
         };
         let mut found = blank.clone();
-        // What a called function keeps would be made at each call; what a part does, its caller keeps.
-        turns.keep &= !called.contains(&FuncId(whole(i)));
-        let mut solve = |found: &mut FuncReport, turns: &Turns<'_>| {
+        let mut plan = |found: &mut FuncReport, turns: &Turns<'_>| {
             function(&source, options, (&pins, turns), &mut fused, func, found)
         };
-        let mut solved = solve(&mut found, &turns);
-        if let (Err(why), true) = (&solved, turns.keep) {
+        let mut planned = plan(&mut found, &turns);
+        if let (Err(why), true) = (&planned, turns.load_time) {
             let note = format!("nothing is kept: {why}");
-            (found, turns.keep) = (blank, false);
-            solved = solve(&mut found, &turns);
+            (found, turns.load_time) = (blank, false);
+            planned = plan(&mut found, &turns);
             found.notes.push(note);
         }
-        match solved {
-            Ok(Some((mut new, loads))) => {
-                // The plan says itself what it uses.
-                new.pins.clear();
-                new.pipeline = None;
-                let mut calls = Vec::new();
-                for mut load in loads {
-                    load.func.name = out.unused(&load.func.name);
-                    out.funcs.push(load.func.clone());
-                    calls.push((FuncId(out.funcs.len() as u32 - 1), load));
-                }
-                keep::call(&mut new, calls);
-                out.funcs[i] = new;
-            }
+        match planned {
+            Ok(Some((new, loads))) => install(&mut out, i, new, loads),
             Ok(None) => {}
             Err(why) => found.notes.push(format!("left as it was: {why}")),
         }
         report.functions.push(found);
     }
-    roll::hoist(&mut out, &parts, planned);
-    let placed = assemble::place_fused(&mut out, &fused);
+    outline::hoist_loads(&mut out, &parts, before_loads);
+    let placed = share_kernels::share_kernels(&mut out, &fused, options.runs(Pass::ShareKernels));
     let marked = ir::invariant::mark(&mut out);
     let steps = report.functions.iter_mut().flat_map(|f| &mut f.regimes).flat_map(|r| &mut r.steps);
     for step in steps {
@@ -340,7 +342,7 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
         }
     }
     if options.use_rules {
-        pipeline::behind(&mut out, options, &assigned, &mut report.faults);
+        pipeline::run_plan_passes(&mut out, options, &assigned, &mut report.faults);
     }
     (out, report)
 }
@@ -351,311 +353,26 @@ fn runs(module: &Module, entries: &[FuncId]) -> impl Fn(usize) -> bool + use<> {
     move |i| any || reached.contains(&FuncId(i as u32))
 }
 
-/// What is known of a function's dims wherever it runs.
-fn known(func: &Func) -> Facts {
-    let mut facts = func.facts.clone();
-    func.dims.iter().for_each(|&d| facts.assume_dim(d));
-    for r in &func.requires {
-        if !facts.iter().any(|f| f == r) {
-            facts.assume(r.clone());
-        }
+/// How often a function calls each other one.
+fn calls_by_name(func: &Func, module: &Module) -> BTreeMap<String, usize> {
+    let mut calls = BTreeMap::new();
+    for f in func.body.calls() {
+        *calls.entry(module.func(f).name.clone()).or_default() += 1;
     }
-    facts
+    calls
 }
 
-fn function(
-    source: &Source<'_>,
-    options: &Options,
-    (pins, turns): (&Pins, &Turns<'_>),
-    fused: &mut Fused,
-    func: &Func,
-    report: &mut FuncReport,
-) -> Result<Option<(Func, Vec<Load>)>, String> {
-    let facts = known(func);
-    let mut points = regimes::grid(func, &facts);
-    let mut base = block::build(source, func, &facts);
-    let mut outcome = Outcome { saturated: true, ..Outcome::default() };
-    let run = |turns: &[&Turn<'_>], b: &mut BlockGraph, out: &mut Outcome| {
-        pipeline::take(source, turns, &options.budget, &func.dims, b, out);
-    };
-    run(&turns.first(), &mut base, &mut outcome);
-    let given = pipeline::called(func);
-    // From here on what may be kept stands among the values, as parameters of the body.
-    let mut kept = func.clone();
-    let keepable = if turns.keep { keep::offer(source, &mut kept, &mut base) } else { Vec::new() };
-    run(&turns.then(), &mut base, &mut outcome);
-    let func = &kept;
-
-    // One cell for each combination of undecided conditions that some point fulfils; the first has none.
-    let guards = std::mem::take(&mut outcome.guards);
-    let allowed = |p: &Point| func.requires.iter().chain(facts.iter()).all(|r| regimes::may_hold(r, p));
-    let most = if turns.plans() > 1 { options.budget.guards } else { 0 };
-    if most > 0 {
-        points.extend(cells::met(&guards, &points, &allowed));
+/// Puts a plan in the place of a function's text, and beside it the functions that it calls at load time.
+fn install(module: &mut Module, at: usize, mut plan: Func, loads: Vec<Load>) {
+    // The plan says itself what it uses.
+    plan.pins.clear();
+    plan.pipeline = None;
+    let mut calls = Vec::new();
+    for mut load in loads {
+        load.func.name = module.unused(&load.func.name);
+        module.funcs.push(load.func.clone());
+        calls.push((FuncId(module.funcs.len() as u32 - 1), load));
     }
-    let mut cells: Vec<(Guard, Unit)> = Vec::new();
-    for preds in cells::cells(&guards, &points, most, &mut outcome.notes) {
-        let mut b = base.clone();
-        if !preds.is_empty() {
-            assume(&mut b, &preds);
-            let mut inner = Outcome { saturated: true, ..Outcome::default() };
-            run(&turns.again(), &mut b, &mut inner);
-            inner.guards.clear();
-            // What was refused for want of the condition fired here; only what is refused still is news.
-            inner.refused.clear();
-            outcome.absorb(inner);
-        }
-        let how = How { source, options, pins, turns, given: &given, facts: &facts, points: &points };
-        let unit = unit(&how, fused, b);
-        if let Some(fault) = fault(&unit) {
-            return Err(format!("internal error in rewriting: {fault}"));
-        }
-        cells.push((preds, unit));
-    }
-    measure(&cells[0].1, report);
-    report.iterations = outcome.iterations;
-    report.saturated = outcome.saturated;
-    report.notes.append(&mut outcome.notes);
-    collect_notes(&cells[0].1, &mut report.notes);
-    report.rules = explain::rules(&outcome);
-
-    let barred = barred(options, &facts, &points, &cells, &keepable);
-    // A plan for each point, from the base and from the cell whose conditions hold there. Where the plans of neighbours
-    // differ a third may be best between them.
-    let (mut found, mut refused): (Vec<Solved>, Vec<Plan>) = Default::default();
-    let mut asked: Vec<(Point, Plan)> = Vec::new();
-    let between = if turns.plans() > 1 { options.budget.between } else { 0 };
-    let (mut next, mut more) = (points.clone(), between);
-    while !next.is_empty() {
-        let point = next.remove(0);
-        for (cell, (preds, unit)) in cells.iter().enumerate() {
-            if !cells::holds(preds, &point) {
-                continue;
-            }
-            let env = regimes::env(&facts, &point);
-            let plan =
-                if options.use_rules { regimes::plan_at(unit, options, &env, &barred) } else { plain(unit) };
-            if cell == 0 {
-                if !points.contains(&point) && asked.iter().all(|(_, p)| *p != plan) {
-                    points.push(point.clone());
-                }
-                asked.push((point.clone(), plan.clone()));
-            }
-            if found.iter().any(|s| s.cell == cell && s.plan == plan) || refused.contains(&plan) {
-                continue;
-            }
-            let solved = solve(source, fused, func, unit, plan.clone(), cell, preds);
-            match solved {
-                Ok(s) => found.push(s),
-                Err(why) => {
-                    refused.push(plan);
-                    let note = format!("a plan was refused: {why}");
-                    if !report.notes.contains(&note) {
-                        report.notes.push(note);
-                    }
-                    if cell == 0 {
-                        found.push(solve(source, fused, func, unit, plain(unit), cell, preds)?);
-                    }
-                }
-            }
-        }
-        if next.is_empty() && more > 0 {
-            next = regimes::between(&asked, more);
-            next.retain(allowed);
-            more -= next.len();
-        }
-    }
-    let solved = regimes::distinct(found);
-    // What is told to hold is not asked of the point.
-    let cost = |plan: usize, point: &Point, told: &[Pred]| {
-        let s = &solved[plan];
-        let env = regimes::env(&facts, point);
-        if s.requires.iter().any(|r| !told.contains(r) && r.eval(&env) != Ok(true)) {
-            return f64::INFINITY;
-        }
-        let us = regimes::cost_of(&cells[s.cell].1, s, options, &env).unwrap_or(f64::INFINITY);
-        extract::rank(options.choose, plan, us.max(1e-6))
-    };
-    let costs: Vec<Vec<f64>> =
-        (0..solved.len()).map(|p| points.iter().map(|point| cost(p, point, &[])).collect()).collect();
-    let kept = match turns.plans() {
-        1 => vec![regimes::together(&costs)],
-        most => regimes::few(&costs, &solved, most),
-    };
-    let arms = regimes::arms(&facts, &points, &costs, &kept, &solved, &cost);
-    if options.choose == Choose::Cheapest && turns.plans() > 1 {
-        regimes::not_served(&points, &costs, &solved, &arms, &mut report.notes);
-    }
-    report.regimes = explain::regimes(options, func, &facts, &cells, &solved, &arms);
-    if options.use_rules {
-        explain::not_held(options, pins, &cells, &report.regimes, &mut report.notes);
-    }
-    if let Some(far) = options.offers {
-        for point in regimes::samples(&points) {
-            let at = regimes::env(&facts, point);
-            let price = |p: &usize| cost(*p, point, &[]);
-            let plans = if report.invariant { kept.clone() } else { (0..solved.len()).collect() };
-            let Some(best) = plans.into_iter().min_by(|a, b| price(a).total_cmp(&price(b))) else { continue };
-            let found = explain::offers(options, far, &solved[best], &cells[solved[best].cell].1, &at);
-            report.offers.extend(found.into_iter().filter_map(|Offered { action, key, stake }| {
-                Some(Offer { key, call: callee(source, fused, report.invariant, &action)?, stake })
-            }));
-        }
-    }
-    if !options.use_rules {
-        return Ok(None);
-    }
-    let bodies = arms.iter().map(|a| (a.preds.clone(), &solved[a.plan].func)).collect();
-    let mut out = assemble::switch(func, bodies);
-    let loads = keep::loads(source, options, fused, func, &cells[0].1, &keepable, &mut out)?;
-    for load in &loads {
-        let types: Vec<String> = load.func.result_types.iter().map(ToString::to_string).collect();
-        let from: Vec<&str> = load.func.params.iter().map(|p| p.name.name()).collect();
-        let what = format!("{} of {}", types.join(", "), from.join(", "));
-        report.notes.push(format!("kept from when weights are loaded: {what}"));
-    }
-    Ok(Some((out, loads)))
-}
-
-/// The values that are not worth keeping, all points considered together.
-fn barred(
-    options: &Options,
-    facts: &Facts,
-    points: &[Point],
-    cells: &[(Guard, Unit)],
-    kept: &[Kept],
-) -> FxHashSet<ValId> {
-    if kept.len() < 2 || !options.use_rules {
-        return FxHashSet::default();
-    }
-    let vals = |barred: &BTreeSet<usize>| barred.iter().map(|&k| kept[k].val).collect::<FxHashSet<_>>();
-    // What is kept does not depend on the dims that only running tells.
-    let price = |k: usize| {
-        let typical: Point = Vec::new();
-        let bytes = kept[k].bytes().eval(&regimes::env(facts, &typical)).unwrap_or(i64::MAX);
-        bytes as f64 / 1e6 * options.machine.keep_us_per_mb
-    };
-    let barred = keep::bar(&|k| &kept[k].ty, &price, &mut |barred| {
-        let barred = vals(barred);
-        let at = |point: &Point| {
-            let env = regimes::env(facts, point);
-            let here = cells.iter().filter(|(preds, _)| cells::holds(preds, point));
-            let plans = here.filter_map(|(_, unit)| {
-                let plan = regimes::plan_at(unit, options, &env, &barred);
-                Some((regimes::cost_at(unit, &plan, options, &env)?, keep::used(unit, &plan, kept)))
-            });
-            plans.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
-        };
-        points.iter().map(at).collect()
-    });
-    vals(&barred)
-}
-
-fn callee(source: &Source<'_>, fused: &Fused, invariant: bool, action: &Action) -> Option<Callee> {
-    let marked = |p: &Prim| Callee::Prim(Box::new(Prim { invariant: p.invariant || invariant, ..p.clone() }));
-    match action {
-        Action::Native(_) => None,
-        Action::Kernel(id, _) => Some(marked(source.module.prim(*id))),
-        Action::Fused(at) => Some(marked(fused.prim(*at))),
-        Action::Library(id, _) => Some(Callee::Extern(*id)),
-    }
-}
-
-fn solve(
-    source: &Source<'_>,
-    fused: &Fused,
-    func: &Func,
-    unit: &Unit,
-    plan: Plan,
-    cell: usize,
-    requires: &[Pred],
-) -> Result<Solved, String> {
-    let (emitted, trace) = emit::emit(source.module, fused, func, unit, &plan)?;
-    let key = format!("{:?}", emitted.body);
-    Ok(Solved { cell, requires: requires.to_vec(), plan, func: emitted, trace, key })
-}
-
-fn plain(unit: &Unit) -> Plan {
-    let choice = extract::baseline(&unit.b, &unit.pool);
-    Plan { choice, nested: unit.nested.iter().map(|us| us.iter().map(plain).collect()).collect() }
-}
-
-/// Tells a block and those inside it what holds in a regime.
-fn assume(b: &mut BlockGraph, preds: &[Pred]) {
-    for level in &mut b.graph.analysis.levels {
-        preds.iter().for_each(|p| level.assume(p.clone()));
-    }
-    b.pinned.iter_mut().flat_map(|p| &mut p.nested).for_each(|n| assume(n, preds));
-}
-
-/// What the candidates of a function's blocks depend on.
-struct How<'a> {
-    source: &'a Source<'a>,
-    options: &'a Options,
-    pins: &'a Pins,
-    turns: &'a Turns<'a>,
-    /// The library functions that it calls by name.
-    given: &'a [ExternId],
-    facts: &'a Facts,
-    points: &'a [Point],
-}
-
-/// Adds implementations and gathers the candidates.
-fn unit(how: &How<'_>, fused: &mut Fused, mut b: BlockGraph) -> Unit {
-    let How { source, options, pins, turns, .. } = how;
-    let available = |id: ExternId| {
-        turns.allows(how.given, id)?;
-        if options.available.get(id.0 as usize).copied().unwrap_or(true) {
-            Ok(())
-        } else {
-            let ext = source.module.extern_(id);
-            Err(format!("{} of {} is not available here", ext.symbol, ext.library))
-        }
-    };
-    fuse::implement(source, &available, &mut b);
-    let stopped = if turns.fuse { fuse::fuse(source, fused, &options.budget, &mut b) } else { None };
-    let gather = |fused: &Fused, b: &mut BlockGraph| {
-        if options.measured.is_some() || options.offers.is_some() {
-            fuse::identify(source, fused, turns.invariant, b);
-        }
-        pool::pool(b, options, pins)
-    };
-    let mut pool = gather(fused, &mut b);
-    if turns.fuse && options.use_rules {
-        let mut plans: Vec<(Choice, Box<At<'_>>)> = Vec::new();
-        for point in regimes::ends(how.points) {
-            let at = regimes::env(how.facts, point);
-            let us = extract::costs(&b, &pool, options, &at);
-            plans.push((extract::cheapest(&pool, &us, options.budget.flips), Box::new(at)));
-        }
-        if siblings::offer(source, fused, &pool, &options.machine, &plans, &mut b) {
-            pool = gather(fused, &mut b);
-        }
-    }
-    pool.notes.extend(stopped);
-    let nested = b.pinned.iter_mut().map(|p| std::mem::take(&mut p.nested)).collect::<Vec<_>>();
-    let each = |blocks: Vec<BlockGraph>, fused: &mut Fused| {
-        blocks.into_iter().map(|n| unit(how, fused, n)).collect()
-    };
-    let nested = nested.into_iter().map(|blocks| each(blocks, fused)).collect();
-    Unit { b, pool, nested }
-}
-
-fn fault(unit: &Unit) -> Option<&String> {
-    unit.b.graph.analysis.faults.first().or_else(|| unit.nested.iter().flatten().find_map(fault))
-}
-
-fn measure(unit: &Unit, report: &mut FuncReport) {
-    report.nodes += unit.b.graph.total_number_of_nodes();
-    report.classes += unit.b.graph.number_of_classes();
-    unit.nested.iter().flatten().for_each(|n| measure(n, report));
-}
-
-fn collect_notes(unit: &Unit, notes: &mut Vec<String>) {
-    for n in &unit.pool.notes {
-        if !notes.contains(n) {
-            notes.push(n.clone());
-        }
-    }
-    unit.nested.iter().flatten().for_each(|n| collect_notes(n, notes));
+    load_time::insert_calls(&mut plan, calls);
+    module.funcs[at] = plan;
 }

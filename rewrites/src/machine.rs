@@ -1,14 +1,14 @@
-//! The closed-form model of a machine: a text file in, microseconds out.
+//! The analytic cost model of a machine, a roofline: a text file in, microseconds out.
 //!
-//! time = entry + max(flops / (peak · share), bytes / bandwidth(working set)), on as many cores as the work pays for, and
-//! a hundredth of the lesser of the two. The share of peak depends on who does the work: generated code by the class of its
-//! loops, products of matrices, generated or a library's, by m, n and k. Of a reduction, what combines runs at the share of
-//! reductions and what is done to each element at that of element-wise loops, as in a kernel of its own, so that an operator
-//! costs no more than the parts that it is recognised in.
-//! Everything is a smooth or monotone function of the dims, so that crossover points are well defined.
+//! time = entry + max(flops / (peak · share), bytes / bandwidth(working set)), on as many cores as the work pays for,
+//! and a hundredth of the lesser of the two. The share of peak depends on who does the work: generated code by the
+//! class of its loops, products of matrices, generated or a library's, by m, n and k. Of a reduction, what combines
+//! runs at the share of reductions and what is done to each element at that of element-wise loops, as in a kernel of
+//! its own, so that an operator costs no more than the parts that it is recognised in. Everything is a smooth or
+//! monotone function of the dims, so that crossover points are well defined.
 //!
-//! `tenon calibrate` measures each figure of such a file; what a speed of one core and of all together says nothing about,
-//! as many cores as work pays for, lies between them.
+//! `tenon calibrate` measures each figure of such a file; what a speed of one core and of all together says nothing
+//! about, as many cores as work pays for, lies between them.
 
 use std::fmt::Write as _;
 
@@ -146,8 +146,8 @@ pub(crate) struct Load {
     pub(crate) parallel: f64,
 }
 
-/// The part that is not hidden of what goes on beside what binds: of two that wait for memory alike, the one with less to compute is
-/// quicker.
+/// The part that is not hidden of what goes on beside what binds: of two that wait for memory alike, the one with less
+/// to compute is quicker.
 const BESIDE: f64 = 0.01;
 
 const REFERENCE: &str = include_str!("../../machines/reference.toml");
@@ -321,8 +321,8 @@ impl Machine {
         at(2.0 * both, level.copy) + at(read - both, level.read) + at(write - both, level.write)
     }
 
-    /// Microseconds in which a product brings what it reads into the order in which it reads it: word by word, past the nearest
-    /// cache. A single row gains half of that; a library's share of the peak has it in it.
+    /// Microseconds in which a product brings what it reads into the order in which it reads it: word by word, past the
+    /// nearest cache. A single row gains half of that; a library's share of the peak has it in it.
     fn ordered_us(&self, worker: Worker, cores: f64) -> f64 {
         match worker {
             Worker::Generated(_, Some(e)) => {
@@ -334,8 +334,8 @@ impl Machine {
         }
     }
 
-    /// The fewest microseconds that this much work can take on so many threads: all of the peak, or all of the bandwidth
-    /// at which a working set of these bytes is read. What a measured time is a share of.
+    /// The fewest microseconds that this much work can take on so many threads: all of the peak, or all of the
+    /// bandwidth at which a working set of these bytes is read. What a measured time is a share of.
     pub fn roofline_us(&self, flops: f64, bytes: f64, threads: usize) -> f64 {
         let cores = f64::from(self.cores).min(threads.max(1) as f64);
         let compute = flops / (self.on(self.gflops, cores) * 1e3);

@@ -1,14 +1,15 @@
-//! What kernels were measured to take: a text file, a line a kernel at some dims, sorted.
+//! The tuning database: what kernels were measured to take, a text file, a line a kernel at some dims, sorted.
 //!
 //! ```text
 //! laptop-2  fused_matmul_relu#9c31f0a2d4b85e17  cold b  m=1,k=784,n=128  11.37
 //! ```
 //!
-//! A kernel is named by its primitive and a hash of its loops, so that an entry never speaks of other loops; a name without
-//! a hash, as one writes by hand, is any kernel of the name. `cold` are the operands that came from main memory, as weights
-//! do; `*`: whichever. Where a kernel was measured at the dims asked for, that is the answer; between measured dims the
-//! model is trusted for the form of the curve and the measurements for its height: the logarithm of measured over modelled
-//! is interpolated, dim by dim, in the logarithms of the dims. Beyond the outermost measured dims that ratio stays.
+//! A kernel is named by its primitive and a hash of its loops, so that an entry never speaks of other loops; a name
+//! without a hash, as one writes by hand, is any kernel of the name. `cold` are the operands that came from main
+//! memory, as weights do; `*`: whichever. Where a kernel was measured at the dims asked for, that is the answer;
+//! between measured dims the model is trusted for the form of the curve and the measurements for its height: the
+//! logarithm of measured over modelled is interpolated, dim by dim, in the logarithms of the dims. Beyond the outermost
+//! measured dims that ratio stays.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

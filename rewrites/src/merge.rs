@@ -1,12 +1,12 @@
-//! Rules of several values: what stands side by side in a block is made together (`(x @ a, x @ b) => ..`).
+//! Multi-pattern rules: what stands side by side in a block is made together (`(x @ a, x @ b) => ..`).
 //!
 //! They are no part of saturation, where each pair of products would make a third that pairs again. They have one turn
-//! after it: rules of the most values first, each value of the program in one match of those that look for the same, and
-//! what rules brought is not merged. So the graph grows by a few nodes for each group of values.
-//! Extraction then weighs each merge as a whole ([`crate::extract`]).
+//! after it: rules of the most values first, each value of the program in one match of those that look for the same,
+//! and what rules brought is not merged. So the graph grows by a few nodes for each group of values. Extraction then
+//! weighs each merge as a whole ([`crate::extract`]).
 //!
-//! The values of a match are different classes. Where the pattern says the same of each, they stand in the order of classes,
-//! so that no group is looked at in every order. The next one is looked for among the readers of a parameter
+//! The values of a match are different classes. Where the pattern says the same of each, they stand in the order of
+//! classes, so that no group is looked at in every order. The next one is looked for among the readers of a parameter
 //! that is bound already.
 
 use egg::Id;
@@ -14,8 +14,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Sym};
 
 use crate::Budget;
-use crate::block::{BlockGraph, Merged, Source};
-use crate::pattern::{Head, Heads, Match, PVal, Pattern, Reach, Side, at, typed};
+use crate::egraph::{BlockGraph, Merged, Source};
+use crate::lang::Head;
+use crate::pattern::{Heads, Match, PVal, Pattern, Reach, Side, at, typed};
 use crate::saturate::{Outcome, apply, constant, ready, title};
 
 /// Applies the rules of several values once; true if something was merged.
@@ -33,11 +34,11 @@ pub(crate) fn merge(
         return false;
     }
     let before = b.merged.len();
-    let mut heads = Heads::of(&b.graph, b.class_ids());
+    let mut heads = Heads::new(&b.graph, b.class_ids());
     let mut known = before;
     for pattern in several {
         if b.merged.len() > known {
-            heads = Heads::of(&b.graph, b.class_ids());
+            heads = Heads::new(&b.graph, b.class_ids());
             known = b.merged.len();
         }
         let each: Vec<Vec<Head>> = pattern.lhs.roots.iter().map(|&r| operations(&pattern.lhs, r)).collect();
@@ -72,8 +73,8 @@ pub(crate) fn merge(
     b.merged.len() > before
 }
 
-/// What a rule may still do in its turn. Rules of one value make many ways to say a value, and each way to say each value of a
-/// match is a match of its own.
+/// What a rule may still do in its turn. Rules of one value make many ways to say a value, and each way to say each
+/// value of a match is a match of its own.
 struct Work {
     /// Whole matches that may yet be refused.
     refusals: usize,
@@ -143,8 +144,8 @@ impl Search<'_> {
         found.into_iter().find_map(|m| self.go_on(vec![b.graph.find(first)], m, b, left))
     }
 
-    /// True if a match that has begun is not worth completing: something stands for a `const` parameter that only running
-    /// tells, and that this happens has been said of the rule.
+    /// True if a match that has begun is not worth completing: something stands for a `const` parameter that only
+    /// running tells, and that this happens has been said of the rule.
     fn lost(&self, m: &Match, b: &BlockGraph) -> bool {
         self.work.running && constant(self.pattern, m, b).is_err()
     }

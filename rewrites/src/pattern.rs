@@ -1,22 +1,21 @@
-//! Rules of the module as patterns, and matching them against classes.
+//! Pattern matching (e-matching): rules of the module as patterns, and matching them against classes.
 //!
-//! A rule is read from left to right, and from right to left too if it is an equation. A pattern's dims are
-//! renamed apart from every function's (`?m`), its parameters stand for classes. A match is structural first:
-//! the same primitive, scalar operation or constant at each place; every pair of dims that must be equal is
-//! collected on the way. [`solve_dims`] then gives the pattern's dims their values and proves what is left.
-//! Matching sees through nothing but the order of the operands of sums and products: a broadcast is an operator like any other.
+//! A rule is read from left to right, and from right to left too if it is an equation. A pattern's dims are renamed
+//! apart from every function's (`?m`), its parameters stand for classes. A match is structural first: the same
+//! primitive, scalar operation or constant at each place; every pair of dims that must be equal is collected on the
+//! way. [`solve_dims`] then gives the pattern's dims their values and proves what is left. Matching sees through
+//! nothing but the order of the operands of sums and products: a broadcast is an operator like any other.
 
 use egg::Id;
 use ir::graph::{Func, Op, Type, ValId};
 use ir::loops::BufId;
 use ir::source::Span;
-use ir::{ExternId, Intrinsic, Module, PrimId, RuleId};
+use ir::{Intrinsic, Module, RuleId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Pred, Sym, System};
-use tensor::DType;
 
-use crate::block::{Source, substitution};
-use crate::lang::{Ctx, Graph, Ir, OpKey};
+use crate::egraph::{Source, substitution};
+use crate::lang::{Ctx, Graph, Head, Ir, OpKey};
 
 /// A value of a pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,30 +36,6 @@ pub(crate) struct PNode {
     pub(crate) head: Head,
 }
 
-/// What an operation is without its dims and operands: where a graph has none of a pattern's, nothing matches.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Head {
-    Prim(PrimId),
-    Extern(ExternId),
-    Scalar(Intrinsic),
-    Cast(DType),
-    Const,
-    Dim,
-}
-
-impl Head {
-    fn of(key: &OpKey) -> Head {
-        match key {
-            OpKey::Prim(id, _) => Head::Prim(*id),
-            OpKey::Extern(id, _) => Head::Extern(*id),
-            OpKey::Scalar(i) => Head::Scalar(*i),
-            OpKey::Cast(d) => Head::Cast(*d),
-            OpKey::Const(_) => Head::Const,
-            OpKey::Dim(_) => Head::Dim,
-        }
-    }
-}
-
 /// The classes of a graph by the operations in them, each list in the order of classes.
 pub(crate) struct Heads {
     classes: Vec<Id>,
@@ -68,12 +43,12 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    pub(crate) fn of(graph: &Graph, classes: Vec<Id>) -> Heads {
+    pub(crate) fn new(graph: &Graph, classes: Vec<Id>) -> Heads {
         let mut by_head: FxHashMap<Head, Vec<Id>> = FxHashMap::default();
         for &class in &classes {
             for node in &graph[class].nodes {
                 let Ir::Op(op, _) = node else { continue };
-                let list = by_head.entry(Head::of(graph.analysis.table.key(*op))).or_default();
+                let list = by_head.entry(Head::from_key(graph.analysis.table.key(*op))).or_default();
                 if list.last() != Some(&class) {
                     list.push(class);
                 }
@@ -241,7 +216,7 @@ fn side(source: &Source<'_>, func: &Func, dims: &[Expr]) -> Result<Side, String>
             vals.insert(r, PVal::Node(nodes.len(), i));
         }
         let commutes = if let Op::Prim(id, _) = &op {
-            crate::form::commutes(source.module.prim(*id))
+            crate::fusible::commutes(source.module.prim(*id))
         } else {
             matches!(op, Op::Scalar(Intrinsic::Add | Intrinsic::Mul))
         };

@@ -1,8 +1,9 @@
 //! Pipelines carried out: which one plans each function, and what its passes do there.
 //!
-//! In: the module with its pipelines ([`ir::pipeline`]) and what [`Options`] says. Passes on functions run for all functions
-//! of a pipeline at once, before the first graph is made ([`before`]) and after the last plan is ([`behind`]); those on the
-//! graph of a function's terms are its [`Turns`], which each cell of its regimes takes again.
+//! In: the module with its pipelines ([`ir::pipeline`]) and what [`Options`] says. Passes on functions run for all
+//! functions of a pipeline at once, before the first graph is made ([`run_function_passes`]) and after the last plan is
+//! ([`run_plan_passes`]); those on the graph of a function's terms are its [`Turns`], which each cell of its regimes
+//! takes again.
 //!
 //! A pass of whoever embeds the compiler may change the bodies of the functions of its pipeline and add definitions.
 //! What comes of it is verified: where it is wrong the pass has not been, and the report says so.
@@ -16,10 +17,10 @@ use ir::pipeline::{Level, Pass, Pipeline, PipelineId, Rules, USUAL};
 use ir::{ExternId, FuncId, Module};
 use shape::Sym;
 
-use crate::block::{BlockGraph, Source};
-use crate::flatten::flatten;
+use crate::egraph::{BlockGraph, Source};
+use crate::inline::inline;
+use crate::outline::{Part, outline};
 use crate::pattern::Pattern;
-use crate::roll::{Part, roll};
 use crate::saturate::{Outcome, saturate};
 use crate::{Budget, Options, merge, tolerance};
 
@@ -35,8 +36,8 @@ pub struct OwnPass {
 }
 
 impl OwnPass {
-    /// A pass that makes another module of one. It is given the functions that its pipeline plans: their bodies it may change,
-    /// and functions and primitives it may add behind those that are there.
+    /// A pass that makes another module of one. It is given the functions that its pipeline plans: their bodies it may
+    /// change, and functions and primitives it may add behind those that are there.
     pub fn new(
         name: impl Into<String>,
         run: impl Fn(&Module, &[FuncId]) -> Result<Module, String> + Send + Sync + 'static,
@@ -57,7 +58,7 @@ pub(crate) struct Assigned(Vec<Option<PipelineId>>);
 
 impl Assigned {
     /// By the text, or else as the options say, or else the usual one.
-    pub(crate) fn of(module: &Module, options: &Options) -> Result<Assigned, String> {
+    pub(crate) fn new(module: &Module, options: &Options) -> Result<Assigned, String> {
         let name = options.pipeline.as_deref().unwrap_or(USUAL);
         let usual = module.find_pipeline(name).ok_or_else(|| format!("there is no pipeline `{name}`"))?;
         let runs = crate::runs(module, &options.entries);
@@ -102,8 +103,14 @@ pub(crate) struct Begun<'m> {
     pub(crate) parts: Vec<Part>,
 }
 
-/// The passes on functions, of all pipelines. The sides of rules are taken apart whatever these say: a pattern is of operators.
-pub(crate) fn before<'m>(
+/// Whether a verb of a pipeline is not left out.
+fn runs(options: &Options, pass: &Pass) -> bool {
+    crate::Pass::named(pass.verb()).is_none_or(|p| options.runs(p))
+}
+
+/// The passes on functions, of all pipelines. The sides of rules are taken apart whatever these say: a pattern is of
+/// operators.
+pub(crate) fn run_function_passes<'m>(
     module: &'m Module,
     options: &Options,
     assigned: &mut Assigned,
@@ -113,16 +120,17 @@ pub(crate) fn before<'m>(
     let mut rules = false;
     for id in assigned.used() {
         let pipeline = module.pipeline(id);
-        for (_, pass) in pipeline.levels().take_while(|(level, _)| *level == Level::Functions) {
+        let passes = pipeline.levels().take_while(|(level, _)| *level == Level::Functions);
+        for (_, pass) in passes.filter(|(_, pass)| runs(options, pass)) {
             let mine = assigned.of_pipeline(id);
             match pass {
-                Pass::Flatten => {
-                    begun.flat = Cow::Owned(flatten(&begun.flat, &|f| mine.binary_search(&f).is_ok()));
+                Pass::Inline => {
+                    begun.flat = Cow::Owned(inline(&begun.flat, &|f| mine.binary_search(&f).is_ok()));
                     rules = true;
                 }
-                Pass::Roll => {
+                Pass::Outline => {
                     let flat = begun.flat.to_mut();
-                    begun.parts.extend(roll(flat, &mine, options.budget.roll));
+                    begun.parts.extend(outline(flat, &mine, options.budget.outline));
                     begun.left.funcs.extend_from_slice(&flat.funcs[begun.left.funcs.len()..]);
                     assigned.more(&begun.left, id);
                 }
@@ -136,13 +144,13 @@ pub(crate) fn before<'m>(
                     Err(fault) => faults.push(fault),
                 },
                 // Of other levels.
-                Pass::Saturate { .. } | Pass::Merge(_) | Pass::Keep => {}
+                Pass::Saturate { .. } | Pass::Merge(_) | Pass::LoadTime => {}
                 Pass::Fuse | Pass::Library | Pass::Regimes(_) => {}
             }
         }
     }
     if !rules {
-        begun.flat = Cow::Owned(flatten(&begun.flat, &|_| false));
+        begun.flat = Cow::Owned(inline(&begun.flat, &|_| false));
     }
     let flat = begun.flat.to_mut();
     for of in tolerance::inherit(flat) {
@@ -156,7 +164,12 @@ pub(crate) fn before<'m>(
 }
 
 /// The passes on plans, of all pipelines.
-pub(crate) fn behind(module: &mut Module, options: &Options, assigned: &Assigned, faults: &mut Vec<String>) {
+pub(crate) fn run_plan_passes(
+    module: &mut Module,
+    options: &Options,
+    assigned: &Assigned,
+    faults: &mut Vec<String>,
+) {
     for id in assigned.used() {
         let pipeline = &module.pipeline(id).clone();
         for (_, pass) in pipeline.levels().filter(|(level, _)| *level == Level::Plans) {
@@ -200,7 +213,7 @@ pub(crate) struct Turns<'p> {
     /// Before what may be kept is offered.
     first: Vec<Turn<'p>>,
     then: Vec<Turn<'p>>,
-    pub(crate) keep: bool,
+    pub(crate) load_time: bool,
     pub(crate) fuse: bool,
     /// Library functions that the program does not call itself are offered.
     library: bool,
@@ -218,12 +231,13 @@ pub(crate) enum Turn<'p> {
 
 impl<'p> Turns<'p> {
     /// The turns of a pipeline with some of a module's patterns.
-    pub(crate) fn of(
+    pub(crate) fn new(
         pipeline: &'p Pipeline,
         patterns: &'p [Pattern],
         barred: &dyn Fn(&Pattern) -> bool,
-        budget: &Budget,
+        options: &Options,
     ) -> Turns<'p> {
+        let budget = &options.budget;
         let some_barred = patterns.iter().any(barred);
         let chosen = |rules: &Rules| match rules {
             Rules::All if !some_barred => Cow::Borrowed(patterns),
@@ -234,8 +248,8 @@ impl<'p> Turns<'p> {
         };
         let (first, then) = (Vec::new(), Vec::new());
         let mut turns =
-            Turns { first, then, keep: false, fuse: false, library: false, plans: 1, invariant: false };
-        for pass in &pipeline.passes {
+            Turns { first, then, load_time: false, fuse: false, library: false, plans: 1, invariant: false };
+        for pass in pipeline.passes.iter().filter(|pass| runs(options, pass)) {
             let turn = match pass {
                 Pass::Saturate { rules, rounds } => {
                     let iterations = rounds.unwrap_or(budget.iterations);
@@ -243,8 +257,8 @@ impl<'p> Turns<'p> {
                     Turn::Saturate { pass, patterns: chosen(rules), budget }
                 }
                 Pass::Merge(rules) => Turn::Merge(chosen(rules)),
-                Pass::Keep => {
-                    turns.keep = true;
+                Pass::LoadTime => {
+                    turns.load_time = true;
                     continue;
                 }
                 Pass::Fuse => {
@@ -259,9 +273,9 @@ impl<'p> Turns<'p> {
                     turns.plans = most.unwrap_or(budget.plans);
                     continue;
                 }
-                Pass::Flatten | Pass::Roll | Pass::Own(_) => continue,
+                Pass::Inline | Pass::Outline | Pass::Own(_) => continue,
             };
-            if turns.keep { &mut turns.then } else { &mut turns.first }.push(turn);
+            if turns.load_time { &mut turns.then } else { &mut turns.first }.push(turn);
         }
         turns
     }
@@ -274,7 +288,7 @@ impl<'p> Turns<'p> {
         Turns {
             first: vec![turn],
             then: Vec::new(),
-            keep: false,
+            load_time: false,
             fuse: false,
             library: true,
             plans: budget.plans,
@@ -309,7 +323,7 @@ impl<'p> Turns<'p> {
     }
 
     /// All of them: something new is known of the dims.
-    pub(crate) fn again(&self) -> Vec<&Turn<'p>> {
+    pub(crate) fn all(&self) -> Vec<&Turn<'p>> {
         self.first.iter().chain(&self.then).collect()
     }
 }

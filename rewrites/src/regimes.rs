@@ -1,4 +1,4 @@
-//! Regimes: which plan for which dims.
+//! Regimes (shape specialization): which plan for which dims.
 //!
 //! A plan is extracted at each point of a grid over the function's dims, and between neighbours that were given
 //! different plans, by bisection as far as a budget goes. Equal plans are one; plans that are hardly
@@ -6,10 +6,10 @@
 //! where; each number is refined by bisection to the place where the costs of the two plans cross. The tree is
 //! written as a list of arms for `Op::Switch`.
 //!
-//! A condition of a rule that nothing decides (`when m <= 8`) makes a *cell* ([`crate::cells`]): a clone of the saturated e-graph that
-//! knows the condition, in which the rule fires. The equalities found there never reach the shared graph; every
-//! arm whose plan comes from a cell says the cell's conditions. The tree asks for them too, so such a plan runs wherever they
-//! hold and it is cheaper, and not only where comparisons of one dim lead.
+//! A condition of a rule that nothing decides (`when m <= 8`) makes a *cell* ([`crate::guarded`]): a clone of the
+//! saturated e-graph that knows the condition, in which the rule fires. The equalities found there never reach the
+//! shared graph; every arm whose plan comes from a cell says the cell's conditions. The tree asks for them too, so such
+//! a plan runs wherever they hold and it is cheaper, and not only where comparisons of one dim lead.
 
 use indexmap::IndexSet;
 use ir::graph::{Func, Op, ValId};
@@ -17,15 +17,13 @@ use rustc_hash::FxHashSet;
 use shape::{Expr, Facts, Pred, Sym};
 
 use crate::Options;
-use crate::cells::{holds, meet, said};
+use crate::candidates::{Plan, Unit};
 use crate::cost::BEYOND;
-use crate::emit::{Plan, Traced, Unit};
+use crate::elaborate::Traced;
 use crate::extract::{costs, extract, priced, total};
+use crate::guarded::{Point, extent, guard_text, holds, meet};
 use crate::lang::Ir;
-use crate::rounds::GUESS;
-
-/// Values of dims.
-pub(crate) type Point = Vec<(Sym, i64)>;
+use crate::trip_count::GUESS;
 
 /// A plan and where it may run.
 #[derive(Clone, Debug)]
@@ -107,11 +105,6 @@ pub(crate) fn grid(func: &Func, facts: &Facts) -> Vec<Point> {
     let points: Vec<Point> = points.into_iter().collect::<IndexSet<_>>().into_iter().collect();
     // Conditions that none of them meets say nothing of what is typical.
     if points.is_empty() { all } else { points }
-}
-
-/// The extent of a dim at a point.
-pub(crate) fn extent(point: &Point, dim: Sym) -> Option<i64> {
-    point.iter().find(|(d, _)| *d == dim).map(|x| x.1)
 }
 
 /// False where a condition does not hold at a point.
@@ -243,8 +236,8 @@ pub(crate) fn together(costs: &[Vec<f64>]) -> usize {
     (0..costs.len()).min_by(|a, b| all(a).total_cmp(&all(b))).unwrap_or(0)
 }
 
-/// Drops plans that are hardly better than others until few are left, of which equal ones in several cells count once; the last
-/// one runs everywhere. `costs[plan][point]` is infinite where a plan may not run. Gives the plans kept.
+/// Drops plans that are hardly better than others until few are left, of which equal ones in several cells count once;
+/// the last one runs everywhere. `costs[plan][point]` is infinite where a plan may not run. Gives the plans kept.
 pub(crate) fn few(costs: &[Vec<f64>], solved: &[Solved], cap: usize) -> Vec<usize> {
     let mut kept: Vec<usize> = (0..costs.len()).collect();
     let anywhere: Vec<bool> = solved.iter().map(|s| s.requires.is_empty()).collect();
@@ -360,8 +353,8 @@ pub(crate) fn arms(
     joined(facts, arms, solved)
 }
 
-/// The arms less those before an arm with the same plan that would take all of their dims, and less those whose plan the last one
-/// has too, where those between can say that they are not for their dims.
+/// The arms less those before an arm with the same plan that would take all of their dims, and less those whose plan
+/// the last one has too, where those between can say that they are not for their dims.
 fn joined(facts: &Facts, arms: Vec<Arm>, solved: &[Solved]) -> Vec<Arm> {
     let mut kept: Vec<Arm> = Vec::new();
     for arm in arms.into_iter().rev() {
@@ -448,8 +441,8 @@ impl Tree<'_> {
     }
 
     /// The cut after which plans do best, each side cut again if it is the first of several: by a guard, or between two
-    /// neighbouring values of one dim if the tree may be so deep. Of equal ones that by a guard, which says exactly where a plan may
-    /// run, or else one before which a plan may not run.
+    /// neighbouring values of one dim if the tree may be so deep. Of equal ones that by a guard, which says exactly
+    /// where a plan may run, or else one before which a plan may not run.
     fn cut(&self, set: &[usize], cuts: usize, depth: usize) -> Option<Cut> {
         let mut found: Option<(Cut, bool)> = None;
         let rest = |side: &[usize]| {
@@ -499,8 +492,8 @@ impl Tree<'_> {
         set.iter().partition(|&&s| held[s])
     }
 
-    /// The last value of a dim between two at which plan `a` still is no dearer than `b`, over the points of an edge. What the
-    /// path says holds there too: a guard that most numbers do not meet does not hide where costs cross.
+    /// The last value of a dim between two at which plan `a` still is no dearer than `b`, over the points of an edge.
+    /// What the path says holds there too: a guard that most numbers do not meet does not hide where costs cross.
     fn cross(
         &self,
         (dim, lo, hi): (Sym, i64, i64),
@@ -529,8 +522,8 @@ impl Tree<'_> {
     }
 }
 
-/// The distinct plans of some points, in order of appearance. Of equal plans one that requires less goes before those that
-/// require the same and more; where neither does, each stands for its own conditions.
+/// The distinct plans of some points, in order of appearance. Of equal plans one that requires less goes before those
+/// that require the same and more; where neither does, each stands for its own conditions.
 pub(crate) fn distinct(found: Vec<Solved>) -> Vec<Solved> {
     let mut plans: Vec<Solved> = Vec::new();
     let less = |a: &Solved, b: &Solved| a.key == b.key && a.requires.iter().all(|r| b.requires.contains(r));
@@ -562,7 +555,7 @@ pub(crate) fn not_served(
         };
         if let Some(i) = (0..points.len()).find(missed) {
             let at: Vec<String> = points[i].iter().map(|(d, x)| format!("{d} = {x}")).collect();
-            let note = format!("{} has no plan of its own at {}", said(&s.requires), at.join(", "));
+            let note = format!("{} has no plan of its own at {}", guard_text(&s.requires), at.join(", "));
             if !notes.contains(&note) {
                 notes.push(note);
             }

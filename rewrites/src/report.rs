@@ -20,11 +20,12 @@ pub struct Report {
     pub functions: Vec<FuncReport>,
     /// What concerns the module: rules that cannot be used, and why.
     pub notes: Vec<String>,
-    /// Why the module could not be planned as it was asked: a pipeline that it lacks, a pass of one's own that went wrong.
+    /// Why the module could not be planned as it was asked: a pipeline that it lacks, a pass of one's own that went
+    /// wrong.
     #[serde(skip)]
     pub faults: Vec<String>,
-    /// Whether each rule that is named above holds, for all that is known: `proven`, `tested`, `trusted` or `refused`. Whoever makes the report
-    /// does not know; who can try rules tells it.
+    /// Whether each rule that is named above holds, for all that is known: `proven`, `tested`, `trusted` or `refused`.
+    /// Whoever makes the report does not know; who can try rules tells it.
     pub statuses: BTreeMap<String, String>,
     /// What the rules lose that lose something, by the names of their instances.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -76,9 +77,9 @@ pub fn rule_name(said: &str) -> &str {
 pub struct FuncReport {
     /// Its name.
     pub name: String,
-    /// What it is a part of, if it was rolled up.
+    /// What it is a part of, if it was outlined.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub part: Option<Rolled>,
+    pub part: Option<Outlined>,
     /// True if it has one plan for all dims, whose kernels add up in an order that is the same in all of them.
     pub invariant: bool,
     /// The pipeline that planned it; none where rules have no part.
@@ -106,7 +107,7 @@ pub struct FuncReport {
 
 /// A function that rewriting made of what another repeats.
 #[derive(Clone, Debug, Serialize)]
-pub struct Rolled {
+pub struct Outlined {
     /// The function of the program that it is a part of.
     pub of: String,
     /// How often it is called, one after the other.
@@ -218,8 +219,8 @@ pub struct Step {
     pub bytes: f64,
     /// Predicted microseconds.
     pub us: f64,
-    /// Where that comes from: `measured`, `interpolated` between measured dims, `extrapolated` beyond them, `modelled`, or
-    /// `guessed` where a loop's bounds depend on data.
+    /// Where that comes from: `measured`, `interpolated` between measured dims, `extrapolated` beyond them, `modelled`,
+    /// or `guessed` where a loop's bounds depend on data.
     pub source: String,
     /// The rules that led to it; empty: the program says so.
     pub why: Vec<String>,

@@ -13,8 +13,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Pred, Sym, Verdict};
 
 use crate::Budget;
-use crate::block::{BlockGraph, Origin, Source};
-use crate::cells::Guard;
+use crate::egraph::{BlockGraph, Origin, Source};
+use crate::guarded::Guard;
 use crate::lang::{Graph, Ir, Kids, OpKey, Stage};
 use crate::pattern::{Heads, Match, PVal, Pattern, Reach, Side, search, solve_dims};
 
@@ -98,7 +98,7 @@ pub(crate) fn saturate(
         let before = (b.graph.total_size(), b.graph.number_of_classes());
         let mut found: Vec<(usize, Id, Match)> = Vec::new();
         let (mut cut, mut far) = (false, false);
-        let heads = Heads::of(&b.graph, b.class_ids());
+        let heads = Heads::new(&b.graph, b.class_ids());
         for (i, pattern) in patterns.iter().enumerate() {
             let [root] = pattern.lhs.roots[..] else { continue };
             let start = found.len();
@@ -306,8 +306,9 @@ const NEUTRAL: [(Intrinsic, f64, bool); 4] = [
     (Intrinsic::Div, 1.0, false),
 ];
 
-/// The operand that `a + 0`, `a * 1` and the like are. A tensor that is its own sum with 0 is its sum with any sum of zeros;
-/// that these are all 0 the library's rules do not say where a program itself adds no numbers, as they have no instance then.
+/// The operand that `a + 0`, `a * 1` and the like are. A tensor that is its own sum with 0 is its sum with any sum of
+/// zeros; that these are all 0 the library's rules do not say where a program itself adds no numbers, as they have no
+/// instance then.
 fn unchanged(graph: &Graph, key: &OpKey, kids: &[Id]) -> Option<Id> {
     let (OpKey::Scalar(op), &[a, b]) = (key, kids) else { return None };
     let &(_, neutral, commutes) = NEUTRAL.iter().find(|row| row.0 == *op)?;

@@ -1,9 +1,10 @@
 //! Which functions tolerate what lossy rules lose.
 //!
-//! A function's own `#[tolerance(t)]` goes before what the options say of all. What it calls is part of it where that says nothing itself:
-//! a call that is taken apart ([`mod@crate::flatten`]) gets the caller's by being in its body, and a callee that is not is copied
-//! for the callers of each tolerance. So whether a rule may fire does not depend on how large a function is, and who calls
-//! it without a tolerance gets what it was. What says another tolerance keeps its own, taken apart into no one.
+//! A function's own `#[tolerance(t)]` goes before what the options say of all. What it calls is part of it where that
+//! says nothing itself: a call that is taken apart ([`mod@crate::inline`]) gets the caller's by being in its body, and
+//! a callee that is not is copied for the callers of each tolerance. So whether a rule may fire does not depend on how
+//! large a function is, and who calls it without a tolerance gets what it was. What says another tolerance keeps its
+//! own, taken apart into no one.
 
 use std::borrow::Cow;
 
@@ -19,7 +20,8 @@ pub(crate) fn declare(module: &mut Module, tolerance: Option<f64>) {
     }
 }
 
-/// Has functions call copies that tolerate what they do, of what says nothing. The copies come behind all others; gives what each is of.
+/// Has functions call copies that tolerate what they do, of what says nothing. The copies come behind all others; gives
+/// what each is of.
 pub(crate) fn inherit(module: &mut Module) -> Vec<FuncId> {
     let mut copies: Vec<(FuncId, f64, FuncId)> = Vec::new();
     let mut next = 0;
@@ -62,7 +64,7 @@ fn redirect(block: &mut Block, to: &mut dyn FnMut(FuncId) -> FuncId) {
 }
 
 /// The patterns as they are in a function: those of rules that may not fire in it say why.
-pub(crate) fn told<'p>(patterns: &'p [Pattern], func: &Func) -> Cow<'p, [Pattern]> {
+pub(crate) fn withhold_lossy<'p>(patterns: &'p [Pattern], func: &Func) -> Cow<'p, [Pattern]> {
     if patterns.iter().all(|p| withheld(p, func).is_none()) {
         return Cow::Borrowed(patterns);
     }

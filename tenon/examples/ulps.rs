@@ -1,6 +1,6 @@
 //! How far operators of one f32 are from double precision, over all 2^32 inputs, denormals and infinities among them:
-//! `cargo run --release -p tenon --example ulps [OPERATOR..]`, without a name `sigmoid`. The operator is what the library's
-//! text says, compiled for f32, beside the same text for f64.
+//! `cargo run --release -p tenon --example ulps [OPERATOR..]`, without a name `sigmoid`. The operator is what the
+//! library's text says, compiled for f32, beside the same text for f64.
 
 use tenon::{Error, Module, Tensor};
 
@@ -39,7 +39,8 @@ fn furthest(name: &str) -> Result<[(f64, f32); 2], Error> {
     Ok(most)
 }
 
-/// The distance in units of the last place of the nearest f32; infinite where one is NaN or infinite and the other is not.
+/// The distance in units of the last place of the nearest f32; infinite where one is NaN or infinite and the other is
+/// not.
 fn ulps(got: f32, want: f64) -> f64 {
     let near = want as f32;
     if got.to_bits() == near.to_bits() || got.is_nan() && near.is_nan() || got == 0.0 && near == 0.0 {

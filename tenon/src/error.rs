@@ -3,8 +3,8 @@
 use driver::Failure;
 use ir::source::SourceMap;
 
-/// A fault of the program, of the data or of the environment. Its text is that of the command line: code, place, labels,
-/// help; for more than one fault, one after the other.
+/// A fault of the program, of the data or of the environment. Its text is that of the command line: code, place,
+/// labels, help; for more than one fault, one after the other.
 #[derive(Clone)]
 pub struct Error {
     codes: Vec<&'static str>,

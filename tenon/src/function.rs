@@ -83,9 +83,9 @@ impl Function {
         Ok(self)
     }
 
-    /// Gives every part of the record `name` that is not bound yet its value, from a `.safetensors` file or a folder of them,
-    /// by the names that the record's fields say (`from`), or else by their paths in it. What is bound stays as it is; where
-    /// all parts are, nothing is read.
+    /// Gives every part of the record `name` that is not bound yet its value, from a `.safetensors` file or a folder of
+    /// them, by the names that the record's fields say (`from`), or else by their paths in it. What is bound stays as
+    /// it is; where all parts are, nothing is read.
     pub fn bind_weights(mut self, name: &str, path: impl AsRef<std::path::Path>) -> Result<Function, Error> {
         let within = format!("{name}.");
         let mut parts = self.wanted.iter().zip(&self.bound).filter(|(w, _)| w.name.starts_with(&within));
@@ -137,8 +137,9 @@ impl Function {
         self.run(all.into_iter().flatten().map(Arg::Lent).collect(), &Limits::default())
     }
 
-    /// As [`call`](Function::call), with a deadline, a budget of memory, or a flag that ends the run. A tensor that is given
-    /// ([`Arg::Given`]) is updated in place where the program consumes it: a cache goes in and comes out as it is.
+    /// As [`call`](Function::call), with a deadline, a budget of memory, or a flag that ends the run. A tensor that is
+    /// given ([`Arg::Given`]) is updated in place where the program consumes it: a cache goes in and comes out as it
+    /// is.
     pub fn call_within(&self, args: Vec<Arg<'_>>, limits: &Limits) -> Result<Vec<Tensor>, Error> {
         let open = self.bound.iter().filter(|b| b.is_none()).count();
         if open != args.len() {

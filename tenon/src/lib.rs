@@ -15,9 +15,9 @@
 //! ```
 //!
 //! [`Module::open`] takes a file, a program (`.tn`, with the files it uses) or a compiled one (`.tnx`);
-//! [`Function::bind_weights`] fills a record from a `.safetensors` file or a folder of them. One compilation serves every
-//! shape. A [`Function`] is shared by threads: calls run side by side, and each thread finds memory that an earlier
-//! call has left. What is at fault is an [`Error`], whose text shows the place:
+//! [`Function::bind_weights`] fills a record from a `.safetensors` file or a folder of them. One compilation serves
+//! every shape. A [`Function`] is shared by threads: calls run side by side, and each thread finds memory that an
+//! earlier call has left. What is at fault is an [`Error`], whose text shows the place:
 //!
 //! ```
 //! let e = tenon::Module::from_text("f.tn", "fn f<n>(x: f32[n]) -> f32[n] { rleu(x) }").unwrap_err();
@@ -25,8 +25,8 @@
 //! assert!(e.to_string().contains("f.tn:1:32"), "{e}");
 //! ```
 //!
-//! Who serves may ask that the bits of a row do not depend on the batch that it is in, on how a prompt was cut, or on threads: of a
-//! function by `#[invariant]` before it, of all by the options:
+//! Who serves may ask that the bits of a row do not depend on the batch that it is in, on how a prompt was cut, or on
+//! threads: of a function by `#[invariant]` before it, of all by the options:
 //!
 //! ```
 //! use tenon::{Compile, Module, Options, Tensor};

@@ -55,7 +55,7 @@ impl Module {
             let id = sources.add(name, text);
             pipeline::front(sources, &[id])
         })?;
-        Module::of(front, options)
+        Module::new(front, options)
     }
 
     /// A program file, with the files that it uses; or a compiled one (`.tnx`), which is compiled again from its loops
@@ -68,7 +68,7 @@ impl Module {
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Module, Error> {
         let path = path.as_ref();
         if path.extension().is_none_or(|e| e != "tnx") {
-            return Module::of(deep(|| driver::open(path))?, options);
+            return Module::new(deep(|| driver::open(path))?, options);
         }
         let threads = pool(&options)?;
         let exe = deep(|| {
@@ -82,7 +82,7 @@ impl Module {
         Ok(Module { form: Form::Compiled(exe), options, threads })
     }
 
-    fn of(front: Front, options: Options) -> Result<Module, Error> {
+    fn new(front: Front, options: Options) -> Result<Module, Error> {
         let threads = pool(&options)?;
         Ok(Module { form: Form::Text(Arc::new(front)), options, threads })
     }

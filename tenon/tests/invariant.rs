@@ -1,6 +1,6 @@
-//! What `#[invariant]` promises: the bits of a row of a result do not depend on how many rows there are, on how a batch is cut, or on
-//! threads. Each program takes rows as `x` (or as what is called so); all rows in one call on one thread are what other batches are
-//! held against.
+//! What `#[invariant]` promises: the bits of a row of a result do not depend on how many rows there are, on how a batch
+//! is cut, or on threads. Each program takes rows as `x` (or as what is called so); all rows in one call on one thread
+//! are what other batches are held against.
 
 use tenon::{DType, Function, Module, Options, Tensor};
 use tensor::generate::random;

@@ -1,5 +1,6 @@
-//! Both sides of an instance of a rule, run in double at cases and compared ([`super::judge`]). Where the left side computes with
-//! integers alone, nothing is rounded in it and the right side must not lose anything either: both are run as they are.
+//! Both sides of an instance of a rule, run in double at cases and compared ([`super::judge`]). Where the left side
+//! computes with integers alone, nothing is rounded in it and the right side must not lose anything either: both are
+//! run as they are.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +17,9 @@ use super::native::Native;
 use super::numbers::Numbers;
 use super::values::{self, Values};
 use super::{Counter, Trial, dims};
-use crate::compare::literals;
-use crate::compare::sizes;
-use crate::compare::wide;
+use crate::compare::literal_rounding;
+use crate::compare::magnitudes;
+use crate::compare::widen;
 
 /// What the cases said.
 #[derive(Default)]
@@ -80,7 +81,7 @@ impl<'a> Sides<'a> {
         Sides {
             module,
             rule,
-            numbers: Numbers::of(trial.module, rule),
+            numbers: Numbers::new(trial.module, rule),
             lhs: telling(&run.lhs, &untold),
             rhs: telling(&run.rhs, &untold),
             size: telling(&trial.sizes.rule(id).lhs, &untold),
@@ -93,13 +94,13 @@ impl<'a> Sides<'a> {
 
     /// The kinds of values that it is tried at.
     pub(super) fn kinds(&self) -> Vec<Values> {
-        values::kinds(&self.given(), &self.numbers, self.rule.tolerance.is_some())
+        values::kinds(&self.argument_types(), &self.numbers, self.rule.tolerance.is_some())
     }
 
     /// Those where a dim is long.
     pub(super) fn long_kinds(&self, dims: &BTreeMap<Sym, i64>) -> Vec<Values> {
         let row = dims.values().any(|n| *n == dims::ROW);
-        values::long(&self.given(), &self.numbers, self.rule.tolerance.is_some(), row)
+        values::long(&self.argument_types(), &self.numbers, self.rule.tolerance.is_some(), row)
     }
 
     /// The one where one is enough.
@@ -109,10 +110,10 @@ impl<'a> Sides<'a> {
 
     /// Whether it is over bytes.
     pub(super) fn has_bytes(&self) -> bool {
-        self.given().iter().any(|d| d.is_int() && d.size() == 1)
+        self.argument_types().iter().any(|d| d.is_int() && d.size() == 1)
     }
 
-    fn given(&self) -> Vec<DType> {
+    fn argument_types(&self) -> Vec<DType> {
         self.rule.lhs.body.params.iter().map(|v| self.rule.lhs.ty(*v).dtype).collect()
     }
 
@@ -131,7 +132,7 @@ impl<'a> Sides<'a> {
     fn case(&self, (dims, round, kind): At, found: &mut Tried) -> Option<()> {
         let rule = self.rule;
         let args = values::arguments(&rule.lhs, &dims, kind, round, &self.numbers)?;
-        let wide: Vec<Tensor> = args.iter().map(|a| wide::tensor(&a.1)).collect::<Option<_>>()?;
+        let wide: Vec<Tensor> = args.iter().map(|a| widen::tensor(&a.1)).collect::<Option<_>>()?;
         let told = self.untold.iter().map(|s| Tensor::zeros(DType::F64, &[dims[s]]).ok());
         let told: Vec<Tensor> = told.collect::<Option<_>>()?;
         let run = |side: &Func, mut args: Vec<Tensor>| {
@@ -146,7 +147,7 @@ impl<'a> Sides<'a> {
             match moved {
                 Moved::Args(args) => run(double, args).ok(),
                 Moved::Literals(seed) => {
-                    run(&literals::of_side(&self.module.prims, own, double, seed)?, wide.clone()).ok()
+                    run(&literal_rounding::of_side(&self.module.prims, own, double, seed)?, wide.clone()).ok()
                 }
             }
         };
@@ -163,7 +164,7 @@ impl<'a> Sides<'a> {
         let tolerated = match rounded.map(|part| part + rule.tolerance.unwrap_or(0.0)).or(rule.tolerance) {
             None => None,
             Some(part) => {
-                let args = wide.iter().map(sizes::tensor).chain(told.iter().cloned());
+                let args = wide.iter().map(magnitudes::tensor).chain(told.iter().cloned());
                 let sizes = self.measure.run_func(&self.size, args.collect()).ok()?;
                 Some(Tolerated { part, sizes, said: rule.tolerance.is_some() })
             }
@@ -181,7 +182,7 @@ impl<'a> Sides<'a> {
             Some(native) => {
                 let given: Vec<&Tensor> = args.iter().map(|a| &a.1).chain(&told).collect();
                 match native.run(&given)? {
-                    Ok(got) => Ok(got.iter().map(wide::tensor).collect::<Option<Vec<_>>>()?),
+                    Ok(got) => Ok(got.iter().map(widen::tensor).collect::<Option<Vec<_>>>()?),
                     Err(e) => Err(fails(&e)),
                 }
             }

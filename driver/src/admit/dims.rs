@@ -1,5 +1,5 @@
-//! Dims to try a rule at: awkward ones, and what the rule itself compares dims with, as far as its conditions allow; where
-//! these allow few of them, what [`solve`] finds; and long ones, one at a time and several.
+//! Dims to try a rule at: awkward ones, and what the rule itself compares dims with, as far as its conditions allow;
+//! where these allow few of them, what [`solve`] finds; and long ones, one at a time and several.
 
 mod solve;
 
@@ -79,8 +79,8 @@ pub(super) fn large(rule: &Rule, preds: &[Pred]) -> Vec<BTreeMap<Sym, i64>> {
     found.into_iter().take(LARGE).map(|(_, dims)| search.named(dims)).collect()
 }
 
-/// Assignments in which one dim is long and the others are as short as the predicates allow: each dim is once of each length
-/// and about each of the rule's numbers, or of the next length that it may have.
+/// Assignments in which one dim is long and the others are as short as the predicates allow: each dim is once of each
+/// length and about each of the rule's numbers, or of the next length that it may have.
 pub(super) fn long(rule: &Rule, preds: &[Pred], numbers: &[i64]) -> Vec<BTreeMap<Sym, i64>> {
     let numbers = numbers.iter().copied().flat_map(near).filter(|n| !AWKWARD.contains(n));
     let lengths: BTreeSet<i64> = LONG.into_iter().chain(numbers).collect();
@@ -98,8 +98,8 @@ pub(super) fn long(rule: &Rule, preds: &[Pred], numbers: &[i64]) -> Vec<BTreeMap
     found.into_iter().map(|(_, dims)| search.named(dims)).collect()
 }
 
-/// Assignments in which several dims are as long as a block or about the rule's numbers: each dim with all others, and each two
-/// with the others short.
+/// Assignments in which several dims are as long as a block or about the rule's numbers: each dim with all others, and
+/// each two with the others short.
 pub(super) fn together(rule: &Rule, preds: &[Pred], numbers: &[i64]) -> Vec<BTreeMap<Sym, i64>> {
     let near = numbers.iter().copied().flat_map(near).filter(|n| !SHORT.contains(n));
     let lengths: Vec<i64> = near.chain([BLOCK]).collect::<BTreeSet<i64>>().into_iter().collect();
@@ -121,8 +121,8 @@ pub(super) fn together(rule: &Rule, preds: &[Pred], numbers: &[i64]) -> Vec<BTre
     found.into_iter().map(|(_, dims)| search.named(dims)).collect()
 }
 
-/// Whether a case at these dims says anything: where an argument or a result is empty, both sides may make the same whatever they
-/// do. What is always empty may be.
+/// Whether a case at these dims says anything: where an argument or a result is empty, both sides may make the same
+/// whatever they do. What is always empty may be.
 pub(super) fn says(rule: &Rule, of: &dyn Fn(Sym) -> Option<i64>) -> bool {
     let always = |e: &Expr| rule.lhs.facts.prove(&Pred::Eq(e.clone(), Expr::int(0))).is_proved();
     let params = rule.lhs.body.params.iter().map(|v| rule.lhs.ty(*v));
@@ -165,12 +165,12 @@ impl<'a> Search<'a> {
         self.rule.lhs.dims.iter().copied().zip(dims).collect()
     }
 
-    fn of<'d>(&'d self, dims: &'d [i64]) -> impl Fn(Sym) -> Option<i64> + 'd {
+    fn env<'d>(&'d self, dims: &'d [i64]) -> impl Fn(Sym) -> Option<i64> + 'd {
         |s| self.rule.lhs.dims.iter().position(|d| *d == s).map(|i| dims[i])
     }
 
     fn says(&self, dims: &[i64]) -> bool {
-        says(self.rule, &self.of(dims))
+        says(self.rule, &self.env(dims))
     }
 
     /// With the elements of the arguments, if the predicates hold and they are no more than so many.
@@ -180,7 +180,7 @@ impl<'a> Search<'a> {
     }
 
     fn total(&self, dims: &[i64]) -> Option<i64> {
-        let of = self.of(dims);
+        let of = self.env(dims);
         if !self.solver.preds.iter().all(|p| p.eval(&of) == Ok(true)) {
             return None;
         }

@@ -1,7 +1,8 @@
 //! What a verdict depends on, as text: a rule's instances, and every definition that their sides come to.
 //!
-//! In: instances of one rule. Out: a text without places, and in which what is called is numbered as it appears, so that neither
-//! edits elsewhere nor the names of other instances change it. Equal texts, tried by the same compiler, have the same verdict.
+//! In: instances of one rule. Out: a text without places, and in which what is called is numbered as it appears, so
+//! that neither edits elsewhere nor the names of other instances change it. Equal texts, tried by the same compiler,
+//! have the same verdict.
 
 use std::fmt::Write as _;
 

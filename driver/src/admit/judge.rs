@@ -1,16 +1,17 @@
 //! Whether the results of both sides of a rule are equal.
 //!
-//! In: what each side gives in double ([`crate::compare::wide`]), where only casts round. Equality is that of the reals,
-//! within what literals and casts of the type of a result round, and what is made of the literals' rounding; integers are equal or not. Three things are no reason against a
-//! rule: an infinity or NaN made of one, something that grew beyond the range of a double, and, where arguments are far from 1,
-//! what the rounding of a double explains: how far a side moves when its arguments move by their own rounding.
+//! In: what each side gives in double ([`crate::compare::widen`]), where only casts round. Equality is that of the
+//! reals, within what literals and casts of the type of a result round, and what is made of the literals' rounding;
+//! integers are equal or not. Three things are no reason against a rule: an infinity or NaN made of one, something that
+//! grew beyond the range of a double, and, where arguments are far from 1, what the rounding of a double explains: how
+//! far a side moves when its arguments move by their own rounding.
 
 use tensor::generate::Rng;
 use tensor::{DType, Tensor};
 
-use super::place;
-use crate::compare::bound::{nudge, unit};
-use crate::compare::wide;
+use super::unravel_index;
+use crate::compare::error_bound::{nudge, unit};
+use crate::compare::widen;
 
 /// What is smaller than the largest element of a result by this came of terms that cancelled.
 const BESIDE: f64 = 1e-2;
@@ -52,8 +53,8 @@ pub(super) struct Tolerated {
 }
 
 impl Tolerated {
-    /// The size of an element of a result, which is never less than the element itself: what is divided by the size of a sum,
-    /// or falls as its argument grows, comes out too small where sizes stand for numbers.
+    /// The size of an element of a result, which is never less than the element itself: what is divided by the size of
+    /// a sum, or falls as its argument grows, comes out too small where sizes stand for numbers.
     fn size(&self, k: usize, at: usize, result: &Tensor) -> f64 {
         let size = self.sizes.get(k).filter(|t| at < t.len()).map_or(0.0, |t| t.get_f64(at).abs());
         let finite = |x: f64| if x.is_finite() { x } else { 0.0 };
@@ -138,7 +139,7 @@ impl Case<'_> {
                 return Said::Against(of(k) + &text);
             }
             let told = |at| {
-                let (place, left, right) = (place(a.shape(), at), number(a, at), number(b, at));
+                let (place, left, right) = (unravel_index(a.shape(), at), number(a, at), number(b, at));
                 let tolerated = self.tolerated.as_ref().filter(|t| t.said && a.dtype().is_float());
                 let size = tolerated.map_or_else(String::new, |t| {
                     format!(", and a part of {} of {} is tolerated", t.part, t.size(k, at, a))
@@ -220,7 +221,7 @@ impl Case<'_> {
     fn moved(&self, seed: u64) -> Option<Moved> {
         let mut rng = Rng::new(seed);
         let args = self.args.iter().map(|(_, t)| {
-            let mut moved = wide::tensor(t)?;
+            let mut moved = widen::tensor(t)?;
             if t.dtype().is_float() {
                 nudge(&mut moved, unit(t.dtype()), &mut rng);
             }

@@ -1,7 +1,8 @@
 //! Rules whose right side calls functions of libraries, tried where the libraries are.
 //!
-//! No text says what such a function does: the side runs as a program, in its own types. It is compared with the left side in
-//! double, within what its types round as things are added up. Empty tensors are not tried: what a library says to them is its own.
+//! No text says what such a function does: the side runs as a program, in its own types. It is compared with the left
+//! side in double, within what its types round as things are added up. Empty tensors are not tried: what a library says
+//! to them is its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,9 +18,9 @@ use vm::{Context, Executable, Limits};
 use super::cases::{Sides, Tried, telling};
 use super::values::Values;
 use super::{ALL_STEPS, STEPS, Trial, dims, elements};
-use crate::compare::bound::unit;
+use crate::compare::error_bound::unit;
 use crate::pipeline::{self, Front};
-use crate::{Options, engine, kernels};
+use crate::{Options, PlanOptions, engine, kernels};
 
 /// The name of a side as a program.
 const NAME: &str = "side";
@@ -57,7 +58,7 @@ pub(super) struct Native {
 }
 
 impl Native {
-    fn of(module: &Module, side: &Func) -> Option<Native> {
+    fn new(module: &Module, side: &Func) -> Option<Native> {
         let mut module = module.clone();
         let entry = FuncId(module.funcs.len() as u32);
         module.funcs.push(Func { name: NAME.to_owned(), ..side.clone() });
@@ -68,7 +69,8 @@ impl Native {
             warnings: Vec::new(),
             known: BTreeMap::new(),
         };
-        let options = Options { rewrites: false, admit: false, ..Options::default() };
+        let plan = PlanOptions { use_rules: false, ..PlanOptions::default() };
+        let options = Options { admit: false, ..Options::from(plan) };
         let compilation = pipeline::compile(&front, &[entry], &options).ok()?;
         let exe = engine::load(&compilation, Pool::new(1)).ok()?;
         let unit = side.vals.iter().map(|v| unit(v.ty.dtype)).fold(0.0, f64::max);
@@ -98,7 +100,7 @@ impl Trial<'_> {
             return None;
         }
         let mut sides = Sides::new(self, id, STEPS);
-        sides.native = Some(Native::of(self.module, &telling(&rule.rhs, &sides.untold))?);
+        sides.native = Some(Native::new(self.module, &telling(&rule.rhs, &sides.untold))?);
         let small = |dims: &BTreeMap<Sym, i64>| {
             dims.values().all(|n| *n > 0) && elements(rule, dims).sum::<i64>() <= ELEMENTS
         };

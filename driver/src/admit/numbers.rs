@@ -1,8 +1,8 @@
 //! The numbers in the text of a rule, and in all that its sides call.
 //!
-//! What a rule compares its arguments with is where it may turn wrong, so its own numbers and their neighbours are tried, and those
-//! of the primitives that it comes to, which may compare elements with them, or indices and dims: integers are tried as
-//! both. What a side adds its arguments to is what they are rounded beside.
+//! What a rule compares its arguments with is where it may turn wrong, so its own numbers and their neighbours are
+//! tried, and those of the primitives that it comes to, which may compare elements with them, or indices and dims:
+//! integers are tried as both. What a side adds its arguments to is what they are rounded beside.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    pub(super) fn of(module: &Module, rule: &Rule) -> Numbers {
+    pub(super) fn new(module: &Module, rule: &Rule) -> Numbers {
         let mut found = Numbers::default();
         for side in [&rule.lhs, &rule.rhs] {
             found.block(module, &side.body, true);

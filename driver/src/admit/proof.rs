@@ -1,13 +1,14 @@
 //! Proofs of rules: both sides brought to one form, element by element, with dims that stay symbols.
 //!
 //! What an operator means is its loops, so nothing is known of any operator by name. An element of each result is
-//! followed through the stores and loops of either side down to elements of the arguments ([`elements`]); reshapes, slices, transpositions
-//! and their like are then arithmetic on positions, which `shape` decides. What remains is brought to a normal form ([`terms`])
-//! by laws that hold of the type ([`laws`]), and the forms are compared. Where the facts leave open which store wrote an element
-//! both possibilities are proved.
+//! followed through the stores and loops of either side down to elements of the arguments ([`elements`]); reshapes,
+//! slices, transpositions and their like are then arithmetic on positions, which `shape` decides. What remains is
+//! brought to a normal form ([`terms`]) by laws that hold of the type ([`laws`]), and the forms are compared. Where the
+//! facts leave open which store wrote an element both possibilities are proved.
 //!
-//! Equal forms prove the rule; other forms say nothing. In: an instance of a rule, whose types, ranks and attributes are fixed.
-//! All that is assumed of its dims is what the rule's types and conditions say, so a condition that is left out is missed.
+//! Equal forms prove the rule; other forms say nothing. In: an instance of a rule, whose types, ranks and attributes
+//! are fixed. All that is assumed of its dims is what the rule's types and conditions say, so a condition that is left
+//! out is missed.
 
 mod elements;
 mod laws;
@@ -27,8 +28,8 @@ pub use laws::Laws;
 /// Cases within cases.
 const DEPTH: usize = 6;
 
-/// By which laws the sides of an instance of a rule are the same, if that is found: by those of bits if they suffice. No case is
-/// tried. What loses something is no equation.
+/// By which laws the sides of an instance of a rule are the same, if that is found: by those of bits if they suffice.
+/// No case is tried. What loses something is no equation.
 pub fn proof(module: &Module, rule: &Rule) -> Option<Laws> {
     if rule.tolerance.is_some() {
         return None;
@@ -96,7 +97,7 @@ impl Sides<'_> {
         let reader = Reader { module: self.module, algebra };
         let scope = Scope { facts: facts.clone(), binders: Vec::new() };
         let side = |f| {
-            let found = reader.element(&Frame::of(f), f.body.results[result], index, &scope)?;
+            let found = reader.element(&Frame::new(f), f.body.results[result], index, &scope)?;
             Ok((found, reader.algebra.needs()))
         };
         Ok((side(lhs)?, side(rhs)?))

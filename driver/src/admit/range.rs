@@ -1,11 +1,12 @@
 //! Whether a rule leaves the range of its types, or loses digits, where the program as it is written keeps to it.
 //!
-//! Equality is that of the reals, but exp leaves every type at numbers that programs have, so they take the largest away before; and
-//! f16 ends at 65504 and has few digits below 6e-5, so programs in it multiply by a small number before they add up. Both must
-//! stay so. The sides are run as they are, each operation rounding to its type, at arguments of magnitudes of their own.
+//! Equality is that of the reals, but exp leaves every type at numbers that programs have, so they take the largest
+//! away before; and f16 ends at 65504 and has few digits below 6e-5, so programs in it multiply by a small number
+//! before they add up. Both must stay so. The sides are run as they are, each operation rounding to its type, at
+//! arguments of magnitudes of their own.
 //!
-//! A program that converts to a wider type before it computes does so for the digits: a right side that goes through a type
-//! with fewer of them than any that the left side goes through must give the very same numbers.
+//! A program that converts to a wider type before it computes does so for the digits: a right side that goes through a
+//! type with fewer of them than any that the left side goes through must give the very same numbers.
 
 use std::collections::BTreeMap;
 
@@ -20,16 +21,16 @@ use super::cases::{telling, untold};
 use super::judge::number;
 use super::numbers::Numbers;
 use super::values::{self, Values};
-use super::{Counter, STEPS, Trial, dims, elements, place};
-use crate::compare::bound::unit;
-use crate::compare::wide;
+use super::{Counter, STEPS, Trial, dims, elements, unravel_index};
+use crate::compare::error_bound::unit;
+use crate::compare::widen;
 
 /// Magnitudes of arguments in f16,
 const NARROW: [f64; 7] = [2e-3, 0.06, 1.0, 16.0, 200.0, 1e3, 60_000.0];
 /// and in types that are wider: beyond these something overflows in most programs as they are written.
 const WIDE: [f64; 6] = [1e-3, 1.0, 30.0, 120.0, 1e3, 1e5];
-/// By what part of their size numbers differ where all are nearly the same: what takes squares from one another loses its digits
-/// there, of f32.
+/// By what part of their size numbers differ where all are nearly the same: what takes squares from one another loses
+/// its digits there, of f32.
 const NEARLY: f64 = 1e-3;
 /// So many choices of magnitudes are tried at each assignment of dims.
 const CHOICES: usize = 125;
@@ -71,7 +72,7 @@ impl Trial<'_> {
         let untold = untold(rule);
         let sides = Sides {
             rule,
-            numbers: Numbers::of(self.module, rule),
+            numbers: Numbers::new(self.module, rule),
             exact: telling(&self.doubles.rule(id).lhs, &untold),
             own: [&rule.lhs, &rule.rhs].map(|side| telling(side, &untold)),
             untold,
@@ -94,7 +95,8 @@ impl Trial<'_> {
     }
 }
 
-/// The type of floats with the fewest digits that a side computes on the way to its results; where it has only results, of those.
+/// The type of floats with the fewest digits that a side computes on the way to its results; where it has only results,
+/// of those.
 fn coarsest(side: &Func) -> Option<DType> {
     let block = &side.body;
     let (mut between, mut last) = (Vec::new(), Vec::new());
@@ -137,8 +139,8 @@ fn choices(types: &[DType]) -> Vec<Vec<f64>> {
 impl Sides<'_> {
     /// The case of these dims and magnitudes, if it is one; numbers are smaller by a part of them, `spread` at most.
     ///
-    /// Where a bit of `signs` is set, an argument is negative: what a rule takes from another may be more than either. What
-    /// cancels keeps few digits on each side, so only what has no end counts then.
+    /// Where a bit of `signs` is set, an argument is negative: what a rule takes from another may be more than either.
+    /// What cancels keeps few digits on each side, so only what has no end counts then.
     fn leave(
         &self,
         dims: &BTreeMap<Sym, i64>,
@@ -156,7 +158,7 @@ impl Sides<'_> {
         let told: Vec<Tensor> =
             self.untold.iter().map(|s| Tensor::zeros(DType::F64, &[dims[s]]).ok()).collect::<Option<_>>()?;
         let own: Vec<Tensor> = args.iter().map(|a| a.1.clone()).chain(told.iter().cloned()).collect();
-        let doubles = args.iter().map(|a| wide::tensor(&a.1)).chain(told.into_iter().map(Some));
+        let doubles = args.iter().map(|a| widen::tensor(&a.1)).chain(told.into_iter().map(Some));
         let want = self.doubles.run_func(&self.exact, doubles.collect::<Option<_>>()?).ok()?;
         let left = self.typed.run_func(&self.own[0], own.clone()).ok()?;
         let right = self.typed.run_func(&self.own[1], own).ok()?;
@@ -169,7 +171,7 @@ impl Sides<'_> {
                 args: args.clone(),
                 text: format!(
                     "at {:?} the left side gives {}, the right side, which {how} {ty} on the way, {}",
-                    place(left.shape(), at),
+                    unravel_index(left.shape(), at),
                     number(left, at),
                     number(right, at)
                 ),

@@ -1,9 +1,10 @@
 //! Values to try a rule at.
 //!
-//! Where the sides of a rule meet corners of their operations: small integers, normal numbers, zeros of both signs, halves,
-//! infinities, NaN; numbers as large and as small as their type has, in cases of their own, so that nothing is lost beside
-//! something else; integers from all of their range, about the roots of it and at its ends; what the rule itself names and
-//! its neighbours, what the primitives that it comes to name, and what lies between; and all small integers in a row. Each is drawn by a seed: the same values every time.
+//! Where the sides of a rule meet corners of their operations: small integers, normal numbers, zeros of both signs,
+//! halves, infinities, NaN; numbers as large and as small as their type has, in cases of their own, so that nothing is
+//! lost beside something else; integers from all of their range, about the roots of it and at its ends; what the rule
+//! itself names and its neighbours, what the primitives that it comes to name, and what lies between; and all small
+//! integers in a row. Each is drawn by a seed: the same values every time.
 
 use std::collections::BTreeMap;
 
@@ -77,8 +78,8 @@ pub(super) fn kinds(types: &[DType], numbers: &Numbers, lossy: bool) -> Vec<Valu
     kinds
 }
 
-/// Those that it is tried at where a dim is long: what goes wrong at a length does so for plain numbers, for all numbers in a row
-/// (`row`: as many as it takes), or for the largest.
+/// Those that it is tried at where a dim is long: what goes wrong at a length does so for plain numbers, for all
+/// numbers in a row (`row`: as many as it takes), or for the largest.
 pub(super) fn long(types: &[DType], numbers: &Numbers, lossy: bool, row: bool) -> Vec<Values> {
     let plain = kinds(types, numbers, lossy).into_iter().filter(|k| Values::PLAIN.contains(k));
     let row = Some(Values::Row).filter(|_| row && numbers.any() && !lossy);

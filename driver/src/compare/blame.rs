@@ -1,4 +1,4 @@
-//! What made a value differ: a rule, the way a plan was put together, or the code of a kernel.
+//! Blame: what made a value differ, a rule, the way a plan was put together, or the code of a kernel.
 //!
 //! Where a plan gives something else than the program (both run by the oracle, in double), the rules that fired are
 //! forbidden one at a time, in the order in which the plan names them: the one without which the value is right is to
@@ -8,7 +8,7 @@ use ir::FuncId;
 use rewrites::Report;
 use tensor::Tensor;
 
-use super::first::Search;
+use super::divergence::Search;
 use crate::pipeline::{self, Front, Options};
 
 /// What made a value differ.
@@ -48,11 +48,11 @@ impl std::fmt::Display for Blame {
 impl Search<'_> {
     /// What is to blame for a function that gives something else than is wanted.
     pub(super) fn blame(&self, front: &Front, id: FuncId, args: &[Tensor], want: &[Tensor]) -> Blame {
-        let options = Options { at: dims(front, id, args), ..self.options.clone() };
+        let options = self.options.with_plan(|p| p.at = dims(front, id, args));
         let (kernel, rules) = self.last(front, id, &options);
         let right = |forbidden: &[String]| {
-            let forbid = options.forbid.iter().chain(forbidden).cloned().collect();
-            self.wrong_with(&Options { forbid, ..options.clone() }, front, id, args, want).is_none()
+            let forbid = options.plan.forbid.iter().chain(forbidden).cloned().collect();
+            self.wrong_with(&options.with_plan(|p| p.forbid = forbid), front, id, args, want).is_none()
         };
         if let Some(one) = rules.iter().find(|r| right(std::slice::from_ref(*r))) {
             return self.accused(front, vec![one.clone()]);

@@ -1,14 +1,14 @@
 //! What equal means for two results: integers bit for bit, floats within a bound.
 //!
-//! The one definition of it, for `--compare` and for the filetests alike. The oracle computes in double and rounds where
-//! values are stored; compiled code computes in the type itself, adds in another order and may skip the rounding of
-//! what a fusion no longer stores.
+//! The one definition of it, for `--compare` and for the filetests alike. The oracle computes in double and rounds
+//! where values are stored; compiled code computes in the type itself, adds in another order and may skip the rounding
+//! of what a fusion no longer stores.
 
 use ir::Module;
 use ir::graph::{Node, Op};
 use tensor::{DType, Tensor};
 
-use super::bound::unit;
+use super::error_bound::unit;
 
 /// Relative difference allowed between results on real numbers. The oracle computes in double; a sum of
 /// a few thousand f32 terms strays by some of their roundings, 6e-8 each.
@@ -89,7 +89,7 @@ pub(super) struct Lost {
 
 impl Lost {
     /// Of a program, in its own types, on some arguments.
-    pub(super) fn of(module: &Module, args: &[Tensor]) -> Lost {
+    pub(super) fn new(module: &Module, args: &[Tensor]) -> Lost {
         /// For operations in a row, in a double's own unit.
         const OPERATIONS: f64 = 1e-13;
         let mut coarsest = unit(DType::F32);
@@ -117,7 +117,8 @@ pub(super) fn rounded(t: &Tensor) -> bool {
     t.dtype().is_float() && !(0..t.len().min(LOOKED_AT)).all(|i| exact(t.get_f64(i)))
 }
 
-/// The same where the values were computed in double; `moved` is how far the program's literals move each element, if that is known.
+/// The same where the values were computed in double; `moved` is how far the program's literals move each element, if
+/// that is known.
 pub(super) fn of_reals(want: &Tensor, got: &Tensor, lost: Lost, moved: &[f64]) -> Option<Difference> {
     /// For literals in a row, each of which may move a result.
     const MOVED: f64 = 4.0;
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_cancels_is_as_good_as_zero() {
-        let lost = Lost::of(&Module::default(), &[]);
+        let lost = Lost::new(&Module::default(), &[]);
         let number = |x: f64| Tensor::scalar_f(DType::F64, x);
         assert!(!of_reals(&number(0.0), &number(5e-17), lost, &[]).unwrap().matters());
         assert!(of_reals(&number(0.0), &number(1e-12), lost, &[]).unwrap().matters());

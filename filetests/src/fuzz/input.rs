@@ -108,14 +108,14 @@ fn soup(rng: &mut Rng) -> String {
 }
 
 /// A place in a text between two characters.
-fn place(rng: &mut Rng, text: &str) -> usize {
+fn char_boundary(rng: &mut Rng, text: &str) -> usize {
     let at = below(rng, text.len() + 1);
     (0..=at).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0)
 }
 
 /// A stretch of at most `most` bytes.
 fn stretch(rng: &mut Rng, text: &str, most: usize) -> std::ops::Range<usize> {
-    let lo = place(rng, text);
+    let lo = char_boundary(rng, text);
     let hi = (lo + below(rng, most)).min(text.len());
     lo..(hi..=text.len()).find(|&i| text.is_char_boundary(i)).unwrap_or(text.len())
 }
@@ -126,7 +126,7 @@ fn some(corpus: &Corpus, rng: &mut Rng) -> String {
         return text.clone();
     }
     // From the beginning of a line.
-    let at = place(rng, &text[..text.len() - LONGEST / 2]);
+    let at = char_boundary(rng, &text[..text.len() - LONGEST / 2]);
     let from = text[..at].rfind('\n').map_or(0, |i| i + 1);
     let end = (from + LONGEST..).find(|&i| i >= text.len() || text.is_char_boundary(i)).unwrap_or(text.len());
     text[from..end.min(text.len())].to_owned()
@@ -176,7 +176,7 @@ fn changed(corpus: &Corpus, rng: &mut Rng) -> String {
                 // Something of another program.
                 let other = some(corpus, rng);
                 let part = stretch(rng, &other, 200);
-                let at = place(rng, &text);
+                let at = char_boundary(rng, &text);
                 text.insert_str(at, &other[part]);
             }
             4 | 5 => {
@@ -197,11 +197,11 @@ fn changed(corpus: &Corpus, rng: &mut Rng) -> String {
                 }
             }
             7 => {
-                let at = place(rng, &text);
+                let at = char_boundary(rng, &text);
                 text.insert_str(at, pick(rng, LETTERS));
             }
             8 => {
-                let at = place(rng, &text);
+                let at = char_boundary(rng, &text);
                 text.insert_str(at, pick(rng, WORDS));
             }
             _ => {

@@ -1,5 +1,5 @@
-//! Texts that no one would write, through the front half: nothing may panic, hang or exhaust memory. And questions about dims
-//! that no program asks ([`ask`]).
+//! Texts that no one would write, through the front half: nothing may panic, hang or exhaust memory. And questions
+//! about dims that no program asks ([`ask`]).
 //!
 //! A seed decides a text ([`input`]); [`feed`] takes it through lexer, parser, formatter and checker.
 //! Tier 1 feeds a few thousand; `cargo xtask fuzz` goes on from there in processes of its own, so that

@@ -1,9 +1,10 @@
 //! Random questions about dims: every answer against brute force, and the work for it below a bound.
 //!
-//! A seed decides some facts, a predicate and an expression over a few symbols: small ones that resemble what programs ask, wide and
-//! deep ones, numbers near the ends of i64. Each is kept as the tree that was made, whose value at a point is what the
-//! normal form, the verdict and the bounds are held against. Work is counted by the crate itself ([`shape::work`]), so that a query
-//! costs the same everywhere; it may grow with the square of the query's size, and no faster.
+//! A seed decides some facts, a predicate and an expression over a few symbols: small ones that resemble what programs
+//! ask, wide and deep ones, numbers near the ends of i64. Each is kept as the tree that was made, whose value at a
+//! point is what the normal form, the verdict and the bounds are held against. Work is counted by the crate itself
+//! ([`shape::work`]), so that a query costs the same everywhere; it may grow with the square of the query's size, and
+//! no faster.
 
 use shape::{EvalError, Expr, Facts, Op, Pred, Sym, Verdict, work};
 use tensor::generate::Rng;

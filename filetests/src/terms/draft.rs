@@ -1,8 +1,8 @@
 //! Programs that grow line by line: a line is kept if the program still checks, and what it makes is tame.
 //!
 //! A line is a [`Form`] whose parameters are values that are there already, or new arguments of the program. What it
-//! makes has the type that the checker says. Tame is what every order of computing can make: finite numbers that are not large, on
-//! each of the program's data. So nothing here knows what an operator takes or where it is defined.
+//! makes has the type that the checker says. Tame is what every order of computing can make: finite numbers that are
+//! not large, on each of the program's data. So nothing here knows what an operator takes or where it is defined.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -74,7 +74,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// The program of a seed.
-    pub(super) fn of(forms: &Forms, seed: u64) -> Draft {
+    pub(super) fn new(forms: &Forms, seed: u64) -> Draft {
         let mut rng = Rng::new(seed);
         let first = |name: &str, weight| Value {
             name: name.to_owned(),
@@ -256,7 +256,7 @@ impl Draft {
     }
 
     /// The arguments of each run as texts.
-    pub(super) fn given(&self) -> Vec<Vec<String>> {
+    pub(super) fn arguments(&self) -> Vec<Vec<String>> {
         let of = |(k, (n, m)): (usize, &(i64, i64))| {
             let seed = self.seed.wrapping_mul(31).wrapping_add(100 * k as u64);
             let plain = self.args.iter().filter(|a| !a.weight).enumerate();
@@ -276,7 +276,7 @@ impl Draft {
             data::arguments(&func.name, &data::wanted(func), &front.module.settings, given)
                 .map_err(|f| f.render(&front.sources, false))
         };
-        self.given().iter().map(made).collect()
+        self.arguments().iter().map(made).collect()
     }
 
     /// Smaller programs, each with one thing less: a run, a result, a line whose values are arguments instead.
@@ -373,7 +373,8 @@ fn unified<'f>(
     rest.is_empty().then_some(axes)
 }
 
-/// The text of a form with its names replaced, but for those of named arguments and of fields. The axes of a pack are a list.
+/// The text of a form with its names replaced, but for those of named arguments and of fields. The axes of a pack are a
+/// list.
 fn substituted(
     words: &[String],
     of: &dyn Fn(&str) -> Option<String>,

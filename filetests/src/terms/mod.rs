@@ -1,9 +1,10 @@
 //! Equal terms of random programs: whatever the e-graph holds for a program gives what the program gives.
 //!
-//! A program ([`draft`]) is rich in what the library's rules look for ([`forms`]). It is planned with the cheapest, the dearest and
-//! random terms of each class, by the usual pipeline or one of random passes ([`pipelines`]); each plan is judged against the program as `tenon run --compare` judges: by the oracle in double, and
-//! what the machine makes of some of them by the oracle.
-//! Where one is wrong the program is made smaller, and the rules are named without which no plan is.
+//! A program ([`draft`]) is rich in what the library's rules look for ([`forms`]). It is planned with the cheapest, the
+//! dearest and random terms of each class, by the usual pipeline or one of random passes ([`pipelines`]); each plan is
+//! judged against the program as `tenon run --compare` judges: by the oracle in double, and what the machine makes of
+//! some of them by the oracle. Where one is wrong the program is made smaller, and the rules are named without which no
+//! plan is.
 
 mod draft;
 mod forms;
@@ -13,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use driver::compare::Planned;
-use driver::{Front, Options, pipeline, stage};
+use driver::{Front, Options, PlanOptions, pipeline, stage};
 use ir::Module;
 use rewrites::Choose;
 use vm::threads::Pool;
@@ -24,7 +25,8 @@ pub use forms::Forms;
 /// Random plans of a program, besides the cheapest and the dearest.
 const RANDOM: u64 = 3;
 
-/// Of so many programs one has a plan that the machine runs too, the plans by turns: compiling takes longer than all else.
+/// Of so many programs one has a plan that the machine runs too, the plans by turns: compiling takes longer than all
+/// else.
 const COMPILED: u64 = 4;
 
 /// What a program showed.
@@ -48,7 +50,7 @@ struct Fault {
 /// Judges the plans of the program of a seed.
 pub fn judge(forms: &Forms, seed: u64) -> Result<Shown, String> {
     let threads = &Pool::from_env()?;
-    let draft = Draft::of(forms, seed);
+    let draft = Draft::new(forms, seed);
     let by = pipelines::drawn(&forms.families, seed);
     let plans = |draft: &Draft, forbid: &[String]| plans(draft, by.as_deref(), seed, threads, forbid);
     let fault = match plans(&draft, &[])? {
@@ -74,16 +76,16 @@ pub fn judge(forms: &Forms, seed: u64) -> Result<Shown, String> {
         fault.rules,
         by.as_deref().unwrap_or_default(),
         least.text(true),
-        least.given(),
+        least.arguments(),
         fault.plan
     ))
 }
 
 /// The program of a seed as text, with its data.
 pub fn program(forms: &Forms, seed: u64) -> (String, Vec<Vec<String>>) {
-    let draft = Draft::of(forms, seed);
+    let draft = Draft::new(forms, seed);
     let by = pipelines::drawn(&forms.families, seed).unwrap_or_default();
-    (by + &draft.text(true), draft.given())
+    (by + &draft.text(true), draft.arguments())
 }
 
 /// Judges each plan of a program, up to the first that is wrong. The outer error: it is no program.
@@ -102,7 +104,12 @@ fn plans(
     let (mut fired, mut seen) = (BTreeSet::new(), BTreeSet::new());
     for (k, &choose) in choices.iter().enumerate() {
         let pipeline = by.map(|_| pipelines::DRAWN.to_owned());
-        let options = Options { choose, forbid: forbid.to_vec(), pipeline, ..Options::default() };
+        let options = Options::from(PlanOptions {
+            choose,
+            forbid: forbid.to_vec(),
+            pipeline,
+            ..PlanOptions::default()
+        });
         let planned = Planned::new(&front, entry, &options);
         pipeline::no_fault(&planned.report).map_err(|f| f.render(&front.sources, false))?;
         let rules = planned.report.functions.iter().flat_map(|f| &f.rules).filter(|r| r.fired > 0);

@@ -20,12 +20,12 @@ pub(super) fn drawn(families: &[String], seed: u64) -> Option<String> {
     let mut rng = Rng::new(seed ^ 0x7069_7065);
     let mut passes: Vec<String> = Vec::new();
     if below(&mut rng, 4) > 0 {
-        passes.push("flatten".to_owned());
+        passes.push("inline".to_owned());
     }
     for _ in 0..below(&mut rng, 6) {
         let pass = match below(&mut rng, 6) {
             0 => "merge".to_owned(),
-            1 if !passes.iter().any(|p| p == "keep") => "keep".to_owned(),
+            1 if !passes.iter().any(|p| p == "load_time") => "load_time".to_owned(),
             2 => "saturate".to_owned(),
             _ => saturate(families, &mut rng),
         };

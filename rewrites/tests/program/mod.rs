@@ -180,8 +180,9 @@ pub(crate) struct Program {
 fn usual() -> Pipeline {
     let saturate = || Pass::Saturate { rules: Rules::All, rounds: None };
     let merge = Pass::Merge(Rules::All);
-    let last = [Pass::Keep, Pass::Fuse, Pass::Library, Pass::Regimes(None)];
-    let passes = [Pass::Flatten, Pass::Roll, saturate(), merge, saturate()].into_iter().chain(last).collect();
+    let last = [Pass::LoadTime, Pass::Fuse, Pass::Library, Pass::Regimes(None)];
+    let passes =
+        [Pass::Inline, Pass::Outline, saturate(), merge, saturate()].into_iter().chain(last).collect();
     Pipeline { name: Sym::new(USUAL), passes, span: Span::default() }
 }
 

@@ -1,6 +1,6 @@
-//! Dims that satisfy conditions which few do: they are chosen one after the other, each among those that whatever it decides
-//! allows. An equality gives it; else it is one of the values worth a try or, where fewer than two of these will do, one of
-//! the first that will.
+//! Dims that satisfy conditions which few do: they are chosen one after the other, each among those that whatever it
+//! decides allows. An equality gives it; else it is one of the values worth a try or, where fewer than two of these
+//! will do, one of the first that will.
 //!
 //! What is done is bounded by counts, and the same for the same conditions.
 

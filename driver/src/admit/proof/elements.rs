@@ -28,7 +28,7 @@ pub(super) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    pub(super) fn of(side: &'a Func) -> Frame<'a> {
+    pub(super) fn new(side: &'a Func) -> Frame<'a> {
         Frame { func: side, dims: Vec::new(), caller: None, depth: 0 }
     }
 

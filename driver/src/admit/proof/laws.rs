@@ -1,10 +1,11 @@
 //! The laws by which elements are brought to a form.
 //!
-//! Of integers and `bool`: the ring of their type, which wraps, and what holds of order. Of floats by [`Laws::Bits`] nothing:
-//! an operation is itself, in the order in which it stands, and rounds where it is stored. By [`Laws::Reals`], which is the
-//! equality that rules state, sums and products are those of the field: sums over variables are taken apart and exchanged, exponentials
-//! multiply, what does not depend on a variable leaves its sum. A quotient, a root, a logarithm or the largest of perhaps nothing has
-//! no value everywhere; where it has one is noted ([`Algebra::needs`]), and both sides must have theirs in the same places.
+//! Of integers and `bool`: the ring of their type, which wraps, and what holds of order. Of floats by [`Laws::Bits`]
+//! nothing: an operation is itself, in the order in which it stands, and rounds where it is stored. By [`Laws::Reals`],
+//! which is the equality that rules state, sums and products are those of the field: sums over variables are taken
+//! apart and exchanged, exponentials multiply, what does not depend on a variable leaves its sum. A quotient, a root, a
+//! logarithm or the largest of perhaps nothing has no value everywhere; where it has one is noted ([`Algebra::needs`]),
+//! and both sides must have theirs in the same places.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -163,14 +164,15 @@ impl Algebra {
         }
     }
 
-    /// Whether a type has all numbers that come in and go out, of the reals. Where none is a float, what a float rounds is seen.
+    /// Whether a type has all numbers that come in and go out, of the reals. Where none is a float, what a float rounds
+    /// is seen.
     fn has_all(&self, to: DType) -> bool {
         let holds = self.floats.iter().all(|d| holds(to, *d));
         self.laws == Laws::Reals && !self.floats.is_empty() && holds
     }
 
-    /// What is left of a value that is stored in a type, or cast from a wider one. Where all that comes in and goes out is of a
-    /// type that this one holds, that is what any operation leaves, and the reals take no notice.
+    /// What is left of a value that is stored in a type, or cast from a wider one. Where all that comes in and goes out
+    /// is of a type that this one holds, that is what any operation leaves, and the reals take no notice.
     pub(super) fn rounded(&self, to: DType, v: Value) -> Value {
         if !to.is_float() || self.has_all(to) || self.is_exact(&v.sum, to) {
             return Value { dtype: to, ..v };
@@ -512,7 +514,7 @@ impl Algebra {
         let (dtype, sum) = (body.dtype, &body.sum);
         let done = |sum: Sum| Ok(Value { dtype, sum });
         let kept = |body: &Value| {
-            let reduction = Reduction::of(by);
+            let reduction = Reduction::from_combine(by);
             let (mut binders, mut inner) = (vec![binder.clone()], body.clone());
             // In any order, where that is the same.
             if matches!(by, Combine::Max | Combine::Min)

@@ -1,9 +1,9 @@
-//! What an element of a tensor is, in a form in which equal things look alike: a sum of terms, each a number times factors,
-//! summed over some variables.
+//! What an element of a tensor is, in a form in which equal things look alike: a sum of terms, each a number times
+//! factors, summed over some variables.
 //!
-//! Variables that a sum or reduction binds have names by how deep they stand (`%2.0`), and of all orders of them the least is
-//! taken, so that forms that differ in names alone are equal. Everything counts its steps and gives up
-//! when there were too many: nothing is then known.
+//! Variables that a sum or reduction binds have names by how deep they stand (`%2.0`), and of all orders of them the
+//! least is taken, so that forms that differ in names alone are equal. Everything counts its steps and gives up when
+//! there were too many: nothing is then known.
 
 use std::cell::Cell;
 
@@ -120,7 +120,7 @@ pub(super) enum Atom {
 pub(super) struct Reduction(usize);
 
 impl Reduction {
-    pub(super) fn of(combine: Combine) -> Reduction {
+    pub(super) fn from_combine(combine: Combine) -> Reduction {
         Reduction(Combine::TABLE.iter().position(|r| r.0 == combine).unwrap_or(usize::MAX))
     }
 }
@@ -359,7 +359,7 @@ impl Maker {
     }
 
     /// A term whose variables have names that nothing else has.
-    fn apart(&self, t: &Term) -> Give<Term> {
+    fn with_fresh_binders(&self, t: &Term) -> Give<Term> {
         if t.binders.is_empty() {
             return Ok(t.clone());
         }
@@ -401,7 +401,7 @@ impl Maker {
         let mut terms = Vec::new();
         for x in &a.0 {
             for y in &b.0 {
-                let (x, y) = (self.apart(x)?, self.apart(y)?);
+                let (x, y) = (self.with_fresh_binders(x)?, self.with_fresh_binders(y)?);
                 let binders = x.binders.into_iter().chain(y.binders).collect();
                 let mut factors = x.factors;
                 y.factors.into_iter().for_each(|f| multiply(&mut factors, f));
