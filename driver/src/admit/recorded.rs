@@ -29,7 +29,7 @@ const WORDS: [&str; 4] = ["proven", "tested", "trusted", "refused"];
 /// What `std/rules/status.txt` begins with.
 const HEAD: &str = "\
 # What `tenon rules --check` found of each rule: the rule, a hash of it and of the definitions that it comes to, its status.
-# Written by `BLESS=1 cargo test -p driver --test library`.
+# Written by `BLESS=1 cargo test -p driver library`.
 ";
 
 /// A status as the library's record has it.

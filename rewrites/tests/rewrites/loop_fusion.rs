@@ -1,11 +1,11 @@
 //! Fused primitives against the operators one after the other: the same bits, on awkward shapes.
 
-mod program;
+use crate::program;
 
-use ir::{Intrinsic, Module};
-use program::{
+use crate::program::{
     Build, Program, binary, broadcast, data, matmul, normalise, op, prim, relu, same, silu, store, unary,
 };
+use ir::{Intrinsic, Module};
 use rewrites::{Machine, Options, render, rewrite};
 
 fn transpose() -> ir::loops::Prim {

@@ -199,7 +199,7 @@ fn types(g: &Generic) -> String {
 #[test]
 fn the_table_of_operators_is_that_of_the_library() {
     let mut table = String::from(
-        "# Operators\n\nMade from `std/*.tn` by `BLESS=1 cargo test -p filetests --test operators`.\n\n\
+        "# Operators\n\nMade from `std/*.tn` by `BLESS=1 cargo test -p filetests operators`.\n\n\
          `float` is f64, f32, f16, bf16; `int` is i64, i32, i16, i8, u8; `num` is both; `any` is bool too.\n\
          A type that is not named is the one in the text.\n",
     );

@@ -2,9 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
 
-mod program;
-
-use program::run;
+use crate::program::run;
 use serde_json::Value;
 
 const PROGRAM: &str = "\

@@ -1,9 +1,7 @@
 //! What a text repeats is planned once, and nothing else is.
 
-mod program;
-
+use crate::program::{Build, Program, binary, broadcast, bump, data, matmul, normalise, relu, same, silu};
 use ir::graph::Op;
-use program::{Build, Program, binary, broadcast, bump, data, matmul, normalise, relu, same, silu};
 use rewrites::{FuncReport, Machine, Options, rewrite};
 use tensor::Tensor;
 

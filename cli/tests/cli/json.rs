@@ -2,9 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
 
-mod program;
-
-use program::{Said, run};
+use crate::program::{Said, run};
 use serde_json::{Value, json};
 
 fn on(text: &str, args: &[&str]) -> Said {

@@ -2,13 +2,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
 
-mod program;
-
-use program::run;
+use crate::program::run;
 use serde_json::{Value, json};
 
 /// A machine file that is right.
-const REFERENCE: &str = include_str!("../../machines/reference.toml");
+const REFERENCE: &str = include_str!("../../../machines/reference.toml");
 
 const PROGRAM: &str = "fn f<m>(x: f32[m, 8]) -> f32[m, 8] { relu(x + x) }\n";
 

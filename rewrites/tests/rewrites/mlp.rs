@@ -1,10 +1,8 @@
 //! A layer of a network: fusion and a library call as alternatives, chosen by cost for each regime.
 
-mod program;
-
+use crate::program::{Program, binary, broadcast, data, matmul, relu, same};
 use ir::Module;
 use ir::graph::Op;
-use program::{Program, binary, broadcast, data, matmul, relu, same};
 use rewrites::{Machine, Options, render, rewrite};
 
 fn layer() -> Module {

@@ -2,13 +2,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
 
-mod program;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::program::{Said, run};
 use ir::diag::CODES;
-use program::{Said, run};
 
 /// Runs an example of a page.
 fn example(text: &str) -> Said {

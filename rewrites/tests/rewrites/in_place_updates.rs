@@ -1,11 +1,11 @@
 //! Values that are updated in place: every read stands before, every owner has a buffer of its own.
 
-mod program;
+use crate::program;
 
+use crate::program::{Program, binary, bump, data, e, f32t, relu, same, silu, unary, zeros};
 use ir::Module;
 use ir::graph::{Block, Node, Op, Type, ValId};
 use ir::source::Span;
-use program::{Program, binary, bump, data, e, f32t, relu, same, silu, unary, zeros};
 use rewrites::{Machine, Options, Report, render, rewrite};
 use shape::{Pred, Sym};
 use tensor::{DType, Tensor};

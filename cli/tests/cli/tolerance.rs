@@ -2,9 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
 
-mod program;
-
-use program::{Said, run};
+use crate::program::{Said, run};
 use serde_json::Value;
 
 const PROGRAM: &str = "fn f<m>(x: f32[m, 64], y: f32[64, 512]) -> f32[m, 512] { x @ y }\n";

@@ -1,13 +1,11 @@
 //! What is chosen where, by a database of measurements and a library that is a stub: the splits stand where the costs
 //! cross.
 
-mod program;
-
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use crate::program::{Program, data, e, matmul, relu, same};
 use ir::Module;
-use program::{Program, data, e, matmul, relu, same};
 use rewrites::{Database, FuncReport, Machine, Options, render, rewrite};
 use shape::{Expr, Pred};
 

@@ -53,7 +53,7 @@ fn is_recorded(found: &str) {
         std::fs::write(path, found).expect("the record is written");
     }
     let record = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(record == found, "the record is not what was found: BLESS=1 cargo test -p driver --test library");
+    assert!(record == found, "the record is not what was found: BLESS=1 cargo test -p driver library");
 }
 
 #[test]

@@ -3,13 +3,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
 
-mod program;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use program::run;
+use crate::program::run;
 
 const PROGRAM: &str = "\
 const weights = [1.0, -2.0, 0.5, 4.0]

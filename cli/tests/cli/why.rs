@@ -2,9 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
 
-mod program;
-
-use program::run;
+use crate::program::run;
 
 const GATED: &str = "record W {
     gate: f32[250, 64] from \"gate\"
@@ -17,7 +15,7 @@ fn free<n>(x: f32[n, 64], a: f32[64, 8], b: f32[64, 8]) -> f32[n, 8] { relu(x @ 
 /// What is said for a machine on which generated products are slow, so that a few rows are worth one product instead of
 /// two.
 fn asked(args: &[&str]) -> String {
-    let reference = include_str!("../../machines/reference.toml");
+    let reference = include_str!("../../../machines/reference.toml");
     let slow = reference.replace(
         "product = { peak = 0.9, m_half = 2.0, n_half = 8.0",
         "product = { peak = 0.12, m_half = 0.0, n_half = 0.0",

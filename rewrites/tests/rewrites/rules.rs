@@ -1,9 +1,9 @@
 //! Rules: types and conditions are proved first, direction is decided by cost, budgets end the growth.
 
-mod program;
+use crate::program;
 
+use crate::program::{Program, binary, broadcast, data, e, matmul, relu, same, silu, unary};
 use ir::Module;
-use program::{Program, binary, broadcast, data, e, matmul, relu, same, silu, unary};
 use rewrites::{Machine, Options, render, rewrite};
 use shape::Pred;
 

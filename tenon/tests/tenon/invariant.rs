@@ -289,7 +289,7 @@ fn queries_of_a_prefill_are_those_of_its_chunks() {
     assert!(chunked(&text, false, [2, 32]).is_some(), "tiles and rows add up alike");
 }
 
-const LLAMA: &str = include_str!("../../examples/06_llama.tn");
+const LLAMA: &str = include_str!("../../../examples/06_llama.tn");
 
 /// A decoder's step over a pool of pages: arguments for rows `from..to` of one sequence.
 fn step(

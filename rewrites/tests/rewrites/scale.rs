@@ -1,8 +1,6 @@
 //! Work stays small on larger functions: counts, not seconds.
 
-mod program;
-
-use program::{Program, binary, broadcast, data, matmul, normalise, relu, same, silu};
+use crate::program::{Program, binary, broadcast, data, matmul, normalise, relu, same, silu};
 use rewrites::{Machine, Options, rewrite};
 
 #[test]

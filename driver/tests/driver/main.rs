@@ -1,0 +1,22 @@
+//! The tests of `driver`, one binary, so that they are linked once and share both cores.
+
+mod architecture;
+mod arguments;
+mod compiled_files;
+mod diagnostics;
+mod documents;
+mod kernel_work;
+mod library;
+mod limits;
+mod listings;
+mod load_split;
+mod memory;
+mod one_program;
+mod own_passes;
+mod passes;
+mod product_rules;
+mod proofs;
+mod scale;
+mod session;
+mod tolerance;
+mod tuning_database;

@@ -1,0 +1,4 @@
+//! The tests of `tenon`, one binary, so that they are linked once and share both cores.
+
+mod calls;
+mod invariant;
