@@ -48,7 +48,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::OnceLock;
 
+use driver::Options;
 use driver::cores::on_all_cores;
+
+/// How programs are compiled here unless a test says otherwise: kernels that one test compiled another finds, in the folder
+/// that `.cargo/config.toml` names.
+pub fn usual() -> Options {
+    Options { store: driver::cache::user(), ..Options::default() }
+}
 
 /// One directive of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use vm::Limits;
 use vm::threads::Pool;
 
 use crate::reference::{self, Bound};
-use crate::{Case, Directive};
+use crate::{Case, Directive, usual};
 
 /// The name a program has in messages, whatever folder it is in.
 const NAME: &str = "test.tn";
@@ -75,7 +75,7 @@ pub(crate) fn run(case: &Case, d: &Directive) -> Result<String, String> {
     };
     let mut front = front(case).map_err(|(s, f)| f.render(&s, false))?;
     let target = codegen::Target::named(SHOWN).map_err(|e| e.to_string())?;
-    let (options, args) = options(&d.args, Options { target, ..Options::default() })?;
+    let (options, args) = options(&d.args, Options { target, ..usual() })?;
     let shown = stage::show(&mut front, stage, args.first().map(String::as_str), &options);
     let text = shown.map_err(|f| f.render(&front.sources, false))?;
     if stage == Stage::Llvm {
@@ -172,7 +172,7 @@ fn planned(front: &Front, entry: FuncId, options: &Options) -> rewrites::Report 
 }
 
 fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
-    let (options, args) = options(&d.args, Options::default())?;
+    let (options, args) = options(&d.args, usual())?;
     let (name, rest) = args.split_first().ok_or("@opt ENTRY n=64")?;
     let entry = pipeline::entry(&mut front, Some(name)).map_err(|f| f.render(&front.sources, false))?;
     let pair = |t: &String| t.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse().ok()?)));
@@ -222,7 +222,7 @@ fn opt(mut front: Front, d: &Directive) -> Result<String, String> {
 fn rules(mut front: Front, d: &Directive) -> Result<String, String> {
     let (name, asked) = d.args.split_first().ok_or("@rules ENTRY name ..")?;
     let entry = pipeline::entry(&mut front, Some(name)).map_err(|f| f.render(&front.sources, false))?;
-    let report = planned(&front, entry, &Options::default());
+    let report = planned(&front, entry, &usual());
     let name = &front.module.func(entry).name;
     let told: Vec<_> = report.functions.iter().filter(|f| f.is_of(name)).flat_map(|f| &f.rules).collect();
     let mut out = String::new();
@@ -457,7 +457,7 @@ fn engines(case: &Case, front: Front, entry: FuncId, options: &Options) -> Resul
 }
 
 fn results(case: &Case, mut front: Front, d: &Directive) -> Result<String, String> {
-    let (options, args) = options(&d.args, Options::default())?;
+    let (options, args) = options(&d.args, usual())?;
     let (name, given) = args.split_first().ok_or("@run ENTRY x=..")?;
     let entry = driver::entry_choice::choose(&mut front, Some(name), given);
     let entry = entry.map_err(|f| f.render(&front.sources, false))?.id;
@@ -480,7 +480,7 @@ fn failures(case: &Case, mut front: Front, d: &Directive) -> Result<String, Stri
             Err(f) => Ok(f.render(&front.sources, false)),
         };
     }
-    let engines = engines(case, front, entry, &Options::default())?;
+    let engines = engines(case, front, entry, &usual())?;
     let mut shown = String::new();
     let mut first: Option<Failure> = None;
     for (engine, result) in engines.run(entry, &arguments(&engines.front, entry, given)?) {
@@ -533,7 +533,7 @@ fn references(mut front: Front, case: &Case) -> Result<String, String> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(stem).with_extension("safetensors");
     let entries = reference::read(&data)?;
     let ids = entries.keys().map(|name| find(&mut front, name)).collect::<Result<Vec<_>, _>>()?;
-    let engines = Engines::new(front, &ids, &Options::default())?;
+    let engines = Engines::new(front, &ids, &usual())?;
     let (mut shown, mut wrong) = (String::new(), String::new());
     for ((name, entry), &id) in entries.iter().zip(&ids) {
         let Bound { rtol, atol } = entry.bound;
@@ -567,7 +567,7 @@ pub(crate) fn agree(name: &str, text: &str, runs: &[Vec<String>]) -> Result<(), 
     let id = sources.add(NAME, text);
     let mut front = pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false))?;
     let entry = find(&mut front, name)?;
-    let engines = Engines::new(front, &[entry], &Options::default())?;
+    let engines = Engines::new(front, &[entry], &usual())?;
     for given in runs {
         engines.results(entry, given).map_err(|e| format!("{}: {e}", given.join(" ")))?;
     }

@@ -19,6 +19,8 @@ use ir::Module;
 use rewrites::Choose;
 use vm::threads::Pool;
 
+use crate::usual;
+
 use draft::Draft;
 pub use forms::Forms;
 
@@ -104,12 +106,8 @@ fn plans(
     let (mut fired, mut seen) = (BTreeSet::new(), BTreeSet::new());
     for (k, &choose) in choices.iter().enumerate() {
         let pipeline = by.map(|_| pipelines::DRAWN.to_owned());
-        let options = Options::from(PlanOptions {
-            choose,
-            forbid: forbid.to_vec(),
-            pipeline,
-            ..PlanOptions::default()
-        });
+        let plan = PlanOptions { choose, forbid: forbid.to_vec(), pipeline, ..PlanOptions::default() };
+        let options = Options { plan, ..usual() };
         let planned = Planned::new(&front, entry, &options);
         pipeline::no_fault(&planned.report).map_err(|f| f.render(&front.sources, false))?;
         let rules = planned.report.functions.iter().flat_map(|f| &f.rules).filter(|r| r.fired > 0);

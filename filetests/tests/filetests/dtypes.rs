@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use driver::engine;
-use driver::{Failure, Options, pipeline};
+use driver::{Failure, pipeline};
 use ir::ast::{
     BinaryOp, Expr, ExprKind, Generic, GenericKind, IndexArg, ItemKind, Mode, Param, Signature, TypeExpr,
     TypeKind,
@@ -325,7 +325,7 @@ fn engines_agree_on_every_type_claimed() {
             .map(|c| pipeline::entry(&mut front, Some(&c.name)).unwrap_or_else(|_| panic!("{}", c.name)))
             .collect();
         let shown = |f: Failure| f.render(&front.sources, false);
-        let built = pipeline::compile(&front, &entries, &Options::default())
+        let built = pipeline::compile(&front, &entries, &filetests::usual())
             .and_then(|c| engine::load(&c, driver::kernels::threads()?));
         let exe = built.unwrap_or_else(|f| panic!("{file}: {}", shown(f)));
         for (case, &id) in cases.iter().zip(&entries) {
