@@ -1,8 +1,8 @@
 //! What each pass gains: primitives compiled with it and without, timed in turns on one thread.
 //!
-//! `cargo run --release -p codegen --example passes -- TARGET FILE.tn..`: the primitives of the files, as they are or as
-//! `tenon dis --stage plan` prints them, each in a square shape and in one with few rows, as large as runs in a millisecond
-//! or some. A line a pass that changes the code: by how much it is slower without, and the primitive.
+//! `cargo run --release -p codegen --example passes -- TARGET FILE.tn..`: the primitives of the files, as they are or
+//! as `tenon dis --stage plan` prints them, each in a square shape and in one with few rows, as large as runs in some
+//! milliseconds. A line a pass that changes the code: by how much it is slower without, and the primitive.
 #![allow(clippy::disallowed_methods, unsafe_code, reason = "kernels are called by pointer, and timed")]
 
 #[path = "../tests/codegen/harness/mod.rs"]
@@ -18,7 +18,7 @@ use tensor::{DType, Tensor};
 const ENOUGH: f64 = 2e-3;
 const MEMORY: i64 = 256 << 20;
 /// Rounds, with a pass and without, of which the median counts.
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 11;
 
 fn primitives(path: &str) -> Vec<Prim> {
     let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"));
@@ -74,11 +74,11 @@ impl Call {
             }
             let mut t = Tensor::zeros(dtype, &shape).ok()?;
             for i in 0..t.len() {
-                match dtype {
-                    // Places that are there.
-                    DType::I64 => {}
-                    d if d.is_float() => t.set_f64(i, ((i * 7919) % 1000) as f64 / 500.0 - 1.0),
-                    _ => t.set_i64(i, ((i * 7919) % 2) as i64),
+                if dtype.is_float() {
+                    t.set_f64(i, ((i * 7919) % 1000) as f64 / 500.0 - 1.0);
+                } else if dtype != DType::I64 {
+                    // Those of 64 bits are places, and the first is there.
+                    t.set_i64(i, ((i * 7919) % 2) as i64);
                 }
             }
             let mut memory = vec![[0u64; 8]; t.bytes().len() / 64 + 1];
@@ -108,17 +108,20 @@ fn load(prim: &Prim, target: &Target) -> Option<Loaded> {
     Some(Loaded::new(&*Compiler::new(target.clone()).compile_prim(prim).ok()?))
 }
 
-/// The largest of some extents, of which `few` says how many come first and are small, that takes no longer than it must.
-fn sized(prim: &Prim, kernel: &Loaded, few: bool) -> Option<(Vec<i64>, Call)> {
+/// The largest of some extents, of which `few` says how many come first and are small, that takes no longer than it
+/// must.
+fn sized(prim: &Prim, kernels: &[&Loaded], few: bool) -> Option<(Vec<i64>, Call)> {
     let mut found = None;
     let mut scratch = Vec::new();
     let mut n = 8;
     while n < 1 << 26 {
         let dims: Vec<i64> = (0..prim.dims.len()).map(|i| if few && i == 0 { 4 } else { n }).collect();
         let Some(mut call) = Call::new(prim, &dims) else { break };
-        let Some(t) = call.time(kernel, &mut scratch) else { break };
+        let times = kernels.iter().map(|k| call.time(k, &mut scratch)).collect::<Option<Vec<f64>>>();
+        let Some(times) = times else { break };
         found = Some((dims, call));
-        if t > ENOUGH {
+        // Nor may any of the others take long.
+        if times[0] > ENOUGH || times.iter().any(|t| *t > 50.0 * ENOUGH) {
             break;
         }
         n += n / 2;
@@ -148,7 +151,8 @@ fn main() {
         let others: Vec<_> =
             passes.iter().filter_map(|p| Some((*p, load(&prim, &target.clone().without(*p))?))).collect();
         for few in [false, true] {
-            let Some((dims, mut call)) = sized(&prim, &kernel, few) else { continue };
+            let all: Vec<&Loaded> = std::iter::once(&kernel).chain(others.iter().map(|o| &o.1)).collect();
+            let Some((dims, mut call)) = sized(&prim, &all, few) else { continue };
             for (pass, without) in &others {
                 let mut both = || {
                     let with = call.time(&kernel, &mut scratch)?;
