@@ -126,7 +126,7 @@ fn written(text: &str) -> Argument {
 
 /// The operators of the library that have a generic element type, by file; or why there is no call of one.
 fn library() -> Vec<(String, Vec<Operator>)> {
-    let text = read(&folder().join("tests/dtypes/calls.txt"));
+    let text = read(&folder().join("tests/filetests/dtypes/calls.txt"));
     let mut calls: BTreeMap<&str, &str> = BTreeMap::new();
     for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
         let (name, rest) = line.split_once(" |").unwrap_or_else(|| panic!("calls.txt: {line}"));
@@ -183,7 +183,7 @@ fn library() -> Vec<(String, Vec<Operator>)> {
         out.push((path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), ops));
     }
     unknown.extend(calls.keys().map(|n| format!("{n}, which the library lacks")));
-    assert!(unknown.is_empty(), "give these a row in filetests/tests/dtypes/calls.txt: {unknown:#?}");
+    assert!(unknown.is_empty(), "give these a row in filetests/tests/filetests/dtypes/calls.txt: {unknown:#?}");
     out
 }
 
