@@ -1,7 +1,5 @@
 //! `tenon explain`: every code that the compiler can say has a page, and its examples are what they say they are.
 
-#![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
-
 use std::collections::BTreeSet;
 use std::path::Path;
 

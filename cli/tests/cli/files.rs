@@ -1,8 +1,6 @@
 //! Compiled programs as files: writers that are killed, files that are cut off or changed, configs and weights for
 //! them, listings of them.
 
-#![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -1,7 +1,5 @@
 //! `--json` as scripts read it, names that nothing has, and tests in both engines.
 
-#![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
-
 use crate::program::{Said, run};
 use serde_json::{Value, json};
 

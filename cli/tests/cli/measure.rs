@@ -1,7 +1,5 @@
 //! `calibrate` and `tune`, and what uses their files.
 
-#![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
-
 use crate::program::run;
 use serde_json::{Value, json};
 

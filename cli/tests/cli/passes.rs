@@ -1,7 +1,5 @@
 //! `--without PASS` and `tenon passes`: passes are left out by name, and a name that none has is refused.
 
-#![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
-
 use crate::program::{Said, run};
 use serde_json::Value;
 

@@ -1,7 +1,5 @@
 //! Pins in the text: `#[force(..)]` and `#[forbid(..)]` before a function.
 
-#![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
-
 use crate::program::run;
 use serde_json::Value;
 

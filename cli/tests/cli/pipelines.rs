@@ -1,7 +1,5 @@
 //! Pipelines in the text and on the command line.
 
-#![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
-
 use crate::program::{Said, run};
 use serde_json::Value;
 

@@ -1,7 +1,5 @@
 //! `tenon rules --check`: right rules pass, wrong ones are refused with a case, conditions are tried.
 
-#![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
-
 use crate::program::run;
 use serde_json::{Value, json};
 

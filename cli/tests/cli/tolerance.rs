@@ -1,7 +1,5 @@
 //! Rules that lose something, and functions that tolerate it: `#[tolerance(0.01)]`, `--tolerance 0.01`.
 
-#![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
-
 use crate::program::{Said, run};
 use serde_json::Value;
 

@@ -1,7 +1,5 @@
 //! `tenon opt --why` and `--why-not`: which rules led to a step, and where a rule was refused or lost.
 
-#![expect(clippy::disallowed_methods, reason = "the tests write programs and run the binary on them")]
-
 use crate::program::run;
 
 const GATED: &str = "record W {

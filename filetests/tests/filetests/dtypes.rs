@@ -183,7 +183,10 @@ fn library() -> Vec<(String, Vec<Operator>)> {
         out.push((path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), ops));
     }
     unknown.extend(calls.keys().map(|n| format!("{n}, which the library lacks")));
-    assert!(unknown.is_empty(), "give these a row in filetests/tests/filetests/dtypes/calls.txt: {unknown:#?}");
+    assert!(
+        unknown.is_empty(),
+        "give these a row in filetests/tests/filetests/dtypes/calls.txt: {unknown:#?}"
+    );
     out
 }
 
