@@ -1,6 +1,6 @@
 //! What every rule of `std/rules/*.tn` has: a program of the suite in which it fires, and one like it in which it does
 //! not. Of those whose condition is about dims or constants, it is the condition that refuses. And how many of them
-//! extraction chooses in the programs of the repository: `cargo test -p filetests library_rules--nocapture`
+//! extraction chooses in the programs of the repository: `cargo test -p filetests library_rules -- --nocapture`
 //! prints it.
 
 #![expect(clippy::disallowed_methods, reason = "the tests read the library and the suite")]
