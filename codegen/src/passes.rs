@@ -3,32 +3,9 @@
 //! One table, a row a pass: its name, which is that of its file, of its switch (`--without NAME`) and of its file in
 //! `filetests/suite/emit`, and its meaning on one line. What is needed for right code is no pass and has no row.
 
-macro_rules! passes {
-    ($($pass:ident $name:literal $meaning:literal)*) => {
-        /// An optimization that may be left out.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Pass {
-            $(#[doc = $meaning] $pass,)*
-        }
-
-        impl Pass {
-            /// All of them, in the order in which they happen.
-            pub const ALL: &[Pass] = &[$(Pass::$pass),*];
-
-            /// Its name.
-            pub fn name(self) -> &'static str {
-                match self { $(Pass::$pass => $name,)* }
-            }
-
-            /// What it does, on one line.
-            pub fn meaning(self) -> &'static str {
-                match self { $(Pass::$pass => $meaning,)* }
-            }
-        }
-    };
-}
-
-passes! {
+ir::passes! {
+    /// An optimization that may be left out.
+    Pass:
     // What is done to a primitive before it is scheduled.
     Delinearize "delinearize" "a loop whose variable is divided by a dim becomes two, one within the other"
     StripMine "strip_mine" "a loop whose variable is divided by a constant becomes two, over blocks and within one"
@@ -73,13 +50,6 @@ passes! {
     Strided "strided" "lanes that lie evenly apart are read and written by whole vectors"
     NarrowCompare "narrow_compare" "positions of lanes are compared as narrow numbers"
     RegisterPromotion "register_promotion" "an element to which an unrolled loop adds is kept in a register"
-}
-
-impl Pass {
-    /// The pass of a name.
-    pub fn named(name: &str) -> Option<Pass> {
-        Pass::ALL.iter().copied().find(|p| p.name() == name)
-    }
 }
 
 /// Which passes run: all, but for those that are turned off.

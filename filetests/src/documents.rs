@@ -1,8 +1,8 @@
 //! Documents: every program that they show is checked and run.
 //!
-//! In: a Markdown file. A block between "```tenon" and "```" is a program of its own, and ends with directives as a file of
-//! the suite does; one without any must pass the checker. The interpreter runs it; "```tenon,engines" asks for every engine.
-//! `BLESS=1` rewrites what is expected.
+//! In: a Markdown file. A block between "```tenon" and "```" is a program of its own, and ends with directives as a
+//! file of the suite does; one without any must pass the checker. The interpreter runs it; "```tenon,engines" asks
+//! for every engine. `BLESS=1` rewrites what is expected.
 
 use std::path::Path;
 

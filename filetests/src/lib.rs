@@ -51,8 +51,8 @@ use std::sync::OnceLock;
 use driver::Options;
 use driver::cores::on_all_cores;
 
-/// How programs are compiled here unless a test says otherwise: kernels that one test compiled another finds, in the folder
-/// that `.cargo/config.toml` names.
+/// How programs are compiled here unless a test says otherwise: kernels that one test compiled another finds, in the
+/// folder that `.cargo/config.toml` names.
 pub fn usual() -> Options {
     Options { store: driver::cache::user(), ..Options::default() }
 }

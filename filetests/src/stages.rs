@@ -389,7 +389,8 @@ impl Engines {
     }
 
     /// Judges what one engine ran where it is made, part by part: a plan in double, code kernel by kernel on its own
-    /// arguments. A program may amplify rounding without end; how much of that a machine's vectors do is its own affair.
+    /// arguments. A program may amplify rounding without end; how much of that a machine's vectors do is its own
+    /// affair.
     fn judge(&self, engine: &str, entry: FuncId, args: &[Tensor]) -> Result<(), String> {
         let options = self.options.with_plan(|p| p.use_rules = engine != NO_REWRITES);
         let judged = Planned::new(&self.front, entry, &options);

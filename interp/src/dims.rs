@@ -48,8 +48,8 @@ impl Dims {
         known.collect::<Vec<_>>().join(", ")
     }
 
-    /// Binds those of `unknown` that the equations `expression = extent` determine, and returns what is left. The equations
-    /// themselves are for the caller to compare afterwards.
+    /// Binds those of `unknown` that the equations `expression = extent` determine, and returns what is left. The
+    /// equations themselves are for the caller to compare afterwards.
     pub(crate) fn solve(&mut self, equations: &[(&Dim, i64)], mut unknown: Vec<Sym>) -> Vec<Sym> {
         if unknown.is_empty() {
             return unknown;

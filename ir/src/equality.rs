@@ -1,11 +1,11 @@
-//! Structural equality of loops: statements and expressions are equal, and hash alike, where they compute the same in the
-//! same words.
+//! Structural equality of loops: statements and expressions are equal, and hash alike, where they compute the same in
+//! the same words.
 //!
-//! Spans are left out: where something is written changes the message of a failed check, not what is computed. Who keeps
-//! one of several equal primitives compares [`Prim::check_spans`] too, or a fault is shown in the wrong place.
+//! Spans are left out: where something is written changes the message of a failed check, not what is computed. Who
+//! keeps one of several equal primitives compares [`Prim::check_spans`] too, or a fault is shown in the wrong place.
 //!
-//! *Weighed:* a span that equals every other would break the maps that have spans as keys. Two fields of a type that does
-//! would be named wherever a load or store is made; here a new field that is forgotten does not compile.
+//! *Weighed:* a span that equals every other would break the maps that have spans as keys. Two fields of a type that
+//! does would be named wherever a load or store is made; here a new field that is forgotten does not compile.
 
 use std::hash::{Hash, Hasher};
 

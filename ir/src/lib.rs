@@ -34,6 +34,7 @@ pub mod loops;
 pub mod matmul;
 mod module;
 pub mod overflow;
+mod passes;
 pub mod pipeline;
 pub mod raise;
 pub mod source;

@@ -2,9 +2,9 @@
 //!
 //! The checker makes them of text and refuses an order in which a pass would find nothing to work on; rewriting carries
 //! them out. A pass stands at one of four *levels*, which follow one another: functions ([`Pass::Inline`],
-//! [`Pass::Outline`]), the graph of equal terms ([`Pass::Saturate`], [`Pass::Merge`], [`Pass::LoadTime`]), what computes
-//! them ([`Pass::Fuse`], [`Pass::Library`], [`Pass::Regimes`]) and plans, which are functions again. [`Pass::Own`] works
-//! on functions, and so stands before the graph or behind it.
+//! [`Pass::Outline`]), the graph of equal terms ([`Pass::Saturate`], [`Pass::Merge`], [`Pass::LoadTime`]), what
+//! computes them ([`Pass::Fuse`], [`Pass::Library`], [`Pass::Regimes`]) and plans, which are functions again.
+//! [`Pass::Own`] works on functions, and so stands before the graph or behind it.
 
 use shape::Sym;
 

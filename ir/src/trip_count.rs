@@ -1,7 +1,7 @@
 //! Trip counts: how many rounds a loop or reduction over `lo..hi` has.
 //!
-//! In: the ends of a range. Out: the count over dims, as a constant, or a bound. A range whose end is before its beginning
-//! has no round, so a count is never negative.
+//! In: the ends of a range. Out: the count over dims, as a constant, or a bound. A range whose end is before its
+//! beginning has no round, so a count is never negative.
 
 use shape::{Expr as Dim, Facts};
 

@@ -73,7 +73,8 @@ pub(crate) fn entry(func: &Func, number: u32) -> Result<Entry, Error> {
     Ok(Entry { name: func.name.clone(), function: number, dims, params, results, load_split: None })
 }
 
-/// The dims of a function as expressions over the extents of its arguments. Whether all extents agree is compared when the entry is called.
+/// The dims of a function as expressions over the extents of its arguments. Whether all extents agree is compared
+/// when the entry is called.
 fn solve(func: &Func, axes: &[Dim], extents: &[Sym]) -> Result<Vec<Dim>, Error> {
     let unknown: BTreeSet<Sym> = axes.iter().flat_map(Dim::syms).collect();
     let equations = axes.iter().cloned().zip(extents.iter().map(|s| Dim::sym(*s)));

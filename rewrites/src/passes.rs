@@ -4,32 +4,9 @@
 //! `filetests/suite/plan`, and its meaning on one line. A verb of pipelines ([`ir::pipeline::Pass`]) has its own name
 //! here: left out, it is as if no pipeline said it. What no plan can do without, and saturation, has no row.
 
-macro_rules! passes {
-    ($($pass:ident $name:literal $meaning:literal)*) => {
-        /// A rewriting that may be left out.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Pass {
-            $(#[doc = $meaning] $pass,)*
-        }
-
-        impl Pass {
-            /// All of them, in the order in which they happen.
-            pub const ALL: &[Pass] = &[$(Pass::$pass),*];
-
-            /// Its name.
-            pub fn name(self) -> &'static str {
-                match self { $(Pass::$pass => $name,)* }
-            }
-
-            /// What it does, on one line.
-            pub fn meaning(self) -> &'static str {
-                match self { $(Pass::$pass => $meaning,)* }
-            }
-        }
-    };
-}
-
-passes! {
+ir::passes! {
+    /// A rewriting that may be left out.
+    Pass:
     // On functions.
     Inline "inline" "calls of small functions, and of those that are given weights, are replaced by their bodies"
     Outline "outline" "what a long text repeats becomes a function, which is planned once"
@@ -45,11 +22,4 @@ passes! {
     Regimes "regimes" "ranges of dims get plans of their own"
     // On plans.
     ShareKernels "share_kernels" "fused kernels that differ in names of dims alone are one"
-}
-
-impl Pass {
-    /// The pass of a name.
-    pub fn named(name: &str) -> Option<Pass> {
-        Pass::ALL.iter().copied().find(|p| p.name() == name)
-    }
 }

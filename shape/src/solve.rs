@@ -1,8 +1,8 @@
 //! Solving linear equations for symbols: how generic dims get their values from the shapes of arguments.
 //!
-//! In: patterns, which mention unknowns, and what each is equal to. Out: values of the unknowns, and what must hold for these
-//! to be solutions. [`solve`] takes one equation for one unknown, [`System`] several of both. No equation is linear
-//! in two unknowns at once here: that is no system of linear algebra, whose solutions would be fractions.
+//! In: patterns, which mention unknowns, and what each is equal to. Out: values of the unknowns, and what must hold
+//! for these to be solutions. [`solve`] takes one equation for one unknown, [`System`] several of both. No equation
+//! is linear in two unknowns at once here: that is no system of linear algebra, whose solutions would be fractions.
 
 use crate::expr::{Atom, Expr};
 use crate::poly::{Mono, Poly};
@@ -52,8 +52,8 @@ pub fn solve(param: &Expr, arg: &Expr, unknown: Sym) -> Option<Solution> {
 
 /// Equations, solved for the unknowns that their patterns mention.
 ///
-/// Each step solves one equation in which one unknown is left, and puts its value into the others, until nothing new is found.
-/// Where an unknown stands alone it is solved for first: that asks for nothing.
+/// Each step solves one equation in which one unknown is left, and puts its value into the others, until nothing new
+/// is found. Where an unknown stands alone it is solved for first: that asks for nothing.
 ///
 /// ```
 /// use shape::{Expr, Sym, System};

@@ -115,8 +115,8 @@ pub(super) fn is_linear(e: &Expr, name: Sym) -> bool {
     shape::solve(&linear(e), &Dim::sym(Sym::new("?")), name).is_some()
 }
 
-/// An extent as an expression of its names. What is none of dims alone speaks of packs or attributes, which are known first:
-/// then it tells what is left.
+/// An extent as an expression of its names. What is none of dims alone speaks of packs or attributes, which are known
+/// first: then it tells what is left.
 fn linear(e: &Expr) -> Dim {
     let names = names_in(e);
     let mut env = Env::default();

@@ -16,10 +16,10 @@ use crate::Pass;
 use crate::prepare::{assigned, written};
 use crate::target::facts;
 
-/// What lies in the order of lanes is read there if it is no more than the nearest cache, and so many bytes for each row
-/// that goes by it,
+/// What lies in the order of lanes is read there if it is no more than the nearest cache, and so many bytes for each
+/// row that goes by it.
 const BYTES_A_ROW: i64 = 2 << 10;
-/// of so many rows: what they make of it is half of a cache of the second level.
+/// Of so many rows: what they make of it is half of a cache of the second level.
 const ROWS_NEAR: i64 = 240;
 
 impl Planner<'_> {

@@ -20,8 +20,8 @@ pub(crate) const L1: i64 = 32 << 10;
 pub(crate) const L2: i64 = 512 << 10;
 /// Bytes of the narrowest vector that can be stored past the caches.
 pub(crate) const NARROWEST_STREAM: i64 = 16;
-/// KiB from which on it is better not to have in a cache what a kernel writes: about half of what a core has of the last
-/// level, as what is read comes there too.
+/// KiB from which on it is better not to have in a cache what a kernel writes: about half of what a core has of the
+/// last level, as what is read comes there too.
 pub(crate) const STREAM_FROM: u32 = 16 << 10;
 
 // How far ahead memory must be asked to answer in time.
@@ -30,7 +30,8 @@ pub(crate) const STREAM_FROM: u32 = 16 << 10;
 pub(crate) const ROWS_AHEAD: u32 = 2;
 /// Rows of a copy to a panel.
 pub(crate) const COPIES_AHEAD: u32 = 16;
-/// Squares that are transposed: as many places lie far apart as there are lanes, more than a processor follows by itself.
+/// Squares that are transposed: as many places lie far apart as there are lanes, more than a processor follows by
+/// itself.
 pub(crate) const SQUARES_AHEAD: i64 = 8;
 /// Bytes of a prepacked panel that one row reads.
 pub(crate) const PANEL_AHEAD: i64 = 4608;

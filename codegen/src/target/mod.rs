@@ -20,7 +20,8 @@ pub(crate) mod facts;
 pub struct Target {
     /// LLVM's name of the processor, by which instructions are chosen and ordered.
     pub cpu: String,
-    /// LLVM's name of the processor whose instructions code may use, before [`Target::features`]: that of a level, or the host's.
+    /// LLVM's name of the processor whose instructions code may use, before [`Target::features`]: that of a level, or
+    /// the host's.
     pub(crate) base: String,
     /// LLVM's feature string, in addition to what the base implies: `+avx2,-avx512f`.
     pub features: String,
@@ -58,8 +59,8 @@ impl Level {
     }
 }
 
-/// The named targets: LLVM's name, the level whose features it has, and what code for it may use beyond. Nothing else of what
-/// LLVM knows of that processor is used, so whatever machine has these features can run the code.
+/// The named targets: LLVM's name, the level whose features it has, and what code for it may use beyond. Nothing else
+/// of what LLVM knows of that processor is used, so whatever machine has these features can run the code.
 const TABLE: [(&str, Level, &[&str]); 17] = [
     ("x86-64", Level::V1, &[]),
     ("x86-64-v2", Level::V2, &[]),
@@ -243,8 +244,8 @@ fn is_host(name: &str) -> bool {
 }
 
 impl Target {
-    /// The machine this runs on, or the processor that [`Target::from_env`] names: so that code for narrower machines is made
-    /// and tested wherever a wider one is at hand.
+    /// The machine this runs on, or the processor that [`Target::from_env`] names: so that code for narrower machines
+    /// is made and tested wherever a wider one is at hand.
     pub fn host() -> Target {
         static ONCE: OnceLock<Target> = OnceLock::new();
         let host = || Target::from_env().ok().flatten().unwrap_or_else(Target::detected);

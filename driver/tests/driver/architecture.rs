@@ -1,5 +1,5 @@
-//! ARCHITECTURE.md is held against the truth: its crate map against `cargo metadata`. The form of documents, and the paths
-//! in them, are `documents.rs`'s to hold.
+//! ARCHITECTURE.md is held against the truth: its crate map against `cargo metadata`. The form of documents, and the
+//! paths in them, are `documents.rs`'s to hold.
 
 #![expect(clippy::disallowed_methods, reason = "the test reads the document")]
 
