@@ -1,7 +1,7 @@
 //! Tables of passes: a row a pass, with its name and its meaning.
 //!
-//! In: the rows of a crate that has passes. Out: an enumeration of them, in the order of the rows. A name is that of the
-//! pass's file, of its switch (`--without NAME`) and of its filetest.
+//! In: the rows of a crate that has passes. Out: an enumeration of them, in the order of the rows. A name is that of
+//! the pass's file, of its switch (`--without NAME`) and of its filetest.
 
 /// Makes the enumeration of a table of passes.
 #[macro_export]
