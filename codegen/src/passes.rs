@@ -1,7 +1,8 @@
 //! Passes: optimizations, each of which may be left out and results stay right.
 //!
 //! One table, a row a pass: its name, which is that of its file, of its switch (`--without NAME`) and of its file in
-//! `filetests/suite/emit`, and its meaning on one line. What is needed for right code is no pass and has no row.
+//! `filetests/suite/emit`, and its meaning on one line. `vectorize` alone has no file of its own: deciding it is
+//! most of `schedule/mod.rs`. What is needed for right code is no pass and has no row.
 
 ir::passes! {
     /// An optimization that may be left out.

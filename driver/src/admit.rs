@@ -47,7 +47,7 @@ use judge::number;
 
 pub use proof::{Laws, proof};
 pub(crate) use recorded::{Recorded, record};
-pub use recorded::{add_statuses, listed, refusal, render_record, sound, statuses};
+pub use recorded::{add_statuses, hashes, listed, refusal, render_record, sound, statuses};
 
 /// What is known of a rule.
 #[derive(Debug, Clone)]
@@ -143,7 +143,13 @@ pub(crate) fn instances(module: &Module) -> Vec<(Span, Vec<RuleId>)> {
 
 /// Tries every rule of a module, in the order of [`listed`].
 pub fn verdicts(module: &Module) -> Vec<Verdict> {
-    let rules = instances(module);
+    verdicts_of(module, &|_| true)
+}
+
+/// The same of some rules, each asked for by its first instance.
+pub fn verdicts_of(module: &Module, wanted: &dyn Fn(RuleId) -> bool) -> Vec<Verdict> {
+    let mut rules = instances(module);
+    rules.retain(|(_, ids)| wanted(ids[0]));
     let Some(doubles) = widen::module(module, Casts::Round) else {
         let none = |(_, ids): &(Span, Vec<RuleId>)| Verdict {
             rule: ids[0],

@@ -3,7 +3,30 @@
 
 use driver::engine::{self, Engine};
 use driver::{Front, Options, pipeline, stage};
-use ir::Module;
+use ir::graph::{Block, Op};
+use ir::{FuncId, Module};
+
+/// What some entries need of a plan: the functions that they reach. Rules have done their work, but for those that say
+/// what a library function means.
+pub(crate) fn part(plan: &Module, entries: &[FuncId]) -> Module {
+    let reached: Vec<FuncId> = plan.reached(entries.iter().copied()).into_iter().collect();
+    let mut part = Module { tests: Vec::new(), ..plan.clone() };
+    part.rules.retain(|r| r.rhs.body.nodes.iter().any(|n| matches!(n.op, Op::Extern(..))));
+    part.funcs = reached.iter().map(|id| plan.func(*id).clone()).collect();
+    part.funcs.iter_mut().for_each(|f| renumber(&mut f.body, &reached));
+    part
+}
+
+/// Calls by the places that functions have in a list.
+fn renumber(block: &mut Block, list: &[FuncId]) {
+    for node in &mut block.nodes {
+        if let Op::Call(id, _) = &mut node.op {
+            let at = list.binary_search(id).expect("what is called is reached");
+            *id = FuncId(at as u32);
+        }
+        node.op.blocks_mut().into_iter().for_each(|b| renumber(b, list));
+    }
+}
 
 /// The plan written as text and read again.
 pub(crate) fn reparse(plan: &Module, front: &Front) -> Result<Front, String> {

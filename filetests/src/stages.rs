@@ -318,9 +318,10 @@ impl Engines {
             listing_reads_back(compilation)?;
         }
         let plan = plan.unwrap_or_default();
-        let scheduled = crate::plans::scheduled(&plan, options);
+        let part = crate::plans::part(&plan, entries);
+        let scheduled = crate::plans::scheduled(&part, options);
         let mut texts = Vec::new();
-        for (label, plan) in [(AS_TEXT, &plan), (SCHEDULED, &scheduled)] {
+        for (label, plan) in [(AS_TEXT, &part), (SCHEDULED, &scheduled)] {
             let mut again = crate::plans::reparse(plan, &front)?;
             let found = |id: &FuncId| {
                 let found = pipeline::entry(&mut again, Some(&front.module.func(*id).name));

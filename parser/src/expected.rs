@@ -66,8 +66,13 @@ pub(crate) fn habit(tokens: &[Lexeme], index: usize) -> Option<&'static str> {
         ("f64" | "f32" | "f16" | "bf16" | "i64" | "i32" | "i16" | "i8" | "u8" | "bool", "(") => {
             "the extents of a type stand in brackets: `f32[n, 3]`"
         }
+        (")", "if" | "where") if tokens.iter().any(|t| t.token == Token::Rule) => {
+            "the condition of a rule is `when`, before its braces: `rule r(..) when n % 8 == 0 { .. }`"
+        }
         (_, "if") => "a choice is written `if c { a } else { b }`",
-        ("var", "(") => "`var` declares a variable; the variance is `variance(x)`",
+        ("var", "(") => {
+            "`var` declares one variable: `let (a, b) = ..`, then `var v = a`; the variance is `variance(x)`"
+        }
         ("return", _) => "the last expression of a block is its value: leave `return` out",
         ("mut", _) => "what is assigned again is declared with `var`: `var x = ..`",
         ("+", "+") => "there is no `++`: write `i += 1`",

@@ -1,6 +1,6 @@
 //! Cloning: copies of blocks, from one function into another, with values and dims renamed.
 
-use ir::graph::{Block, Func, Node, Op, Val, ValId};
+use ir::graph::{Block, Func, Node, Op, Type, Val, ValId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Pred, Sym};
 
@@ -32,6 +32,11 @@ impl<'a> Cloner<'a> {
         e.subst(&|s| self.dims.get(&s).cloned())
     }
 
+    /// A type of the other function, with the dims that its copy has.
+    pub(crate) fn ty(&self, ty: &Type) -> Type {
+        ty.subst(&|s| self.dims.get(&s).cloned())
+    }
+
     fn pred(&self, p: &Pred) -> Pred {
         p.subst(&|s| self.dims.get(&s).cloned())
     }
@@ -42,7 +47,7 @@ impl<'a> Cloner<'a> {
 
     fn define(&mut self, out: &mut Func, v: ValId) -> ValId {
         let Val { name, ty, dim } = self.from.val(v);
-        let ty = ty.subst(&|s| self.dims.get(&s).cloned());
+        let ty = self.ty(ty);
         let new = out.add_val(*name, ty);
         out.vals[new.0 as usize].dim = dim.as_ref().map(|d| self.expr(d));
         self.vals.insert(v, new);

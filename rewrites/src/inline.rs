@@ -170,13 +170,17 @@ impl Callees<'_> {
     }
 }
 
-/// Adds the callee's nodes; its results take the names of the call's.
+/// Adds the callee's nodes; its results are the values of the call's, with the types that they have in the callee:
+/// where a loop opens a dim, the callee may know by a check alone that it is the one its signature says.
 fn splice(callee: &Func, dims: &[shape::Expr], caller: &mut Caller<'_>, call: &Node, nodes: &mut Vec<Node>) {
     let mut cloner = Cloner::of_callee(callee, dims, &mut caller.taken);
     let results = callee.body.results.iter().copied().zip(call.results.iter().copied());
     let params = callee.body.params.iter().copied().zip(call.args.iter().copied());
     cloner.vals.extend(results.chain(params));
     let new = cloner.nodes(&callee.body.nodes, caller.func);
+    for (inner, outer) in callee.body.results.iter().zip(&call.results) {
+        caller.func.vals[outer.0 as usize].ty = cloner.ty(callee.ty(*inner));
+    }
     caller.size += size(&callee.body);
     caller.changed = true;
     nodes.extend(new);

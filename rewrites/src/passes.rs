@@ -2,7 +2,8 @@
 //!
 //! One table, a row a pass: its name, which is that of its file, of its switch (`--without NAME`) and of its file in
 //! `filetests/suite/plan`, and its meaning on one line. A verb of pipelines ([`ir::pipeline::Pass`]) has its own name
-//! here: left out, it is as if no pipeline said it. What no plan can do without, and saturation, has no row.
+//! here: left out, it is as if no pipeline said it. `library` is a step of `fuse.rs`. What no plan can do
+//! without, and saturation, has no row.
 
 ir::passes! {
     /// A rewriting that may be left out.

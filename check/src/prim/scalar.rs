@@ -293,7 +293,7 @@ impl<'a> Checker<'a> {
         let Some(op) = Intrinsic::named(name.name()) else {
             if self.defs.get(*name, f.span).is_some() {
                 let d = Diagnostic::error("E0405", f.span, format!("`{name}` works on whole tensors"));
-                return self.fail(d.help("a primitive is made of loops over scalars"));
+                return self.fail(d.help(of_an_element(name.name())));
             }
             // The arguments have errors of their own to tell.
             for a in args {
@@ -426,4 +426,20 @@ pub(super) fn is_literal(b: &Body, e: &Expr) -> bool {
         ExprKind::Paren(e) | ExprKind::Unary(UnaryOp::Neg, e) => is_literal(b, e),
         _ => false,
     }
+}
+
+/// What to write in a primitive, where a person called an operator of whole tensors.
+fn of_an_element(operator: &str) -> String {
+    let text = match operator {
+        "sum" | "max" | "min" | "prod" => {
+            return format!("a reduction names its loop: `{operator}(i in n) x[i]`");
+        }
+        "mean" => "it is `(sum(i in n) x[i]) / f32(n)`",
+        "relu" => "of one element it is `max(x[i], 0.0)`",
+        "sigmoid" => "of one element it is `1.0 / (1.0 + exp(-x[i]))`",
+        "silu" => "of one element it is `x[i] / (1.0 + exp(-x[i]))`",
+        "matmul" => "it is `sum(l in k) a[i, l] * b[l, j]`",
+        _ => "a primitive is made of loops over scalars: write what one element is, or call it in a `fn`",
+    };
+    text.to_owned()
 }

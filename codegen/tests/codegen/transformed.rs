@@ -57,7 +57,7 @@ fn round(seed: u64) -> Result<(), String> {
 
 #[test]
 fn what_is_transformed_compiles_to_what_it_means() {
-    let rounds: u64 = std::env::var("ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
+    let rounds: u64 = std::env::var("ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(70);
     let from: u64 = std::env::var("FROM").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
     let mut wrong = Vec::new();
     for seed in from..from + rounds {

@@ -15,10 +15,10 @@ use codegen::Store;
 use ir::diag::Diagnostic;
 use ir::source::{SourceMap, Span};
 use ir::text::stable_hash;
-use ir::{Module, Rule};
+use ir::{Module, Rule, RuleId};
 use rewrites::Report;
 
-use super::{Status, Trial, Verdict, fingerprint, instances, native, proof};
+use super::{Status, Trial, fingerprint, instances, native, proof};
 use crate::compare::widen::{self, Casts};
 use crate::library::Library;
 use crate::{Failure, Front};
@@ -49,15 +49,20 @@ pub(crate) fn record(text: &str) -> BTreeMap<String, Recorded> {
     text.lines().filter(|l| !l.starts_with('#')).filter_map(line).collect()
 }
 
-/// The record as it should be, of a module with every rule of the library.
-pub fn render_record(front: &Front, verdicts: &[Verdict]) -> String {
-    let all = instances(&front.module);
-    let line = |v: &Verdict| {
-        let span = front.module.rule(v.rule).span;
-        let (name, hash) = (front.sources.snippet(span), hash(&front.module, &all, span));
-        format!("{name} {hash:016x} {}\n", v.status.name())
+/// The record as it should be, of a module with every rule of the library and the status of each.
+pub fn render_record<'a>(front: &Front, statuses: impl IntoIterator<Item = (RuleId, &'a str)>) -> String {
+    let hashes: BTreeMap<RuleId, u64> = hashes(&front.module).into_iter().collect();
+    let line = |(rule, status): (RuleId, &str)| {
+        let name = front.sources.snippet(front.module.rule(rule).span);
+        format!("{name} {:016x} {status}\n", hashes.get(&rule).copied().unwrap_or_default())
     };
-    HEAD.to_owned() + &verdicts.iter().map(line).collect::<String>()
+    HEAD.to_owned() + &statuses.into_iter().map(line).collect::<String>()
+}
+
+/// Each rule by its first instance, with a hash of all that its status rests on.
+pub fn hashes(module: &Module) -> Vec<(RuleId, u64)> {
+    let all = instances(module);
+    all.iter().map(|(span, ids)| (ids[0], hash(module, &all, *span))).collect()
 }
 
 fn one_of(word: &str) -> Option<&'static str> {

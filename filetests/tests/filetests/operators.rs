@@ -111,6 +111,37 @@ fn library() -> Vec<(String, File)> {
     all.filter(|(_, f)| f.items.iter().any(|i| signature(i).is_some())).collect()
 }
 
+/// Words in lines of at most 120 columns.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.last_mut().expect("never empty");
+        if last.is_empty() {
+            last.push_str(word);
+        } else if last.chars().count() + 1 + word.chars().count() <= 120 {
+            last.push(' ');
+            last.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines.join("\n")
+}
+
+/// The first sentence of a comment, or its first paragraph where that has no end.
+fn first_sentence(doc: &[String]) -> String {
+    let lines: Vec<&str> = doc.iter().map(|l| l.trim()).take_while(|l| !l.is_empty()).collect();
+    let text = lines.join(" ");
+    let mut code = false;
+    for (at, c) in text.char_indices() {
+        code ^= c == '`';
+        if c == '.' && !code && text[at + 1..].starts_with(' ') {
+            return text[..=at].to_owned();
+        }
+    }
+    text
+}
+
 #[test]
 fn every_definition_has_a_line_of_documentation() {
     let mut bare = Vec::new();
@@ -204,7 +235,8 @@ fn the_table_of_operators_is_that_of_the_library() {
          A type that is not named is the one in the text.\n",
     );
     for (name, file) in library() {
-        let about = file.doc.first().map_or(String::new(), |d| format!("{}\n\n", d.trim()));
+        let about =
+            if file.doc.is_empty() { String::new() } else { wrapped(&first_sentence(&file.doc)) + "\n\n" };
         let _ = write!(
             table,
             "\n## {name}\n\n{about}| operator | arguments | element types | what it gives |\n|---|---|---|---|\n"
@@ -223,7 +255,7 @@ fn the_table_of_operators_is_that_of_the_library() {
                 .collect();
             let dtypes: Vec<String> =
                 sig.generics.iter().filter(|g| g.kind == GenericKind::DType).map(types).collect();
-            let doc = item.doc.first().map_or("", |d| d.trim()).replace('|', "\\|");
+            let doc = first_sentence(&item.doc).replace('|', "\\|");
             let _ = writeln!(
                 table,
                 "| `{}` | {} | {} | {doc} |",

@@ -5,7 +5,7 @@ use driver::cores::on_all_cores;
 use filetests::terms::{Forms, judge};
 
 /// Programs of tier 1.
-const PROGRAMS: u64 = 200;
+const PROGRAMS: u64 = 80;
 /// Programs of which a right plan was once not accepted: a product that cancels, added without being rounded; a value
 /// whose two readers make it again, each less exactly.
 const ONCE_REFUSED: [u64; 2] = [305_832, 306_423];

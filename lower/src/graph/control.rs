@@ -1,4 +1,4 @@
-//! Branches and loops.
+//! Branches and loops, and the switch between plans for ranges of dims: the comparisons that choose one when running.
 
 use ir::Intrinsic;
 use ir::graph::{Block, Node, ValId};
@@ -67,7 +67,6 @@ impl Builder<'_, '_> {
         Ok(())
     }
 
-    /// A condition as an integer variable.
     /// Whether all of some conditions hold: where one of these divisors is zero they do not.
     fn all(&mut self, preds: &[Pred], divisors: &[Dim]) -> Result<Cond, Error> {
         if let [divisor, others @ ..] = divisors {
@@ -92,6 +91,7 @@ impl Builder<'_, '_> {
         Ok(all)
     }
 
+    /// A condition as an integer variable.
     fn truth(&mut self, c: Cond) -> Var {
         match c {
             Cond::Var(v) => v,

@@ -1,7 +1,7 @@
 //! Offset assignment (dynamic storage allocation): which bytes of an arena each region gets, so that regions alive
 //! together never meet.
 //!
-//! The least that any placement needs is what is alive at the worst moment ([`bound`]). Placing regions one after
+//! The least that any placement needs is what is alive at the worst moment ([`peak_live`]). Placing regions one after
 //! the other, each at the lowest gap, nearly always reaches it for one of a few orders; where none does, the
 //! regions that make the arena as large as it is are placed earlier, again and again. The answer depends on
 //! the items alone.
