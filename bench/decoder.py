@@ -1,16 +1,18 @@
-"""A decoder of the shape of Qwen2.5-0.5B, written in Tenon: a step of decoding behind 256 tokens, and the prefill of 256.
+"""A decoder of the shape of Qwen2.5-0.5B, written in Tenon: a step of decoding behind 256 tokens, and the prefill of
+256.
 
     scripts/bench decoder                        bf16, q8_0 and q8_0 by bytes, on 1 thread and then on 2
     THREADS=2 WEIGHTS=bf16 scripts/bench decoder
 
-24 layers of 896 with 14 heads, 2 of keys, a gated unit of 4864, an embedding of 151936 words that is also the last product;
-weights are random, and laid out when they are loaded. Keys and values lie in a paged pool of bf16, which each
-step is given and gives back. With weights in bf16 products are of bf16, with q8_0 of f32; where a tolerance is declared for those, of bytes.
+24 layers of 896 with 14 heads, 2 of keys, a gated unit of 4864, an embedding of 151936 words that is also the last
+product; weights are random, and laid out when they are loaded. Keys and values lie in a paged pool of bf16, which each
+step is given and gives back. With weights in bf16 products are of bf16, with q8_0 of f32; where a tolerance is declared
+for those, of bytes.
 
-What is printed: the time; the sum of the contractions' rooflines, each the larger of its bytes over the rate at which memory is
-read and its operations over the peak of its numbers, both measured in the same rounds; and, of `tenon profile`, how much of
-the time is outside of contractions and which instructions take most. Before the clock starts, a step behind a
-prefill must say what the longer prefill does. At the end, how long compiling takes, beside jax.
+What is printed: the time; the sum of the contractions' rooflines, each the larger of its bytes over the rate at which
+memory is read and its operations over the peak of its numbers, both measured in the same rounds; and, of `tenon
+profile`, how much of the time is outside of contractions and which instructions take most. Before the clock starts, a
+step behind a prefill must say what the longer prefill does. At the end, how long compiling takes, beside jax.
 """
 
 import ctypes
@@ -27,7 +29,8 @@ import numpy as np
 
 LAYERS, HIDDEN, HEADS, KV, HEAD, FFN, WORDS = 24, 896, 14, 2, 64, 4864, 151936
 CACHE, PAGES = 256, 320
-# The rows: what weights are in, what products are of as the text says it, of what numbers the peak is, and what is tolerated.
+# The rows: what weights are in, what products are of as the text says it, of what numbers the peak is, and what is
+# tolerated.
 KINDS = {
     "bf16": ("bf16", "bf16", "bf16", None),
     "q8_0": ("q8_0", "f32", "f32", None),

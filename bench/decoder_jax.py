@@ -1,7 +1,7 @@
 """The decoder of `decoder.py` in jax, to be compiled: a step behind a cache of so many tokens, with weights in bf16.
 
-Prints the seconds from function to callable as JSON: with the layers written out, as a loop of Python gives them, and as one
-`scan` over stacked layers. Nothing runs, so weights need no memory.
+Prints the seconds from function to callable as JSON: with the layers written out, as a loop of Python gives them, and
+as one `scan` over stacked layers. Nothing runs, so weights need no memory.
 """
 
 import json

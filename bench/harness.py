@@ -8,7 +8,8 @@ import time
 
 import numpy as np
 
-# With CLOCK=processor times are those that this process had a processor, which on one thread is all but the waiting for others.
+# With CLOCK=processor times are those that this process had a processor, which on one thread is all but the waiting for
+# others.
 PROCESSOR_TIME = os.environ.get("CLOCK") == "processor"
 clock = time.process_time if PROCESSOR_TIME else time.perf_counter
 
@@ -91,8 +92,8 @@ class Tenon:
 
 
 class Bound:
-    """A function of Tenon's with its arguments, of which there may be several sets that take turns: tensors that are not
-    shared between sets are then in no cache when their turn comes again. An array that sets share is one tensor."""
+    """A function of Tenon's with its arguments, of which there may be several sets that take turns: tensors that are
+    not shared between sets are then in no cache when their turn comes again. An array that sets share is one tensor."""
 
     def __init__(self, tenon, sets):
         made = {id(a): Tenon.tensor(a) for arrays in sets for a in arrays}
@@ -130,10 +131,11 @@ def timed(call):
 def interleaved(competitors, rounds=31, seconds=0.01, chunks=8, pause=0.0, probes=None, longest=8.0):
     """Times competitors in turn: {name: [seconds a call, one a round]}.
 
-    A turn takes about `seconds`, in up to `chunks` equal parts, at least two, of which the quickest counts: on a machine with
-    other work, somebody else has the processor in some of them. There are fewer rounds, not below 6, where they would take
-    more than `longest` seconds. What `probes` give, {name: measurement}, is asked for in each round too and stands in the
-    answer beside the times. After a turn there is a pause, in which threads that wait for more work may give up.
+    A turn takes about `seconds`, in up to `chunks` equal parts, at least two, of which the quickest counts: on a
+    machine with other work, somebody else has the processor in some of them. There are fewer rounds, not below 6, where
+    they would take more than `longest` seconds. What `probes` give, {name: measurement}, is asked for in each round too
+    and stands in the answer beside the times. After a turn there is a pause, in which threads that wait for more work
+    may give up.
     """
     runs = {name: timed(call) for name, call in competitors.items()}
     calls, whole = {}, 0.0

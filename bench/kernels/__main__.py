@@ -6,20 +6,21 @@
     scripts/bench kernels --json FILE            and the figures as JSON: {threads, rows: [{name, ..}]}
 
 A row is a program of Tenon, compiled once, and the same by peers. Results are compared before the clock starts, with
-a tolerance of the row's; one that is off ends the run with an error at its end. Rounds are interleaved: in each, every competitor has
-its turn, and what bounds the row is measured beside it (native/limits.c: products in registers, memory). Of a turn the
-quickest of a few parts counts, so that little of what others do on the machine is in it.
+a tolerance of the row's; one that is off ends the run with an error at its end. Rounds are interleaved: in each, every
+competitor has its turn, and what bounds the row is measured beside it (native/limits.c: products in registers, memory).
+Of a turn the quickest of a few parts counts, so that little of what others do on the machine is in it.
 
-A line: Tenon's time and rate; how much of the limit that is (the time that the work needs at the measured rates, by Tenon's); for each
-peer its time by Tenon's, so above 1 Tenon is ahead, with the 95% bounds of the median of paired rounds. On several threads also
-the best time of the peer's by the best of Tenon's: where somebody else has a core, threads that wait for each other take many
-times as long, and only that says what a quiet machine would.
+A line: Tenon's time and rate; how much of the limit that is (the time that the work needs at the measured rates, by
+Tenon's); for each peer its time by Tenon's, so above 1 Tenon is ahead, with the 95% bounds of the median of paired
+rounds. On several threads also the best time of the peer's by the best of Tenon's: where somebody else has a core,
+threads that wait for each other take many times as long, and only that says what a quiet machine would.
 
-Peers are what bench/requirements.txt installs, oneDNN (`libdnnl-dev`), the crate gemm and, where GGML names the folder of its
-sources, ggml; one that is not there is left out, and said to be.
+Peers are what bench/requirements.txt installs, oneDNN (`libdnnl-dev`), the crate gemm and, where GGML names the folder
+of its sources, ggml; one that is not there is left out, and said to be.
 
-Each number of threads is a process of its own: libraries read such settings once. On one thread the clock is the processor
-time of that process, so that a machine with other work measures much the same as a quiet one; CLOCK=wall is the one on the wall.
+Each number of threads is a process of its own: libraries read such settings once. On one thread the clock is the
+processor time of that process, so that a machine with other work measures much the same as a quiet one; CLOCK=wall is
+the one on the wall.
 """
 
 import argparse

@@ -1,5 +1,6 @@
-"""Attention: prefill, decoding over a cache, and decoding for sequences of several lengths. 16 heads of 64, of which 4 share
-a head of keys; keys and values as [tokens, heads, 64], which torch and onnxruntime get transposed as they like it."""
+"""Attention: prefill, decoding over a cache, and decoding for sequences of several lengths. 16 heads of 64, of which 4
+share a head of keys; keys and values as [tokens, heads, 64], which torch and onnxruntime get transposed as they like
+it."""
 
 import functools
 

@@ -58,8 +58,8 @@ def figures(limits):
             command = [sys.executable, "-c", "from kernels.compiling import child; child()"]
             env = {**os.environ, "TENON_CACHE": folder}
             rounds.append([json.loads(subprocess.check_output(command, env=env)) for _ in ["empty", "full"]])
-    # The best of the rounds for each text: others use the machine too. What is left with a full cache is the front end, and
-    # looking kernels up; what is more with an empty one is compiling them.
+    # The best of the rounds for each text: others use the machine too. What is left with a full cache is the front end,
+    # and looking kernels up; what is more with an empty one is compiling them.
     best = lambda which, i: min(r[which][i]["seconds"] for r in rounds)
     several = range(len(rounds[0][0]))
     objects = [rounds[0][0][i]["objects"] for i in several]

@@ -1,7 +1,8 @@
-"""Whole models in f32: BERT-base over one sequence, and a block of a Llama decoder, at several lengths. Peers get each length as
-a program of its own; Tenon has one for all. Weights are constants for all, bound before the clock starts.
+"""Whole models in f32: BERT-base over one sequence, and a block of a Llama decoder, at several lengths. Peers get each
+length as a program of its own; Tenon has one for all. Weights are constants for all, bound before the clock starts.
 
-onnxruntime and OpenVINO get the operators that exporters write, weights as constants; torch and jax a function of weights."""
+onnxruntime and OpenVINO get the operators that exporters write, weights as constants; torch and jax a function of
+weights."""
 
 import functools
 import re
@@ -72,8 +73,8 @@ fn main<t>(x: f32[t, 2048], position: i64[t], w: Block) -> f32[t, 2048] {
 
 # How far off results may be.
 OFF = {"f32": 2e-3, "bf16": 0.1, "tolerant": 0.1}
-# What products are of: with weights in bf16 they are of bf16, summed in f32; the rest stays f32. A tolerant program says f32, and
-# what may be lost.
+# What products are of: with weights in bf16 they are of bf16, summed in f32; the rest stays f32. A tolerant program
+# says f32, and what may be lost.
 TOLERANCE = "#[tolerance(0.01)]\n"
 PRODUCTS = {
     "f32": "fn product<t, i, o>(x: f32[t, i], w: f32[o, i]) -> f32[t, o] { x @ w.T }\n",

@@ -117,8 +117,8 @@ def node(operator, *inputs, to="y", **attributes):
 
 
 def onnxruntime(model, inputs, want, constants=((),)):
-    """`model(constants)` for each set of constants, on the inputs, or on a list of them that take turns in one session; results
-    go to a buffer that stays."""
+    """`model(constants)` for each set of constants, on the inputs, or on a list of them that take turns in one session;
+    results go to a buffer that stays."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -189,8 +189,8 @@ def onednn_int8(a, b):
 
 @functools.cache
 def ggml_library():
-    """ggml behind a few C functions, built by cmake from the sources in the folder that GGML names: `vendor/llama.cpp/ggml`
-    of the source package of llama-cpp-python."""
+    """ggml behind a few C functions, built by cmake from the sources in the folder that GGML names:
+    `vendor/llama.cpp/ggml` of the source package of llama-cpp-python."""
     folder, sources = BUILT / "ggml", os.environ.get("GGML")
     if not (folder / "libggml_peer.so").exists():
         if not sources:

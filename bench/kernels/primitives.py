@@ -1,6 +1,6 @@
-"""Primitives that nobody tuned for, written as a user writes them, beside the same loops in C (native/primitives.c) by clang-22
-`-O3 -march=native` on one thread. Tenon sums in an order of its own, so where a loop is a sum C gets `-ffast-math`
-(the peer is called `c-fast`); elsewhere both keep the order (`c`)."""
+"""Primitives that nobody tuned for, written as a user writes them, beside the same loops in C (native/primitives.c) by
+clang-22 `-O3 -march=native` on one thread. Tenon sums in an order of its own, so where a loop is a sum C gets
+`-ffast-math` (the peer is called `c-fast`); elsewhere both keep the order (`c`)."""
 
 import ctypes
 import functools
@@ -25,7 +25,8 @@ prim times<m, n, d, k>(start: i64[m + 1], col: i64[k], val: f32[k], x: f32[n, d]
         }
     }
 }
-fn main<m, n, d, k>(start: i64[m + 1], col: i64[k], val: f32[k], x: f32[n, d]) -> f32[m, d] { times(start, col, val, x) }
+fn main<m, n, d, k>(start: i64[m + 1], col: i64[k], val: f32[k], x: f32[n, d]) -> f32[m, d] { times(start, col, val, x)
+}
 """
 STENCIL = """
 prim stencil<m, n>(x: f32[m, n]) -> y: f32[m, n] {

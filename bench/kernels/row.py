@@ -26,7 +26,8 @@ class Row:
     writes: int = 0
     # Peers that compute in another way, in shorter numbers say, and how far off they may be.
     tolerances: dict = dataclasses.field(default_factory=dict)
-    # The last arrays of each set by these names are weights: bound before the clock starts, as peers have them for constants.
+    # The last arrays of each set by these names are weights: bound before the clock starts, as peers have them for
+    # constants.
     weights: tuple = ()
 
 

@@ -1,6 +1,8 @@
-"""Products of short numbers: bf16, bytes, and f32 by weights in blocks (q8_0, q4_0), activations quantized by each call.
+"""Products of short numbers: bf16, bytes, and f32 by weights in blocks (q8_0, q4_0), activations quantized by each
+call.
 
-Where there are few rows, weights take turns so that they come from memory; from M = 128 on they may stay where they are."""
+Where there are few rows, weights take turns so that they come from memory; from M = 128 on they may stay where they
+are."""
 
 import functools
 

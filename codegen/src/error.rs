@@ -11,6 +11,12 @@ pub enum Error {
         /// Every name, separated by commas.
         known: String,
     },
+    /// The name is not in the table of passes.
+    #[error("there is no pass of code generation `{name}`: `tenon passes` lists them")]
+    UnknownPass {
+        /// The name.
+        name: String,
+    },
     /// Code for the target must not run here.
     #[error("target {target} needs {missing}, which this machine does not have")]
     HostLacks {

@@ -9,11 +9,13 @@ use ir::{FuncId, Module};
 /// What some entries need of a plan: the functions that they reach. Rules have done their work, but for those that say
 /// what a library function means.
 pub(crate) fn part(plan: &Module, entries: &[FuncId]) -> Module {
-    let reached: Vec<FuncId> = plan.reached(entries.iter().copied()).into_iter().collect();
     let mut part = Module { tests: Vec::new(), ..plan.clone() };
     part.rules.retain(|r| r.rhs.body.nodes.iter().any(|n| matches!(n.op, Op::Extern(..))));
+    let called = part.rules.iter().flat_map(|r| [&r.lhs, &r.rhs]).flat_map(|side| side.body.calls());
+    let reached: Vec<FuncId> = plan.reached(called.chain(entries.iter().copied())).into_iter().collect();
     part.funcs = reached.iter().map(|id| plan.func(*id).clone()).collect();
-    part.funcs.iter_mut().for_each(|f| renumber(&mut f.body, &reached));
+    let sides = part.rules.iter_mut().flat_map(|r| [&mut r.lhs, &mut r.rhs]);
+    part.funcs.iter_mut().chain(sides).for_each(|f| renumber(&mut f.body, &reached));
     part
 }
 

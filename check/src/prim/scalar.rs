@@ -431,7 +431,7 @@ pub(super) fn is_literal(b: &Body, e: &Expr) -> bool {
 /// What to write in a primitive, where a person called an operator of whole tensors.
 fn of_an_element(operator: &str) -> String {
     let text = match operator {
-        "sum" | "max" | "min" | "prod" => {
+        "sum" | "prod" => {
             return format!("a reduction names its loop: `{operator}(i in n) x[i]`");
         }
         "mean" => "it is `(sum(i in n) x[i]) / f32(n)`",

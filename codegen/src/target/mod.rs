@@ -244,22 +244,26 @@ fn is_host(name: &str) -> bool {
 }
 
 impl Target {
-    /// The machine this runs on, or the processor that [`Target::from_env`] names: so that code for narrower machines
-    /// is made and tested wherever a wider one is at hand.
+    /// The machine this runs on, or what [`Target::from_env`] makes of it.
     pub fn host() -> Target {
         static ONCE: OnceLock<Target> = OnceLock::new();
-        let host = || Target::from_env().ok().flatten().unwrap_or_else(Target::detected);
-        ONCE.get_or_init(host).clone()
+        ONCE.get_or_init(|| Target::from_env().unwrap_or_else(|_| Target::detected())).clone()
     }
 
-    /// The target that `TENON_TARGET_CPU` names, if it names one.
+    /// The processor that `TENON_TARGET_CPU` names, or this one, without the passes that `TENON_WITHOUT` names: so
+    /// that code for narrower machines is tested, and a pass measured, wherever something calls the compiler.
     #[expect(
         clippy::disallowed_methods,
         reason = "the environment stands for the machine, in this one place"
     )]
-    pub fn from_env() -> Result<Option<Target>, Error> {
+    pub fn from_env() -> Result<Target, Error> {
         let named = std::env::var("TENON_TARGET_CPU").ok().filter(|name| !is_host(name));
-        named.map(|name| Target::named(&name)).transpose()
+        let target = named.map_or_else(|| Ok(Target::detected()), |name| Target::named(&name))?;
+        let left_out = std::env::var("TENON_WITHOUT").unwrap_or_default();
+        left_out.split(',').map(str::trim).filter(|name| !name.is_empty()).try_fold(target, |target, name| {
+            let pass = Pass::named(name).ok_or_else(|| Error::UnknownPass { name: name.to_owned() })?;
+            Ok(target.without(pass))
+        })
     }
 
     /// The machine this runs on.

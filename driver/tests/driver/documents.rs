@@ -219,6 +219,20 @@ fn every_pass_of_code_generation_has_a_row() {
     }
 }
 
+/// Each pass that `--without` names has a row in the tables of its half, and a file in the suite.
+#[test]
+fn every_pass_that_has_a_name_has_a_row_and_a_file() {
+    let rewriting = rewrites::Pass::ALL.iter().map(|p| (p.name(), "planning.md", "plan"));
+    let generating = codegen::Pass::ALL.iter().map(|p| (p.name(), "loops.md", "emit"));
+    for (pass, page, folder) in rewriting.chain(generating) {
+        let text = std::fs::read_to_string(root().join("docs/design").join(page)).expect("the page is there");
+        let row = format!("| `{pass}`");
+        assert!(text.lines().any(|l| l.starts_with(&row)), "docs/design/{page} has no row for `{pass}`");
+        let file = root().join("filetests/suite").join(folder).join(format!("{pass}.tn"));
+        assert!(file.is_file(), "{} is not there", file.display());
+    }
+}
+
 #[test]
 fn no_comment_is_long() {
     let mut sources = Vec::new();

@@ -1,4 +1,4 @@
-//! How long typical queries take: `cargo run --release -p shape --example bench`.
+//! How long typical queries take: `cargo run --release -p shape --example prover`.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
 
