@@ -1,6 +1,6 @@
 //! `--without PASS` and `tenon passes`: passes are left out by name, and a name that none has is refused.
 
-use crate::program::{Said, run};
+use crate::program::{self, Said, run};
 use serde_json::Value;
 
 const PROGRAM: &str = "fn f<n>(x: f32[n, 8], y: f32[n, 8]) -> f32[n, 8] { relu(x + y) }\n";
@@ -10,9 +10,7 @@ fn said(args: &[&str]) -> Said {
 }
 
 fn shown(args: &[&str]) -> String {
-    let said = said(args);
-    assert_eq!(said.exit, Some(0), "{}", said.stderr);
-    said.stdout
+    program::shown(&[("f.tn", PROGRAM.to_owned())], args)
 }
 
 #[test]

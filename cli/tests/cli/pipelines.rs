@@ -1,6 +1,6 @@
 //! Pipelines in the text and on the command line.
 
-use crate::program::{Said, run};
+use crate::program::{self, Said, run};
 use serde_json::Value;
 
 const PROGRAM: &str = "\
@@ -17,9 +17,7 @@ fn said(args: &[&str]) -> Said {
 }
 
 fn shown(args: &[&str]) -> String {
-    let said = said(args);
-    assert_eq!(said.exit, Some(0), "{}", said.stderr);
-    said.stdout
+    program::shown(&[("f.tn", PROGRAM.to_owned())], args)
 }
 
 #[test]

@@ -23,12 +23,17 @@ impl<'c> Emit<'_, 'c> {
             return false;
         };
         let mut computed = false;
+        let moves = |slot: &Slot<'_>| {
+            if let Slot::Cells { varies, .. } = slot { varies.rows || varies.lanes } else { false }
+        };
         for i in index {
             i.walk(&mut |s| {
                 computed |= match &s.kind {
-                    ScalarKind::Var(v) => matches!(&self.slots[v.0 as usize], Slot::Cells { varies, .. } if varies.rows || varies.lanes),
+                    ScalarKind::Var(v) => moves(&self.slots[v.0 as usize]),
                     ScalarKind::Load { .. } | ScalarKind::Reduce { .. } | ScalarKind::Choose(_) => true,
-                    ScalarKind::Const(_) | ScalarKind::Dim(_) | ScalarKind::Op(..) | ScalarKind::Cast(_) => false,
+                    ScalarKind::Const(_) | ScalarKind::Dim(_) | ScalarKind::Op(..) | ScalarKind::Cast(_) => {
+                        false
+                    }
                 };
             });
         }

@@ -18,7 +18,11 @@ pub(super) fn prefetch(prim: &mut Prim) {
 
 /// Marks loops whose rounds go over rows of their own several times.
 fn mark_rows(prim: &Prim, s: &mut Stmt) {
-    let again = matches!(s, Stmt::For { run: Run::Plain, mark: Mark::Independent, var, body, .. } if !sweeps(prim, *var, body).is_empty());
+    let again = if let Stmt::For { run: Run::Plain, mark: Mark::Independent, var, body, .. } = s {
+        !sweeps(prim, *var, body).is_empty()
+    } else {
+        false
+    };
     match s {
         Stmt::For { run, .. } if again => *run = Run::Ahead(1),
         Stmt::For { run: Run::Plain, body, .. } => body.iter_mut().for_each(|s| mark_rows(prim, s)),

@@ -25,6 +25,13 @@ impl Said {
     }
 }
 
+/// What a run of the binary that ends well prints.
+pub(crate) fn shown(files: &[(&str, String)], args: &[&str]) -> String {
+    let said = run(files, args);
+    assert_eq!(said.exit, Some(0), "{}", said.stderr);
+    said.stdout
+}
+
 /// Runs the binary in a folder that holds these files.
 pub(crate) fn run(files: &[(&str, String)], args: &[&str]) -> Said {
     static NEXT: AtomicU32 = AtomicU32::new(0);
