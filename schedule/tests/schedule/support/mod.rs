@@ -141,8 +141,16 @@ pub fn arguments(prim: &Prim, dims: &[i64], r: &mut Numbers) -> Vec<Tensor> {
     prim.params.iter().map(tensor).collect()
 }
 
+/// Steps of a run, by far more than most take: inlined reductions may make a case as long as all others together.
+const STEPS: u64 = 5_000_000;
+
+/// True for a run that was ended, which says nothing about what it computes.
+pub fn is_long(run: &Result<Vec<Vec<u64>>, String>) -> bool {
+    run.as_ref().is_err_and(|e| e.starts_with("Steps"))
+}
+
 pub fn run(prim: &Prim, dims: &[i64], args: &[Tensor]) -> Result<Vec<Vec<u64>>, String> {
-    let limits = interp::Limits { steps: Some(50_000_000), ..interp::Limits::default() };
+    let limits = interp::Limits { steps: Some(STEPS), ..interp::Limits::default() };
     let outs = interp::run_prim(prim, dims, args, &limits).map_err(|e| format!("{e:?}"))?;
     let bits = |t: &Tensor| {
         let float = |x: f64| if x.is_nan() { u64::MAX } else { x.to_bits() };
