@@ -61,39 +61,45 @@ prim looked_up<E: float | encoding, n, k, t>(words: E[n, k], tokens: i64[t]) -> 
     for i in t, j in k { y[i, j] = f32(words[tokens[i], j]) }
 }
 fn product<t, k, n>(x: A[t, k], w: W[n, k]) -> A[t, n] { x @ w.T }
-fn layer<t, s, p, pages, page>(
+record Where<t, s, p> {
+    sequence: i32[t]
+    position: i32[t]
+    table: i32[s, p]
+}
+record Pool<pages, page> {
+    k: bf16[24, pages, page, 2, 64]
+    v: bf16[24, pages, page, 2, 64]
+}
+fn layer<t>(
     x: f32[t, 896],
     w: Layer,
+    i: i64,
     frequency: f32[32],
-    at: Rows<t, s, p>,
-    own pool: KvPool<bf16, pages, page, 2, 64>,
-) -> (f32[t, 896], KvPool<bf16, pages, page, 2, 64>) {
+    at: Where,
+    own pool: Pool,
+) -> (f32[t, 896], Pool)
+where at.t == t
+{
     let h = A(rms_norm(x, w.norm1, 0.000001))
     let q = rope(reshape[t, 14, 64](f32(product(h, w.q)) + w.qb), at.position, frequency)
     let k = rope(reshape[t, 2, 64](f32(product(h, w.k)) + w.kb), at.position, frequency)
     let v = reshape[t, 2, 64](f32(product(h, w.v)) + w.vb)
-    let pool = append_kv(pool, at, k, v)
-    let a = A(reshape[t, 896](attend(q, pool, at)))
+    let k = append(pool.k, i, at.table, at.sequence, at.position, k)
+    let v = append(pool.v, i, at.table, at.sequence, at.position, v)
+    let a = A(reshape[t, 896](attention_paged(q, k, v, i, at.table, at.sequence, at.position)))
     let x = x + f32(product(a, w.o))
     let h = A(rms_norm(x, w.norm2, 0.000001))
     let g = A(silu(f32(product(h, w.gate))) * f32(product(h, w.up)))
-    (x + f32(product(g, w.down)), pool)
+    (x + f32(product(g, w.down)), Pool(k=k, v=v))
 }
-fn step<t, s, p, total, page>(
-    tokens: i64[t],
-    at: Rows<t, s, p>,
-    w: Model,
-    own pool: KvPool<bf16, total, page, 2, 64>,
-) -> (f32[151936], KvPool<bf16, total, page, 2, 64>)
-where total % 24 == 0, t >= 1
+fn step<t>(tokens: i64[t], at: Where, w: Model, own pool: Pool) -> (f32[151936], Pool)
+where t >= 1, at.t == t
 {
-    let pages = i32(total / 24)
     let frequency = rope_frequencies[32](1000000.0)
     var x = looked_up(w.words, tokens)
     var kv = pool
     for i in 24 {
-        let here = Rows(sequence=at.sequence, position=at.position, table=at.table + i32(i) * pages)
-        let (y, next) = layer(x, w.layers[i], frequency, here, kv)
+        let (y, next) = layer(x, w.layers[i], i, frequency, at, kv)
         x = y
         kv = next
     }
@@ -152,7 +158,7 @@ class Decoder:
         self.tenon = Tenon(program(weights), "step")
         for name, array in model(weights):
             self.tenon.bind(name, array)
-        empty = np.zeros((LAYERS, PAGES, KV, HEAD), BF16)
+        empty = np.zeros((LAYERS, 1, PAGES, KV, HEAD), BF16)
         self.pool = [Tenon.tensor(empty), Tenon.tensor(empty)]
 
     def arguments(self, tokens, first):
@@ -203,7 +209,7 @@ def profile(weights, t, first, threads):
         file.write_text(program(weights))
         position = Path(folder) / "position.npy"
         np.save(position, np.arange(first, first + t, dtype=np.int32))
-        pool = f"zeros[{LAYERS},{PAGES},{KV},{HEAD}]:bf16"
+        pool = f"zeros[{LAYERS},1,{PAGES},{KV},{HEAD}]:bf16"
         given = {"w": "random@1", "tokens": f"zeros[{t}]:i64", "at.sequence": f"zeros[{t}]:i32", "at.position": position,
                  "at.table": "zeros[1,1]:i32", "pool.k": pool, "pool.v": pool}
         inputs = [part for name, value in given.items() for part in ("-i", f"{name}={value}")]

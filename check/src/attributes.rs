@@ -17,6 +17,7 @@ const ATTRIBUTES: &[AttributeRule] = &[
     ("invariant", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
     ("pipeline", "a function", |k| matches!(k, ItemKind::Fn(_))),
     ("plan", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
+    ("serves", "a config", |k| matches!(k, ItemKind::Config(_))),
     ("tolerance", "a function or rule", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Rule(_))),
     ("variadic", "a function or primitive", |k| matches!(k, ItemKind::Fn(_) | ItemKind::Prim(_))),
 ];
@@ -42,7 +43,8 @@ impl<'a> Checker<'a> {
                 Some(guess) => d.help(format!("did you mean `#[{guess}]`?")),
                 None => d.help(
                     "the attributes are `#[config(..)]` of tests, `#[force(..)]`, `#[forbid(..)]`, `#[invariant]`, \
-                     `#[pipeline(..)]`, `#[plan]`, `#[tolerance(..)]` of functions and rules, and `#[variadic]`",
+                     `#[pipeline(..)]`, `#[plan]`, `#[tolerance(..)]` of functions and rules, `#[serves(..)]` of configs, \
+                     and `#[variadic]`",
                 ),
             });
         }

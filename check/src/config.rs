@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ir::Setting;
 use ir::ast::*;
 use ir::diag::{Diagnostic, nearest};
+use ir::origin::{Origin, Term};
 use ir::source::{SourceId, Span};
 use shape::Sym;
 use tensor::DType;
@@ -112,17 +113,31 @@ impl Configs {
     /// A line of a config.
     fn field(&mut self, field: &ConfigField, said: &mut Vec<Diagnostic>) {
         match field {
-            ConfigField::Declare(names, ty, _) => {
+            ConfigField::Declare(names, ty, source) => {
+                self.origin(source, said);
                 let meaning = match &ty.kind {
-                    TypeKind::Named { name, args, dims: None } if args.is_empty() => match name.name.name() {
-                        "dim" => Some(Meaning::Dim),
-                        other => other.parse::<DType>().ok().map(|_| Meaning::Number(ty.clone())),
+                    TypeKind::Named { name, args, dims } if args.is_empty() => match (name.name.name(), dims)
+                    {
+                        ("dim", None) => Some(Meaning::Dim),
+                        (other, dims) => other.parse::<DType>().ok().map(|_| {
+                            // The extents of a list are dims that stand before it.
+                            let extents = dims.iter().flatten().filter_map(|d| match d {
+                                IndexArg::Expr(e) => Some(e),
+                                _ => None,
+                            });
+                            extents.for_each(|e| drop(self.write_out(e, said)));
+                            Meaning::Number(ty.clone())
+                        }),
                     },
                     _ => None,
                 };
                 let Some(meaning) = meaning else {
-                    let d = Diagnostic::error("E0306", ty.span, "a config holds dims and numbers");
-                    said.push(d.help("say `dim`, or a type of numbers without brackets: `f32`"));
+                    let d = Diagnostic::error(
+                        "E0306",
+                        ty.span,
+                        "a config holds dims, numbers and lists of numbers",
+                    );
+                    said.push(d.help("say `dim`, or a type of numbers: `f32`, `bool[layers]`"));
                     // What names it has no more to say.
                     for &ident in names {
                         let nothing = Expr { kind: ExprKind::Error, span: ty.span };
@@ -165,6 +180,35 @@ impl Configs {
                     self.asserts.push(e);
                 }
             }
+        }
+    }
+
+    /// Whether what stands behind `from` and `=` is of the forms that a checkpoint gives.
+    fn origin(&self, source: &Source, said: &mut Vec<Diagnostic>) {
+        if let Err(d) = Origin::from_source(source) {
+            said.push(*d);
+            return;
+        }
+        let mut lambdas: BTreeSet<Sym> = BTreeSet::new();
+        if let Some(Expr { kind: ExprKind::Lambda(params, _), .. }) = &source.default {
+            lambdas.extend(params.iter().map(|p| p.name.name));
+        }
+        let mut copies: Vec<Expr> = source.default.iter().cloned().collect();
+        for e in &mut copies {
+            visit::expr(e, &mut |place| {
+                let Occurrence::Expr(e) = place else { return };
+                // The place in a list is no name of the config.
+                if let ExprKind::Name(n) = e.kind
+                    && lambdas.contains(&n)
+                {
+                    e.kind = ExprKind::Int(0);
+                }
+            });
+            let e = match &e.kind {
+                ExprKind::Lambda(_, body) => body,
+                _ => &*e,
+            };
+            self.write_out(e, said);
         }
     }
 
@@ -243,12 +287,27 @@ impl Configs {
 
     /// What is asked of whoever runs the program, and what that tells.
     fn settings(&self, files: &Files) -> Vec<Setting> {
-        let mut from: BTreeMap<Sym, &str> = BTreeMap::new();
+        let mut from: BTreeMap<Sym, String> = BTreeMap::new();
         for item in files.modules.iter().chain(&files.own).flat_map(|f| &f.items) {
             let ItemKind::Config(fields) = &item.kind else { continue };
             for field in fields {
-                if let ConfigField::Declare(names, _, Some(path)) = field {
-                    from.extend(names.iter().map(|n| (n.name, path.as_str())));
+                if let ConfigField::Declare(names, ty, source) = field
+                    && let Ok(mut origin) = Origin::from_source(source)
+                    && origin != Origin::default()
+                {
+                    // The default of a list is one for each of its places.
+                    if let (Some(d), TypeKind::Named { dims: Some(dims), .. }) = (&origin.default, &ty.kind)
+                        && let [IndexArg::Expr(n)] = dims.as_slice()
+                        && let Ok(n) = Term::from_expr(n)
+                    {
+                        origin.default = Some(Term::Call("each".to_owned(), vec![n, d.clone()]));
+                    }
+                    for n in names {
+                        if origin.tried.is_empty() {
+                            origin.tried = Origin::named(n.name.name()).tried;
+                        }
+                        from.insert(n.name, origin.to_string());
+                    }
                 }
             }
         }
@@ -270,7 +329,7 @@ impl Configs {
                 }
                 Meaning::Number(_) | Meaning::Derived(_) => return None,
             };
-            Some(Setting { name, dtype, from: from.get(&name).map(|s| (*s).to_owned()), is })
+            Some(Setting { name, dtype, from: from.get(&name).cloned(), is })
         };
         self.names.iter().filter_map(setting).collect()
     }
@@ -396,8 +455,19 @@ impl Configs {
     /// The dims and numbers behind a name.
     fn base(&self, i: usize, out: &mut BTreeSet<usize>) {
         match &self.names[i].meaning {
-            Meaning::Dim | Meaning::Number(_) => {
+            Meaning::Dim => {
                 out.insert(i);
+            }
+            Meaning::Number(ty) => {
+                out.insert(i);
+                // The extents of a list.
+                if let TypeKind::Named { dims: Some(dims), .. } = &ty.kind {
+                    for d in dims {
+                        if let IndexArg::Expr(e) = d {
+                            self.named_in(e).into_iter().for_each(|i| self.base(i, out));
+                        }
+                    }
+                }
             }
             Meaning::Equation(e) => {
                 out.insert(i);

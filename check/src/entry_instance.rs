@@ -12,20 +12,19 @@ use ir::diag::Diagnostic;
 use ir::source::Span;
 use ir::{FuncId, PrimId};
 use shape::{Expr as Dim, Sym};
-use tensor::DType;
 
 use crate::Checker;
 use crate::defs::Def;
-use crate::types::Named;
+use crate::types::{Elem, Named};
 
-/// What is known of an argument: its element type, and how many axes it has.
-pub type KnownArg = (Option<DType>, Option<usize>);
+/// What is known of an argument: the name of its element type or encoding, and how many axes it has.
+pub type KnownArg = (Option<Sym>, Option<usize>);
 
 /// What was chosen for a generic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// Of an element type.
-    Elem(DType),
+    /// Of an element type: its name, or that of an encoding.
+    Elem(Sym),
     /// Of a pack.
     Rank(usize),
 }
@@ -94,16 +93,22 @@ impl<'a> Checker<'a> {
         for g in &sig.generics {
             let name = g.name.name;
             match (g.kind, told.get(&name)) {
-                (GenericKind::DType, Some(Choice::Elem(d))) => {
-                    if !crate::bind::allows(g, *d) {
+                (GenericKind::DType, Some(Choice::Elem(chosen))) => {
+                    let elem = self.elem(&self.env(), *chosen);
+                    let fits = elem.is_some_and(|e| match e {
+                        Elem::Plain(d) => crate::bind::allows(g, d),
+                        Elem::Encoded(_) => crate::bind::allows_encoding(g, true),
+                    });
+                    let Some(elem) = elem.filter(|_| fits) else {
                         return self.fail(crate::bind::refused(
                             sig.name.name.name(),
-                            d.name(),
+                            chosen.name(),
                             g,
                             sig.name.span,
                         ));
-                    }
-                    env.dtypes.insert(name, *d);
+                    };
+                    env.dtypes.remove(&name);
+                    env.bind_elem(name, elem);
                 }
                 (GenericKind::Pack, Some(Choice::Rank(r))) => {
                     if *r > crate::instance::MAX_RANK {
@@ -114,7 +119,7 @@ impl<'a> Checker<'a> {
                     env.packs.insert(name, vec![Dim::int(2); *r]);
                 }
                 (GenericKind::DType, _) => {
-                    open.extend(env.dtypes.get(&name).map(|d| (name, Choice::Elem(*d))))
+                    open.extend(env.dtypes.get(&name).map(|d| (name, Choice::Elem(Sym::new(d.name())))))
                 }
                 (GenericKind::Pack, _) => {
                     open.push((name, Choice::Rank(env.packs.get(&name).map_or(0, Vec::len))))

@@ -2,8 +2,16 @@
 //!
 //! A parameter of record type need not say the record's generics. They are written out before checking, as
 //! further generics of the definition, called `w.E` and `w.n`. Types and bodies may name such a dim, as any dim of a
-//! record in a body: `zeros[w.n]`; a field of that name hides it there. Nothing behind here knows the short form. Only
-//! definitions that use it are copied.
+//! record in a body: `zeros[w.n]`; a field of that name hides it there. A result may leave them out too, where one
+//! parameter alone has that type: they are that parameter's. So may a field of a record: they are further generics
+//! of that record.
+//!
+//! A field whose elements may be stored in any way, `q: any[n, k]`, has a generic of its own for them. A part of a
+//! state has the dims of whoever keeps it: how many pages there are, and so on ([`records`]).
+//!
+//! Nothing behind here knows the short forms. Only definitions that use them are copied.
+
+mod records;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,6 +19,7 @@ use std::collections::HashMap;
 use ir::ast::{
     File, Generic, GenericKind, Ident, Item, ItemKind, Param, RecordDef, Signature, TypeExpr, TypeKind,
 };
+use ir::diag::Diagnostic;
 use shape::Sym;
 
 use crate::Files;
@@ -20,39 +29,41 @@ use crate::config::is_config;
 pub(crate) fn spell_generics<'f>(
     library: &'f [File],
     mut files: Cow<'f, Files>,
-) -> (Cow<'f, [File]>, Cow<'f, Files>) {
+) -> (Cow<'f, [File]>, Cow<'f, Files>, Vec<Diagnostic>) {
     let mut records: HashMap<Sym, RecordDef> = HashMap::new();
     for item in library.iter().chain(&files.modules).chain(&files.own).flat_map(|f| &f.items) {
         if let ItemKind::Record(d) = &item.kind {
             records.insert(d.name.name, d.clone());
         }
     }
-    let records = records.iter().map(|(n, d)| (*n, d)).collect();
+    let (changed, said) = records::complete(&mut records);
+    let records: HashMap<Sym, &RecordDef> = records.iter().map(|(n, d)| (*n, d)).collect();
     let mut library = Cow::Borrowed(library);
     for i in 0..library.len() {
-        if let Cow::Owned(new) = file(&library[i], &records) {
+        if let Cow::Owned(new) = file(&library[i], &records, &changed) {
             library.to_mut()[i] = new;
         }
     }
     for i in 0..files.own.len() {
-        if let Cow::Owned(new) = file(&files.own[i], &records) {
+        if let Cow::Owned(new) = file(&files.own[i], &records, &changed) {
             files.to_mut().own[i] = new;
         }
     }
     for i in 0..files.modules.len() {
-        if let Cow::Owned(new) = file(&files.modules[i], &records) {
+        if let Cow::Owned(new) = file(&files.modules[i], &records, &changed) {
             files.to_mut().modules[i] = new;
         }
     }
-    (library, files)
+    (library, files, said)
 }
 
-fn file<'f>(file: &'f File, records: &HashMap<Sym, &RecordDef>) -> Cow<'f, File> {
-    let short = |item: &Item| {
-        signature(&item.kind).is_some_and(|s| {
+fn file<'f>(file: &'f File, records: &HashMap<Sym, &RecordDef>, changed: &[Ident]) -> Cow<'f, File> {
+    let short = |item: &Item| match &item.kind {
+        ItemKind::Record(d) => changed.contains(&d.name),
+        kind => signature(kind).is_some_and(|s| {
             let records = &visible_records(s, records);
             s.params.iter().any(|p| p.ty.as_ref().is_some_and(|t| is_short(t, records)))
-        })
+        }),
     };
     if records.is_empty() || !file.items.iter().any(short) {
         return Cow::Borrowed(file);
@@ -62,17 +73,45 @@ fn file<'f>(file: &'f File, records: &HashMap<Sym, &RecordDef>) -> Cow<'f, File>
         if !short(item) {
             continue;
         }
-        let sig = match &mut item.kind {
-            ItemKind::Fn(d) => &mut d.sig,
-            ItemKind::Prim(d) => &mut d.sig,
-            ItemKind::Extern(d) => &mut d.sig,
+        let (sig, ret) = match &mut item.kind {
+            ItemKind::Fn(d) => (&mut d.sig, d.ret.as_mut()),
+            ItemKind::Prim(d) => (&mut d.sig, None),
+            ItemKind::Extern(d) => (&mut d.sig, None),
+            ItemKind::Record(d) => {
+                *d = records[&d.name.name].clone();
+                continue;
+            }
             _ => continue,
         };
         let records = &visible_records(sig, records);
         let Signature { generics, params, .. } = sig;
         params.iter_mut().for_each(|p| write_out(p, generics, records));
+        if let Some(ret) = ret {
+            result(ret, params, records);
+        }
     }
     Cow::Owned(out)
+}
+
+/// A result whose type leaves generics out has those of the one parameter that has the type.
+fn result(t: &mut TypeExpr, params: &[Param], records: &HashMap<Sym, &RecordDef>) {
+    match &mut t.kind {
+        TypeKind::Named { name, args, .. } => {
+            if records.get(&name.name).is_none_or(|d| !left_out(d, args)) {
+                return;
+            }
+            let given = params.iter().filter_map(|p| match &p.ty.as_ref()?.kind {
+                TypeKind::Named { name: n, args, .. } if n.name == name.name => Some(args),
+                _ => None,
+            });
+            if let [one] = given.collect::<Vec<_>>().as_slice() {
+                args.clone_from(one);
+            }
+        }
+        TypeKind::Tuple(parts) => parts.iter_mut().for_each(|t| result(t, params, records)),
+        TypeKind::Array(of, _) | TypeKind::Exists(_, of) => result(of, params, records),
+        TypeKind::Dim(_) | TypeKind::Fn(..) => {}
+    }
 }
 
 /// The records whose names mean them in a signature: a generic hides a record of its name, as of a program's `W` the

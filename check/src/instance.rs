@@ -178,7 +178,12 @@ impl<'a> Checker<'a> {
             match g.kind {
                 GenericKind::Dim => match bound.blocks.get(&g.name.name) {
                     Some(n) => {
-                        let blocks = Sym::new(&format!("{}.blocks", g.name.name));
+                        // Who knows a config's value knows that of its blocks.
+                        let name = g.name.name;
+                        let blocks = Sym::new(&match crate::config::is_config(g) {
+                            true => ir::blocks_of(name.name(), *n),
+                            false => format!("{name}.blocks"),
+                        });
                         syms.push(blocks);
                         env.dims.insert(g.name.name, Dim::int(*n) * Dim::sym(blocks));
                     }

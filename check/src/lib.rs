@@ -170,9 +170,9 @@ fn run_with(
     after: impl for<'a> FnOnce(&mut Checker<'a>, &'a Files),
 ) -> Checked {
     let (files, settings, said) = config::desugar_configs(library, files);
-    let (library, files) = generics::spell_generics(library, modules::qualify_names(library, files));
+    let (library, files, elided) = generics::spell_generics(library, modules::qualify_names(library, files));
     let mut checker = Checker::new(&library, &files);
-    said.into_iter().for_each(|d| checker.report(d));
+    said.into_iter().chain(elided).for_each(|d| checker.report(d));
     checker.module.settings = settings;
     before(&mut checker);
     checker.program(&library, &files);

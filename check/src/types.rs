@@ -19,6 +19,7 @@ use ir::ast::{
 };
 use ir::diag::Diagnostic;
 use ir::graph::Type;
+use ir::origin::{Origin, Term};
 use ir::source::Span;
 use shape::{Expr as Dim, Sym};
 use tensor::DType;
@@ -89,8 +90,10 @@ pub(crate) enum Arg {
 pub(crate) struct Field {
     pub(crate) name: Sym,
     pub(crate) ty: Ty,
-    /// The tensor of a checkpoint that it is read from.
-    pub(crate) from: Option<String>,
+    /// Where a checkpoint has it.
+    pub(crate) from: Option<Origin>,
+    /// Of a state, how it is kept: `by token`.
+    pub(crate) kept: Option<String>,
 }
 
 /// A tensor of a tree.
@@ -99,9 +102,53 @@ pub(crate) struct Leaf {
     /// The names that lead to it: `w.layers.q`.
     pub(crate) path: String,
     pub(crate) ty: Type,
-    /// The tensor of a checkpoint that it is read from. Its k-th `{..}` counts along the k-th axis at the
-    /// front, which an array put there.
+    /// Where a checkpoint has it, as text. The k-th `{..}` of a name counts along the k-th axis at the front, which an
+    /// array put there. Of a state, how it is kept.
     pub(crate) from: Option<String>,
+}
+
+impl Field {
+    /// Where a checkpoint has it, of a record that is read from `place`: its fields are there.
+    fn origin_under(&self, place: Option<&Origin>) -> Option<Origin> {
+        let Some(place) = place else { return self.from.clone() };
+        let own = self.from.clone().unwrap_or_else(|| Origin::named(self.name.name()));
+        let mut out = Origin { tried: Vec::new(), default: own.default.clone() };
+        for prefix in &place.tried {
+            let Term::Text(prefix) = prefix else { continue };
+            out.tried.extend(own.clone().map_names(&mut |n| format!("{prefix}.{n}")).tried);
+        }
+        Some(out)
+    }
+}
+
+impl Encoded {
+    /// Where a checkpoint has a field of the blocks of the tensor that it has at `whole`: as a tensor of its own, or
+    /// in the bytes of each block, one field behind the other.
+    fn origin_of_field(&self, field: &str, whole: &Origin) -> Origin {
+        let size = |t: &Type, front: usize| -> i64 {
+            let own = &t.shape[front..];
+            own.iter().filter_map(Dim::as_int).product::<i64>() * t.dtype.size() as i64
+        };
+        let front = self.shape.len();
+        let bytes = |f: &(Sym, Type)| size(&f.1, front);
+        let at = self.fields.iter().position(|f| f.0.name() == field).unwrap_or_default();
+        let numbers = [
+            self.fields[..at].iter().map(bytes).sum::<i64>(),
+            bytes(&self.fields[at]),
+            self.fields.iter().map(bytes).sum::<i64>(),
+        ];
+        let mut out = Origin::default();
+        for t in &whole.tried {
+            if let Term::Text(name) = t {
+                out.tried.push(Term::Text(format!("{name}.{field}")));
+            }
+            let mut args = vec![t.clone(), Term::Text(self.name.name().to_owned())];
+            args.extend(numbers.map(Term::Int));
+            args.extend(self.fields[at].1.shape[front..].iter().filter_map(Dim::as_int).map(Term::Int));
+            out.tried.push(Term::Call("field".to_owned(), args));
+        }
+        out
+    }
 }
 
 impl Ty {
@@ -141,7 +188,7 @@ impl Ty {
         out
     }
 
-    fn gather(&self, path: String, front: &mut Vec<Dim>, from: Option<&str>, out: &mut Vec<Leaf>) {
+    fn gather(&self, path: String, front: &mut Vec<Dim>, from: Option<&Origin>, out: &mut Vec<Leaf>) {
         let under = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         let whole = |front: &[Dim], t: &Type| Type {
             dtype: t.dtype,
@@ -150,12 +197,12 @@ impl Ty {
         match self {
             Ty::Tensor(t) => {
                 let ty = whole(front, t);
-                out.push(Leaf { path, ty, from: from.map(str::to_owned) });
+                out.push(Leaf { path, ty, from: from.map(ToString::to_string) });
             }
             Ty::Fn => {}
             Ty::Encoded(e) => {
                 for (name, t) in &e.fields {
-                    let from = from.map(|f| format!("{f}.{name}"));
+                    let from = from.map(|f| e.origin_of_field(name.name(), f).to_string());
                     out.push(Leaf { path: under(name.name()), ty: whole(front, t), from });
                 }
             }
@@ -166,11 +213,12 @@ impl Ty {
             }
             Ty::Record(r) => {
                 for f in &r.fields {
-                    // A record read from a place holds its fields there.
-                    let name = f.from.as_deref().unwrap_or(f.name.name());
-                    let inside = from.map(|place| format!("{place}.{name}"));
-                    let from = inside.as_deref().or(f.from.as_deref());
-                    f.ty.gather(under(f.name.name()), front, from, out);
+                    let before = out.len();
+                    let from = f.origin_under(from);
+                    f.ty.gather(under(f.name.name()), front, from.as_ref(), out);
+                    if let Some(kept) = &f.kept {
+                        out[before..].iter_mut().for_each(|leaf| leaf.from = Some(kept.clone()));
+                    }
                 }
             }
             Ty::Array(k, of) => {
@@ -725,7 +773,15 @@ impl<'a> Checker<'a> {
                 true => self.parts_of(&env, &f.ty).map(|()| Ty::Fn),
                 false => self.ty(&env, &f.ty),
             };
-            fields.push(ty.map(|ty| Field { name: f.name.name, ty, from: f.from.clone() }));
+            let from = match Origin::from_source(&f.from) {
+                Ok(o) => (o != Origin::default()).then_some(o).map(|o| Self::with_name(o, f.name.name)),
+                Err(d) => {
+                    self.report(*d);
+                    None
+                }
+            };
+            let kept = f.kept.as_ref().map(|k| self.kept(k));
+            fields.push(ty.map(|ty| Field { name: f.name.name, ty, from, kept }));
         }
         let fields = fields.into_iter().collect::<Maybe<Vec<Field>>>()?;
         let leaves: usize = fields.iter().map(|f| f.ty.count()).sum();
@@ -737,6 +793,33 @@ impl<'a> Checker<'a> {
             return self.fail(d.help("make an array of the parts that are alike: `[Layer; n]`"));
         }
         Some(Ty::Record(Record { id, name: def.name.name, args, fields }))
+    }
+
+    /// A default alone is that of the field's own name.
+    fn with_name(mut origin: Origin, name: Sym) -> Origin {
+        if origin.tried.is_empty() {
+            origin.tried = Origin::named(name.name()).tried;
+        }
+        origin
+    }
+
+    /// `by token within window`, as text.
+    fn kept(&mut self, kept: &ir::ast::Kept) -> String {
+        let by = kept.by.name.name();
+        if !matches!(by, "token" | "sequence") || (by == "sequence" && kept.within.is_some()) {
+            let text = "a state is kept by token, or by sequence";
+            let d = Diagnostic::error("E0306", kept.by.span, text);
+            self.report(d.help("say `by token`, `by token within n`, or `by sequence`"));
+        }
+        // Whoever keeps it knows the config's values.
+        match kept.within.as_ref().map(Term::from_expr) {
+            None => format!("by {by}"),
+            Some(Ok(term)) => format!("by {by} within {term}"),
+            Some(Err(d)) => {
+                self.report(*d);
+                format!("by {by}")
+            }
+        }
     }
 
     fn encoded(&mut self, env: &Env, id: EncodingId, dims: &[IndexArg], span: Span) -> Maybe<Ty> {

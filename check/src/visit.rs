@@ -51,7 +51,10 @@ pub(crate) fn item(kind: &mut ItemKind, f: &mut dyn FnMut(Occurrence<'_>)) {
             expr(&mut def.value, f);
         }
         ItemKind::Config(fields) => fields.iter_mut().for_each(|field| match field {
-            ConfigField::Declare(_, t, _) => ty(t, f),
+            ConfigField::Declare(_, t, source) => {
+                ty(t, f);
+                source.default.iter_mut().for_each(|e| expr(e, f));
+            }
             ConfigField::Define(_, e) | ConfigField::Assert(e) => expr(e, f),
         }),
         ItemKind::Record(def) => {

@@ -2,8 +2,12 @@
 
 use std::path::PathBuf;
 
+use llm::{ModelArgs, PromptArgs, SamplingArgs};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use driver::Failure;
+
+pub(crate) mod llm;
 
 /// A compiler and runtime for machine-learning programs.
 #[derive(Parser)]
@@ -253,6 +257,80 @@ pub(crate) enum Command {
     Explain {
         /// A code
         code: String,
+    },
+    /// Let a language model go on behind a prompt
+    #[command(after_help = "Example: tenon generate MODEL.gguf --chat 'What is a tenon?' --max-tokens 100")]
+    Generate {
+        #[command(flatten)]
+        model: ModelArgs,
+        #[command(flatten)]
+        prompt: PromptArgs,
+        #[command(flatten)]
+        sampling: SamplingArgs,
+        /// Write the logits of the prompt's positions
+        #[arg(long, value_name = "OUT.npy")]
+        logits: Option<PathBuf>,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Talk with a language model; from a pipe, a turn a line
+    #[command(after_help = "Example: tenon chat MODEL.gguf --system 'You answer in one sentence.'")]
+    Chat {
+        #[command(flatten)]
+        model: ModelArgs,
+        /// What the model is to be
+        #[arg(long, value_name = "TEXT")]
+        system: Option<String>,
+        #[command(flatten)]
+        sampling: SamplingArgs,
+    },
+    /// The tokens of a text
+    #[command(after_help = "Example: tenon tokenize MODEL.gguf --text 'Hello, world'")]
+    Tokenize {
+        /// A folder of Hugging Face, or a .gguf file
+        checkpoint: PathBuf,
+        /// A file with the text; without it and --text, stdin
+        #[arg(conflicts_with = "text")]
+        file: Option<PathBuf>,
+        /// The text
+        #[arg(long, value_name = "TEXT")]
+        text: Option<String>,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// How surprised a language model is by a text
+    #[command(after_help = "Example: tenon perplexity MODEL.gguf TEXT.txt --ctx 512")]
+    Perplexity {
+        #[command(flatten)]
+        model: ModelArgs,
+        /// The text
+        file: PathBuf,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tokens a second: of a prompt, and of batches that go on by a token
+    #[command(after_help = "Example: tenon bench-llm MODEL.gguf --pp 512 --tg 128 --batch 1,8")]
+    BenchLlm {
+        #[command(flatten)]
+        model: ModelArgs,
+        /// Tokens of the prompt
+        #[arg(long, value_name = "N", default_value_t = 512, value_parser = positive)]
+        pp: usize,
+        /// Tokens that are made
+        #[arg(long, value_name = "N", default_value_t = 128, value_parser = positive)]
+        tg: usize,
+        /// How many sequences go on together
+        #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1", value_parser = positive)]
+        batch: Vec<usize>,
+        /// Runs that are timed
+        #[arg(long, value_name = "N", default_value_t = 3, value_parser = positive)]
+        runs: usize,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
     },
 }
 

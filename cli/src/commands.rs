@@ -14,7 +14,7 @@ use vm::Limits;
 use vm::threads::Pool;
 
 use crate::args::{Call, Cli, Command, Compile, EngineArg, Question, Stage, Which};
-use crate::output;
+use crate::{llm, output};
 
 /// A command's end: done, or a failure with the texts its places speak of.
 pub(crate) type Done = Result<ExitCode, (SourceMap, Failure)>;
@@ -29,6 +29,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         | Command::Rules { json, .. }
         | Command::Passes { json }
         | Command::Test { json, .. }
+        | Command::Generate { json, .. }
+        | Command::Tokenize { json, .. }
+        | Command::Perplexity { json, .. }
+        | Command::BenchLlm { json, .. }
         | Command::Tune { json, .. } => *json,
         // `check` answers for itself; the others have no `--json`.
         Command::Check { .. }
@@ -38,6 +42,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         | Command::Asm { .. }
         | Command::Calibrate { .. }
         | Command::Repl { .. }
+        | Command::Chat { .. }
         | Command::Explain { .. } => false,
     };
     let done = match cli.command {
@@ -66,6 +71,18 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Asm { file, output } => asm(&file, &output),
         Command::Repl { file } => crate::repl::start(file.as_deref()),
         Command::Explain { code } => explain(&code),
+        Command::Generate { model, prompt, sampling, logits, json } => {
+            llm::generate(&model, &prompt, &sampling, logits.as_deref(), json)
+        }
+        Command::Chat { model, system, sampling } => llm::chat(&model, system.as_deref(), &sampling),
+        Command::Tokenize { checkpoint, file, text, json } => {
+            llm::tokenize(&checkpoint, text.as_deref(), file.as_deref(), json)
+        }
+        Command::Perplexity { model, file, json } => llm::perplexity(&model, &file, json),
+        Command::BenchLlm { model, pp, tg, batch, runs, json } => {
+            let what = llm::What { prompt: pp, tokens: tg, batches: &batch, runs };
+            llm::bench(&model, &what, json)
+        }
     };
     done.unwrap_or_else(|(sources, failure)| {
         if json {
@@ -93,6 +110,15 @@ pub(crate) fn options(c: &Compile) -> Result<Options, Failure> {
     Ok(o)
 }
 
+/// Plans for a machine that a file describes.
+pub(crate) fn machine(plan: &mut PlanOptions, file: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = file else { return Ok(()) };
+    let name = path.display();
+    let text = std::fs::read_to_string(path).map_err(|e| Failure::data(format!("{name}: {e}")))?;
+    plan.machine = rewrites::Machine::parse(&text).map_err(|e| Failure::data(format!("{name}: {e}")))?;
+    Ok(())
+}
+
 /// Options as the flags say, but for the database.
 pub(crate) fn unmeasured(c: &Compile) -> Result<Options, Failure> {
     let plan = PlanOptions {
@@ -104,12 +130,7 @@ pub(crate) fn unmeasured(c: &Compile) -> Result<Options, Failure> {
         ..PlanOptions::default()
     };
     let mut o = Options { invariant: c.invariant, store: driver::cache::user(), ..Options::from(plan) };
-    if let Some(path) = &c.machine {
-        let name = path.display();
-        let text = std::fs::read_to_string(path).map_err(|e| Failure::data(format!("{name}: {e}")))?;
-        o.plan.machine =
-            rewrites::Machine::parse(&text).map_err(|e| Failure::data(format!("{name}: {e}")))?;
-    }
+    machine(&mut o.plan, c.machine.as_deref())?;
     if let Some(cpu) = &c.target_cpu {
         o.target = codegen::Target::named(cpu).map_err(|e| Failure::data(e.to_string()))?;
     }

@@ -7,6 +7,7 @@
 mod args;
 mod commands;
 mod compare;
+mod llm;
 mod measure;
 mod memory;
 mod output;

@@ -1,19 +1,21 @@
 //! Arguments given from outside, `-i NAME=VALUE`, and results written to files.
 //!
-//! A value is a `.npy` file, `FILE.safetensors#NAME`, a number, a generator (`randn[2,784]@7`), or
+//! A value is a `.npy` file, `FILE.safetensors#NAME`, a number, a list, a generator (`randn[2,784]@7`), or
 //! `random@SEED`, `zeros`, `ones`, which make any type once the dims are known: from the other arguments, or
-//! given by name (`-i n=4`). A record takes one value for all its parts: one of those three, or a
-//! [`checkpoint`](crate::checkpoint). `config=FILE.json` gives what the program's [`settings`] ask.
+//! given by name (`-i n=4`). A record takes one value for all its parts: one of those three, or a checkpoint
+//! ([`weights`](crate::weights)). `config=FILE.json`, or a checkpoint, gives what the program's [`settings`] ask.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use ir::Setting;
 use ir::graph::{Func, Op, Type};
+use ir::origin::Value;
 use shape::{Expr as Dim, Pred, Sym};
 use tensor::{DType, Tensor, generate, npy, safetensors};
 
-use crate::checkpoint::Checkpoint;
+use crate::settings::Values;
+use crate::weights::Weights;
 use crate::{Failure, settings};
 
 /// What an entry asks of one argument.
@@ -98,10 +100,11 @@ pub fn arguments(
         if parts.is_empty() || Fill::parse(value).is_some() {
             continue;
         }
-        let checkpoint = Checkpoint::open(value)?;
+        let checkpoint = crate::weights::open(value)?;
+        let config = config_values(settings, &values);
         let open: Vec<usize> = parts.into_iter().filter(|&i| made[i].is_none()).collect();
         let asked: Vec<&Wanted> = open.iter().map(|&i| &wanted[i]).collect();
-        let read = checkpoint.read(name, &asked, &dims)?;
+        let read = Weights { checkpoint: &checkpoint, values: &config }.read(name, &asked, &dims)?;
         for (i, t) in open.into_iter().zip(read) {
             learn(&mut dims, &wanted[i], &t);
             made[i] = Some(t);
@@ -131,6 +134,15 @@ pub fn arguments(
     Ok(out)
 }
 
+/// Values of the config, as origins of weights speak of them.
+fn config_values(settings: &[Setting], values: &BTreeMap<String, String>) -> Values {
+    let known = settings.iter().filter_map(|s| {
+        let term: ir::origin::Term = values.get(s.name.name())?.parse().ok()?;
+        Some((s.name.name().to_owned(), term.eval(&crate::settings::Nothing).ok()??))
+    });
+    known.collect()
+}
+
 /// The texts by name; with what a config's file gives, where `config` is not the name of an argument.
 fn named(given: &[String], settings: Option<&[Setting]>) -> Result<BTreeMap<String, String>, Failure> {
     let mut values: BTreeMap<String, String> = BTreeMap::new();
@@ -142,11 +154,19 @@ fn named(given: &[String], settings: Option<&[Setting]>) -> Result<BTreeMap<Stri
             return Err(Failure::Usage(format!("-i: {name} is given twice")));
         }
     }
-    if let Some(settings) = settings
-        && let Some(path) = values.remove("config")
-    {
-        for (name, value) in settings::read(&path, settings)? {
-            values.entry(name).or_insert(value);
+    if let Some(settings) = settings {
+        // Without a file there are defaults.
+        let read = match values.remove("config") {
+            Some(path) => settings::read(&path, settings, &values)?,
+            None => settings::defaults(settings, &values)?,
+        };
+        // What a config defines by others is asked of nobody.
+        let own = |name: &str| {
+            let setting = settings.iter().find(|s| s.name.name() == name);
+            setting.is_some_and(|s| s.is.as_ref().is_none_or(|is| is.as_int().is_some()))
+        };
+        for (name, value) in read.into_iter().filter(|(name, _)| own(name)) {
+            values.entry(name).or_insert(value.to_string());
         }
     }
     for s in settings.unwrap_or_default() {
@@ -188,7 +208,8 @@ pub fn weights(
     }
     let asked: Vec<&Wanted> = parts.iter().map(|&i| wanted[i]).collect();
     let dims = known.iter().map(|(n, v)| (Sym::new(n), *v)).collect();
-    let read = Checkpoint::open(path)?.read(name, &asked, &dims)?;
+    let checkpoint = crate::weights::open(path)?;
+    let read = Weights { checkpoint: &checkpoint, values: &Values::new() }.read(name, &asked, &dims)?;
     Ok(parts.into_iter().zip(read).collect())
 }
 
@@ -351,30 +372,86 @@ fn value(name: &str, text: &str, dtype: DType) -> Result<Tensor, Failure> {
         }
         return Ok(Tensor::scalar_f(dtype, x));
     }
+    if text.starts_with('[') {
+        let term: ir::origin::Term = text.parse().map_err(|e: String| wrong(&e))?;
+        let list = term.eval(&settings::Nothing).map_err(|e| wrong(&e))?;
+        let list = list.ok_or_else(|| wrong(&"a list of numbers is needed"))?;
+        return of_value(&list, dtype).map_err(|e| wrong(&e));
+    }
     let spec: generate::Spec = text.parse().map_err(|e| wrong(&e))?;
     spec.tensor(dtype).map_err(|e| wrong(&e))
 }
 
+/// A number, or a list of them: `[1, 2.5]`, `[[true], [false]]`.
+pub(crate) fn of_value(value: &Value, dtype: DType) -> Result<Tensor, String> {
+    fn gather(v: &Value, depth: usize, shape: &mut Vec<i64>, out: &mut Vec<Value>) -> Result<(), String> {
+        let Value::List(list) = v else {
+            out.push(v.clone());
+            return if depth == shape.len() {
+                Ok(())
+            } else {
+                Err("a list is not as deep everywhere".to_owned())
+            };
+        };
+        match shape.get(depth) {
+            Some(n) if *n == list.len() as i64 => {}
+            None if out.is_empty() => shape.push(list.len() as i64),
+            _ => return Err("a list is not as long everywhere".to_owned()),
+        }
+        list.iter().try_for_each(|v| gather(v, depth + 1, shape, out))
+    }
+    let (mut shape, mut all) = (Vec::new(), Vec::new());
+    gather(value, 0, &mut shape, &mut all)?;
+    let mut t = Tensor::zeros(dtype, &shape).map_err(|e| e.to_string())?;
+    for (i, v) in all.iter().enumerate() {
+        match (v, dtype.is_float()) {
+            (Value::Bool(b), false) if dtype == DType::Bool => t.set_i64(i, i64::from(*b)),
+            (v, true) if v.as_f64().is_some() => t.set_f64(i, v.as_f64().unwrap_or_default()),
+            (Value::Int(n), false) if dtype != DType::Bool && dtype.wrap(*n) == *n => t.set_i64(i, *n),
+            _ => return Err(format!("{v} is not of type {dtype}")),
+        }
+    }
+    Ok(t)
+}
+
 /// What the arguments given say of their element types and axes, by path; those that take both from the parameter say
-/// nothing.
-pub(crate) fn shown(given: &[String]) -> BTreeMap<String, check::KnownArg> {
+/// nothing. `wanted` are the parameters of any instance: a checkpoint tells the types of the tensors that they are read
+/// from.
+pub(crate) fn shown(
+    given: &[String],
+    wanted: &[Wanted],
+    settings: &[Setting],
+) -> Result<BTreeMap<String, check::KnownArg>, Failure> {
     let mut out = BTreeMap::new();
     for (name, text) in given.iter().filter_map(|g| g.split_once('=')) {
-        let of = |t: &Tensor| (Some(t.dtype()), Some(t.shape().len()));
+        let within = format!("{name}.");
+        let parts: Vec<&Wanted> = wanted.iter().filter(|w| w.name.starts_with(&within)).collect();
+        if parts.is_empty() || Fill::parse(text).is_some() || text.ends_with(".npy") || text.contains('#') {
+            continue;
+        }
+        let checkpoint = crate::weights::open(text)?;
+        let values = named(given, Some(settings))?;
+        let config = config_values(settings, &values);
+        let kinds = Weights { checkpoint: &checkpoint, values: &config }.kinds(name, &parts);
+        out.extend(kinds.into_iter().map(|(path, kind)| (path, (Some(Sym::new(&kind)), None))));
+    }
+    for (name, text) in given.iter().filter_map(|g| g.split_once('=')) {
+        let elem = |d: DType| Sym::new(d.name());
+        let of = |t: &Tensor| (Some(elem(t.dtype())), Some(t.shape().len()));
         let seen = if text.ends_with(".npy") || text.contains('#') {
             value(name, text, DType::F32).ok().as_ref().map(of)
         } else if text.parse::<f64>().is_ok() {
             Some((None, Some(0)))
         } else if matches!(text, "true" | "false") {
-            Some((Some(DType::Bool), Some(0)))
+            Some((Some(elem(DType::Bool)), Some(0)))
         } else {
-            text.parse::<generate::Spec>().ok().map(|s| (s.dtype, Some(s.shape.len())))
+            text.parse::<generate::Spec>().ok().map(|s| (s.dtype.map(elem), Some(s.shape.len())))
         };
         if let Some(seen) = seen {
             out.insert(name.to_owned(), seen);
         }
     }
-    out
+    Ok(out)
 }
 
 /// A file's bytes.

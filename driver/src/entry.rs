@@ -217,6 +217,16 @@ pub(crate) fn settled(
     known: &BTreeMap<Sym, i64>,
 ) -> Result<FuncId, Failure> {
     let inner = module.func(id).clone();
+    let mut known = known.clone();
+    for &d in &inner.dims {
+        let Some((name, elements)) = ir::counted_in_blocks(d.name()) else { continue };
+        let Some(n) = known.get(&Sym::new(name)).copied() else { continue };
+        if n % elements != 0 {
+            let text = format!("{}: {name} is {n}, which is no number of blocks of {elements}", inner.name);
+            return Err(Failure::Message { code: "E0601", text });
+        }
+        known.insert(d, n / elements);
+    }
     if !inner.dims.iter().any(|d| known.contains_key(d)) {
         return Ok(id);
     }

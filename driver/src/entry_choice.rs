@@ -6,9 +6,8 @@ use std::path::Path;
 
 use check::{Choice, Instance, Request};
 use ir::FuncId;
-use ir::ast::{GenericKind, ItemKind, Signature};
+use ir::ast::{GenericKind, ItemKind, RecordDef, Signature, TypeExpr, TypeKind};
 use shape::{Expr as Dim, Sym};
-use tensor::DType;
 
 use crate::library::Library;
 use crate::{Failure, Front, data, entry};
@@ -40,7 +39,7 @@ pub fn configure(front: &mut Front, file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn settle(front: &mut Front, known: BTreeMap<Sym, i64>) {
+pub(crate) fn settle(front: &mut Front, known: BTreeMap<Sym, i64>) {
     for s in front.module.settings.iter_mut().filter(|s| s.is.is_none()) {
         s.is = known.get(&s.name).map(|n| Dim::int(*n));
     }
@@ -66,7 +65,9 @@ pub(crate) fn instance(front: &mut Front, name: Option<&str>, given: &[String]) 
         }
         return Ok(Entry { id, note: None });
     };
-    let request = Request { at: sig.name.span, args: data::shown(given), listed };
+    let wanted = data::wanted(front.module.func(id));
+    let args = data::shown(given, &wanted, &front.module.settings)?;
+    let request = Request { at: sig.name.span, args, listed };
     let (checked, entered) = check::check_entry(&Library::get().files, &front.files, &request);
     if !checked.ok() {
         return Err(Failure::Diagnostics(checked.diagnostics));
@@ -81,11 +82,12 @@ pub(crate) fn instance(front: &mut Front, name: Option<&str>, given: &[String]) 
         rename(front, id, &shown);
         let open: Vec<String> = entered.open.iter().map(|(name, c)| taken(name.name(), *c)).collect();
         if !open.is_empty() {
-            note = Some(format!(
-                "{shown} is generic, and nothing tells {}; choose with `-e '{shown}<{}>'`",
-                open.join(", "),
-                example(&sig, &entered.open)
-            ));
+            let list = example(&sig, &entered.open);
+            let hint = match list.as_str() {
+                "" => String::new(),
+                list => format!("; choose with `-e '{shown}<{list}>'`"),
+            };
+            note = Some(format!("{shown} is generic, and nothing tells {}{hint}", open.join(", ")));
         }
     }
     Ok(Entry { id, note })
@@ -122,7 +124,9 @@ fn choices(list: &str) -> Result<Vec<Choice>, Failure> {
         return Err(Failure::Usage("-e: a `>` is missing".to_owned()));
     };
     let one = |t: &str| {
-        let elem = DType::all().find(|d| d.name() == t).map(Choice::Elem);
+        let is_name = t.starts_with(|c: char| c.is_ascii_lowercase())
+            && t.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let elem = is_name.then(|| Choice::Elem(Sym::new(t)));
         elem.or_else(|| t.parse().ok().map(Choice::Rank)).ok_or_else(|| wrong(t))
     };
     list.split(',').map(|t| one(t.trim())).collect()
@@ -163,24 +167,36 @@ fn signature(front: &Front, span: ir::source::Span) -> Option<Signature> {
 
 /// True for a signature with element types or packs to choose, its own or those of its records.
 fn is_generic(front: &Front, sig: &Signature) -> bool {
-    let records = || {
-        let items = front.files.own.iter().chain(&front.files.modules).flat_map(|f| &f.items);
-        items.filter_map(|i| if let ItemKind::Record(d) = &i.kind { Some(d) } else { None })
-    };
-    let left_out = |t: &ir::ast::TypeExpr| {
-        let ir::ast::TypeKind::Named { name, args, .. } = &t.kind else { return false };
-        let is_open = |r: &ir::ast::RecordDef| {
-            r.name.name == name.name
-                && r.generics.iter().skip(args.len()).any(|g| g.kind == GenericKind::DType)
-        };
-        records().any(is_open)
-    };
+    let items = front.files.own.iter().chain(&front.files.modules).flat_map(|f| &f.items);
+    let records: Vec<&RecordDef> =
+        items.filter_map(|i| if let ItemKind::Record(d) = &i.kind { Some(d) } else { None }).collect();
     sig.generics.iter().any(|g| g.kind != GenericKind::Dim)
-        || sig.params.iter().filter_map(|p| p.ty.as_ref()).any(left_out)
+        || sig.params.iter().filter_map(|p| p.ty.as_ref()).any(|t| leaves_open(t, &records, 0))
+}
+
+/// How deeply records hold records.
+const DEEPEST: usize = 64;
+
+/// True for a type that leaves an element type open: of a record whose generics it does not say, or of `any`.
+fn leaves_open(t: &TypeExpr, records: &[&RecordDef], depth: usize) -> bool {
+    match &t.kind {
+        TypeKind::Named { name, args, dims } => {
+            let any = name.name.name() == "any" && dims.is_some() && depth > 0;
+            let open = |r: &&RecordDef| {
+                r.name.name == name.name
+                    && (r.generics.iter().skip(args.len()).any(|g| g.kind == GenericKind::DType)
+                        || depth < DEEPEST && r.fields.iter().any(|f| leaves_open(&f.ty, records, depth + 1)))
+            };
+            any || records.iter().any(open)
+        }
+        TypeKind::Tuple(parts) => parts.iter().any(|t| leaves_open(t, records, depth)),
+        TypeKind::Array(of, _) => leaves_open(of, records, depth),
+        TypeKind::Dim(_) | TypeKind::Fn(..) | TypeKind::Exists(..) => false,
+    }
 }
 
 /// Gives a function the name by which it was asked for; what had it gets the other's.
-fn rename(front: &mut Front, id: FuncId, name: &str) {
+pub(crate) fn rename(front: &mut Front, id: FuncId, name: &str) {
     let old = std::mem::replace(&mut front.module.funcs[id.0 as usize].name, name.to_owned());
     for (i, f) in front.module.funcs.iter_mut().enumerate() {
         if f.name == name && i != id.0 as usize {

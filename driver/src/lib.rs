@@ -4,7 +4,7 @@
 //!
 //! - Text: [`library`] the operators of `std`, [`modules`] what `use` brings, [`stage`] what stands between stages.
 //! - What is entered, with what: [`entry_choice`], [`data`] arguments given from outside (`settings` from a config,
-//!   `checkpoint` from weights), [`option_names`] those that options speak of, [`passes`] what may be left out.
+//!   `weights` from a checkpoint), [`option_names`] those that options speak of, [`passes`] what may be left out.
 //! - Running: [`engine`], [`session`] line by line, [`kernels`] machine code for a program's kernels ([`cache`] where
 //!   it is kept), [`cores`] work on all of them, [`assemble`] a compiled program from its text, `load_split` what is
 //!   made once of weights.
@@ -30,7 +30,6 @@ pub mod admit;
 pub mod assemble;
 pub mod cache;
 pub mod calibrate;
-mod checkpoint;
 pub mod compare;
 pub mod cores;
 pub mod data;
@@ -42,6 +41,7 @@ mod kernel_timer;
 pub mod kernels;
 mod library;
 mod load_split;
+pub mod model;
 pub mod modules;
 pub mod option_names;
 pub mod passes;
@@ -53,6 +53,7 @@ pub mod session;
 mod settings;
 pub mod stage;
 pub mod tune;
+mod weights;
 pub mod why;
 
 use std::path::Path;
@@ -60,6 +61,7 @@ use std::path::Path;
 use ir::source::SourceMap;
 
 pub use failure::Failure;
+pub use import::Checkpoint;
 pub use pipeline::{Compilation, Front, Options};
 pub use rewrites::{Options as PlanOptions, OwnPass};
 

@@ -257,17 +257,37 @@ pub struct EncodingDef {
 /// A line of `config`: `hidden, heads: dim`, `head = hidden / heads` or `assert hidden % heads == 0`.
 #[derive(Clone, Debug)]
 pub enum ConfigField {
-    /// Names of one type; one alone may say by which name a checkpoint's config has it.
-    Declare(Vec<Ident>, TypeExpr, Option<String>),
+    /// Names of one type; one alone may say where a checkpoint's config has it.
+    Declare(Vec<Ident>, TypeExpr, Source),
     /// A derived value.
     Define(Ident, Expr),
     /// What holds of every checkpoint.
     Assert(Expr),
 }
 
-/// `record Layer<E> { q: E[n, m] from "path" }`
+/// `from "name" | verb("other", n) = default`: where a checkpoint has a value. Empty where nothing is said.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// Names, or calls of verbs on names. The first that is there is taken.
+    pub tried: Vec<Expr>,
+    /// What it is where none is.
+    pub default: Option<Expr>,
+}
+
+/// `by token within window`: how long a sequence keeps a part of its state.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// `token` or `sequence`.
+    pub by: Ident,
+    /// How many of the last tokens are looked at.
+    pub within: Option<Expr>,
+}
+
+/// `record Layer<E> { q: E[n, m] from "path" }`, or `state Cache { full: Kv<f32, layers, g, d> by token }`
 #[derive(Clone, Debug)]
 pub struct RecordDef {
+    /// True for what sequences keep between steps.
+    pub state: bool,
     /// The name.
     pub name: Ident,
     /// Generics.
@@ -286,7 +306,9 @@ pub struct RecordField {
     /// The type.
     pub ty: TypeExpr,
     /// The tensor of a checkpoint it is read from.
-    pub from: Option<String>,
+    pub from: Source,
+    /// Of a state, how it is kept.
+    pub kept: Option<Kept>,
 }
 
 /// `test "name" { .. }`

@@ -33,6 +33,7 @@ pub mod legality;
 pub mod loops;
 pub mod matmul;
 mod module;
+pub mod origin;
 pub mod overflow;
 mod passes;
 pub mod pipeline;
@@ -45,5 +46,8 @@ pub mod verify;
 mod view;
 
 pub use intrinsic::{Class, Combine, Intrinsic, Literal};
-pub use module::{CArg, CType, Extern, ExternId, FuncId, Module, PrimId, Rule, RuleId, Setting, Test};
+pub use module::{
+    CArg, CType, Extern, ExternId, FuncId, Module, PrimId, Rule, RuleId, Setting, Test, blocks_of,
+    counted_in_blocks,
+};
 pub use view::View;

@@ -62,6 +62,17 @@ pub struct Setting {
     pub is: Option<shape::Expr>,
 }
 
+/// The dim that counts a config's dim in blocks of so many.
+pub fn blocks_of(dim: &str, elements: i64) -> String {
+    format!("{dim}.blocks.{elements}")
+}
+
+/// What such a dim counts: a config's dim, and how many elements a block has.
+pub fn counted_in_blocks(name: &str) -> Option<(&str, i64)> {
+    let (dim, elements) = name.split_once(".blocks.")?;
+    Some((dim, elements.parse().ok().filter(|n| *n > 0)?))
+}
+
 /// A test: a function without parameters that asserts.
 #[derive(Clone, Debug)]
 pub struct Test {

@@ -272,14 +272,15 @@ pub(crate) fn declare(
     cx: &mut Context,
     names: Vec<Ident>,
     ty: TypeExpr,
-    from: Option<String>,
+    from: Option<Vec<Expr>>,
+    default: Option<Expr>,
 ) -> ConfigField {
     if let (Some(_), [_, second, ..]) = (&from, names.as_slice()) {
         let message = "`from` names one value of the config, and several are declared".to_owned();
         cx.faults
             .push(Diagnostic::error("E0102", second.span, message).help("declare each on a line of its own"));
     }
-    ConfigField::Declare(names, ty, from)
+    ConfigField::Declare(names, ty, Source { tried: from.unwrap_or_default(), default })
 }
 
 pub(crate) fn record_field(
@@ -287,9 +288,24 @@ pub(crate) fn record_field(
     l: Loc,
     name: Ident,
     ty: TypeExpr,
-    from: Option<String>,
+    from: Option<Vec<Expr>>,
+    default: Option<Expr>,
 ) -> RecordField {
-    RecordField { doc: cx.documentation(l.at), name, ty, from }
+    let from = Source { tried: from.unwrap_or_default(), default };
+    RecordField { doc: cx.documentation(l.at), name, ty, from, kept: None }
+}
+
+pub(crate) fn state_field(
+    cx: &mut Context,
+    l: Loc,
+    name: Ident,
+    ty: TypeExpr,
+    by: Ident,
+    within: Option<(Ident, Expr)>,
+) -> RecordField {
+    let within = within.map(|(word, e)| worded(cx, word, "within", e));
+    let kept = Some(Kept { by, within });
+    RecordField { doc: cx.documentation(l.at), name, ty, from: Source::default(), kept }
 }
 
 // ---- types and ranges ----

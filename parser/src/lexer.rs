@@ -106,6 +106,7 @@ tokens! {
     Record "record";
     Rule "rule";
     Schedule "schedule";
+    State "state";
     Test "test";
     // Brackets.
     #[token("(")] LParen "(";

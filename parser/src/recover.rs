@@ -112,7 +112,7 @@ impl<'s, 'a> Session<'s, 'a> {
                 let fault = Diagnostic::error("E0102", span, message);
                 let words = [
                     "fn", "prim", "extern", "rule", "schedule", "pipeline", "encoding", "config", "record",
-                    "test", "use", "const",
+                    "state", "test", "use", "const",
                 ];
                 let other = [
                     ("def", "fn"),

@@ -107,6 +107,7 @@ pub(crate) fn keyword<'a>(tokens: &[Lexeme<'a>]) -> Option<Token<'a>> {
         Token::Encoding,
         Token::Config,
         Token::Schedule,
+        Token::State,
         Token::Pipeline,
         Token::Extern,
         Token::Use,

@@ -224,6 +224,8 @@ fn word<'a>(tokens: &[Lexeme<'a>], i: usize, strictly: bool) -> Option<Token<'a>
         Token::Ident("rule") => (Token::Rule, named),
         Token::Ident("record") => (Token::Record, named),
         Token::Ident("schedule") => (Token::Schedule, named),
+        // A name that many have: it is a definition only where all of the head says so.
+        Token::Ident("state") if named && opens(tokens.get(i + 2)) => (Token::State, true),
         Token::Ident("encoding") => (Token::Encoding, named),
         Token::Ident("pipeline") => (Token::Pipeline, named),
         Token::Ident("test") => (Token::Test, matches!(next, Some(Token::Str(_)))),
@@ -231,6 +233,11 @@ fn word<'a>(tokens: &[Lexeme<'a>], i: usize, strictly: bool) -> Option<Token<'a>
         _ => return None,
     };
     (sure || !strictly).then_some(word)
+}
+
+/// Whether a token goes on with the head of a record: `state Cache {`, `state Cache<C> {`.
+fn opens(next: Option<&Lexeme<'_>>) -> bool {
+    matches!(next.map(|t| t.token), Some(Token::LBrace | Token::Lt))
 }
 
 /// Whether a line of the REPL is definitions: behind attributes, if there are any, one begins.

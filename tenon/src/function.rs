@@ -1,11 +1,13 @@
 //! A compiled function with the arguments bound so far.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use driver::data::{self, Wanted};
 use driver::engine;
+use ir::origin::Value;
 use ir::source::SourceMap;
-use vm::{Arg, Context, Executable, Limits, Loaded};
+use vm::{Arg, Context, Executable, Limits, Loaded, Output};
 
 use crate::{Error, Tensor};
 
@@ -16,6 +18,7 @@ pub struct Function {
     name: String,
     wanted: Arc<[Wanted]>,
     bound: Vec<Option<Arc<Tensor>>>,
+    config: Arc<BTreeMap<String, Value>>,
     /// What bound weights make by themselves, if anything, once that is known.
     loaded: Arc<OnceLock<Option<Loaded>>>,
     /// For texts in errors.
@@ -45,7 +48,34 @@ impl Function {
         let bound = vec![None; wanted.len()];
         let idle = Arc::new(Mutex::new(Vec::new()));
         let loaded = Arc::default();
-        Function { exe, name, wanted: wanted.into(), bound, loaded, sources: Arc::new(sources), idle }
+        Function {
+            exe,
+            name,
+            wanted: wanted.into(),
+            bound,
+            config: Arc::default(),
+            loaded,
+            sources: Arc::new(sources),
+            idle,
+        }
+    }
+
+    /// A function whose weights and config are given.
+    pub(crate) fn bound(
+        exe: Arc<Executable>,
+        name: String,
+        bound: driver::model::Bound,
+        sources: SourceMap,
+    ) -> Function {
+        let mut f = Function::new(exe, name, bound.wanted, sources);
+        f.bound = bound.given.into_iter().map(|t| t.map(Arc::new)).collect();
+        f.config = Arc::new(bound.config);
+        f
+    }
+
+    /// The values of its config, by name, where it was bound to a checkpoint.
+    pub fn config(&self) -> &BTreeMap<String, Value> {
+        &self.config
     }
 
     /// Its name.
@@ -61,6 +91,11 @@ impl Function {
             bound: b.is_some(),
         };
         self.wanted.iter().zip(&self.bound).map(parameter).collect()
+    }
+
+    /// What it asks that is not bound, in order.
+    pub(crate) fn open(&self) -> impl Iterator<Item = &Wanted> {
+        self.wanted.iter().zip(&self.bound).filter(|(_, b)| b.is_none()).map(|(w, _)| w)
     }
 
     /// How many results it has.
@@ -134,27 +169,46 @@ impl Function {
             let text = format!("{} needs {}", self.name, lacking.join(", "));
             return Err(Error::message("E0603", text));
         }
-        self.run(all.into_iter().flatten().map(Arg::Lent).collect(), &Limits::default())
+        let results = self.run(all.into_iter().flatten().map(Arg::Lent).collect(), &Limits::default())?;
+        let own = results.into_iter().filter_map(|r| match r {
+            Output::New(t) => Some(t),
+            Output::Updated(_) => None,
+        });
+        Ok(own.collect())
     }
 
     /// As [`call`](Function::call), with a deadline, a budget of memory, or a flag that ends the run. A tensor that is
     /// given ([`Arg::Given`]) is updated in place where the program consumes it: a cache goes in and comes out as it
     /// is.
     pub fn call_within(&self, args: Vec<Arg<'_>>, limits: &Limits) -> Result<Vec<Tensor>, Error> {
-        let open = self.bound.iter().filter(|b| b.is_none()).count();
-        if open != args.len() {
-            let asked = self.wanted.iter().zip(&self.bound).filter(|(_, b)| b.is_none());
-            let asked: Vec<String> = asked.map(|(w, _)| format!("{}: {}", w.name, w.ty)).collect();
+        let results = self.update(args, limits)?;
+        let own = results.into_iter().filter_map(|r| match r {
+            Output::New(t) => Some(t),
+            Output::Updated(_) => None,
+        });
+        Ok(own.collect())
+    }
+
+    /// As [`call_within`](Function::call_within), with arguments that are updated where they are ([`Arg::Updated`]) and
+    /// stay the caller's, also when the call fails. A result that is one of those is told by its place among the
+    /// arguments that are not bound.
+    pub fn update(&self, args: Vec<Arg<'_>>, limits: &Limits) -> Result<Vec<Output>, Error> {
+        let open: Vec<usize> = (0..self.bound.len()).filter(|&i| self.bound[i].is_none()).collect();
+        if open.len() != args.len() {
+            let asked: Vec<String> =
+                open.iter().map(|&i| format!("{}: {}", self.wanted[i].name, self.wanted[i].ty)).collect();
             let asked = if asked.is_empty() { String::new() } else { format!(": {}", asked.join(", ")) };
-            let text = format!("{} takes {open} arguments{asked}; got {}", self.name, args.len());
+            let text = format!("{} takes {} arguments{asked}; got {}", self.name, open.len(), args.len());
             return Err(Error::message("E0601", text));
-        }
-        if open == self.bound.len() {
-            return self.run(args, limits);
         }
         let mut given = args.into_iter();
         let all = self.bound.iter().filter_map(|b| b.as_deref().map(Arg::Lent).or_else(|| given.next()));
-        self.run(all.collect(), limits)
+        let results = self.run(all.collect(), limits)?;
+        let place = |r| match r {
+            Output::Updated(at) => Output::Updated(open.iter().position(|i| *i == at).unwrap_or(at)),
+            new => new,
+        };
+        Ok(results.into_iter().map(place).collect())
     }
 
     /// Frees what calls that have ended left for calls to come: registers, frames, pooled memory.
@@ -164,7 +218,7 @@ impl Function {
         drop(kept);
     }
 
-    fn run(&self, args: Vec<Arg<'_>>, limits: &Limits) -> Result<Vec<Tensor>, Error> {
+    fn run(&self, args: Vec<Arg<'_>>, limits: &Limits) -> Result<Vec<Output>, Error> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         // Not held while the call runs.
         let kept = idle().pop();
@@ -173,9 +227,9 @@ impl Function {
         let results = match &loaded {
             Ok(Some(loaded)) => {
                 let kept = loaded.kept.iter().map(Arg::Lent);
-                context.run_with(&loaded.step, args.into_iter().chain(kept).collect(), limits)
+                context.update(&loaded.step, args.into_iter().chain(kept).collect(), limits)
             }
-            Ok(None) => context.run_with(&self.name, args, limits),
+            Ok(None) => context.update(&self.name, args, limits),
             Err(e) => Err(e.clone()),
         };
         idle().push(context);

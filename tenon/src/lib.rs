@@ -46,11 +46,13 @@
 
 mod error;
 mod function;
+pub mod llm;
 mod module;
 
-pub use driver::Options as Compile;
+pub use driver::{Checkpoint, Options as Compile};
 pub use error::Error;
 pub use function::{Function, Parameter};
+pub use ir::origin::Value;
 pub use module::{Module, Options};
 pub use tensor::{DType, Tensor};
-pub use vm::{Arg, Limits};
+pub use vm::{Arg, Limits, Output};

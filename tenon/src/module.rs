@@ -1,8 +1,10 @@
 //! A program, loaded: from text, from a file, or compiled already.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use driver::Checkpoint;
 use driver::{Failure, Front, Options as Compile, data, engine, kernels, pipeline};
 use ir::source::SourceMap;
 use vm::Executable;
@@ -82,6 +84,11 @@ impl Module {
         Ok(Module { form: Form::Compiled(exe), options, threads })
     }
 
+    /// A program that was read and checked.
+    pub(crate) fn from_front(front: Front, options: Options) -> Result<Module, Error> {
+        Module::new(front, options)
+    }
+
     fn new(front: Front, options: Options) -> Result<Module, Error> {
         let threads = pool(&options)?;
         Ok(Module { form: Form::Text(Arc::new(front)), options, threads })
@@ -95,6 +102,34 @@ impl Module {
     /// The function that `tenon run` runs: `main`, or else the first.
     pub fn main(&self) -> Result<Function, Error> {
         self.find(None)
+    }
+
+    /// An entry of a model, compiled for a checkpoint: its config, and its weights in the record `w`, are bound. `kept`
+    /// is the element type of what sequences keep by token, where the program leaves that open.
+    pub fn model(
+        &self,
+        name: &str,
+        checkpoint: &Checkpoint,
+        config: &BTreeMap<String, String>,
+        kept: &str,
+    ) -> Result<Function, Error> {
+        let Form::Text(front) = &self.form else {
+            return Err(Error::message(
+                "E0605",
+                "a compiled program is for one checkpoint already".to_owned(),
+            ));
+        };
+        deep(|| {
+            let mut front = Front::clone(front);
+            let bound = driver::model::bind(&mut front, name, checkpoint, config, kept);
+            let made = bound.and_then(|bound| {
+                let compilation = pipeline::compile(&front, &[bound.entry], &self.options.compile)?;
+                let exe = engine::load(&compilation, Arc::clone(&self.threads))?;
+                let name = front.module.func(bound.entry).name.clone();
+                Ok(Function::bound(exe, name, bound, front.sources.clone()))
+            });
+            made.map_err(|f| (front.sources, f))
+        })
     }
 
     fn find(&self, name: Option<&str>) -> Result<Function, Error> {
@@ -138,7 +173,9 @@ fn pool(options: &Options) -> Result<Arc<Pool>, Error> {
 }
 
 /// Runs a part of the pipeline on a thread with a deep stack: programs nest as deeply as their authors like.
-fn deep<T: Send>(run: impl FnOnce() -> Result<T, (SourceMap, Failure)> + Send) -> Result<T, Error> {
+pub(crate) fn deep<T: Send>(
+    run: impl FnOnce() -> Result<T, (SourceMap, Failure)> + Send,
+) -> Result<T, Error> {
     const STACK: usize = 1 << 30;
     let done = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run);

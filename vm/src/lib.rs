@@ -24,7 +24,7 @@ pub mod tnx;
 pub mod verify;
 
 pub use machine::{
-    Arg, Condition, Context, Error, Executable, KernelCode, Limits, Loaded, Profile, Site, profile,
+    Arg, Condition, Context, Error, Executable, KernelCode, Limits, Loaded, Output, Profile, Site, profile,
 };
 pub use program::{
     Bytes, Constant, Entry, EntryDim, EntryExtent, EntryParam, EntryResult, Extent, Function, Kernel,

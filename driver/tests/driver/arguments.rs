@@ -88,7 +88,7 @@ fn all_that_does_not_fit_a_record_is_said_at_once() {
     let w = format!("w={}", path.display());
     let text = said(arguments("f", &weights(), &[], &given(&["x=ones", "h=2", "t=1", &w])));
     assert!(
-        text.contains("w.layers.q: f32[l, h, h] is needed, and `model.layers.0.q.weight` is BF16[2, 3]"),
+        text.contains("w.layers.q: f32[l, h, h] is needed, and `model.layers.0.q.weight` is bf16[2, 3]"),
         "{text}"
     );
     assert!(text.contains("`model.norm.weight` is f64, which would lose digits"), "{text}");

@@ -12,6 +12,7 @@ mod listings;
 mod load_split;
 mod memory;
 mod one_program;
+mod origins;
 mod own_passes;
 mod passes;
 mod product_rules;

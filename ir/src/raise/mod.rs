@@ -128,9 +128,15 @@ fn named_results(callees: &Callees, f: &Func, def: &mut FnDef) -> Option<ast::Re
         args: generics.iter().map(generic).collect(),
         dims: None,
     }));
-    let field =
-        |(n, ty): (&Sym, ast::TypeExpr)| ast::RecordField { doc: vec![], name: ident(*n), ty, from: None };
+    let field = |(n, ty): (&Sym, ast::TypeExpr)| ast::RecordField {
+        doc: vec![],
+        name: ident(*n),
+        ty,
+        from: ast::Source::default(),
+        kept: None,
+    };
     Some(ast::RecordDef {
+        state: false,
         name: ident(name),
         generics,
         fields: written.iter().zip(types).map(field).collect(),

@@ -174,8 +174,7 @@ impl Printer<'_> {
                     |p, field| match field {
                         ConfigField::Declare(names, ty, from) => {
                             let names = p.series(names, |n| n.span.lo, |_, n| name(n));
-                            let from = from.as_ref().map_or("".into(), |f| docs![" from ", quoted(f)]);
-                            docs![names, ": ", p.ty(ty), from]
+                            docs![names, ": ", p.ty(ty), p.origin(from, 1)]
                         }
                         ConfigField::Assert(e) => docs!["assert ", p.expr(e)],
                         ConfigField::Define(ident, value) => docs![name(ident), " =", p.value(value)],
@@ -308,14 +307,35 @@ impl Printer<'_> {
                     parts.extend([Doc::Text(marked("///", line)), Doc::Hard]);
                 }
                 parts.push(p.field_head(f));
-                if let Some(path) = &f.from {
-                    let pad = " ".repeat(column.saturating_sub(width) + 1);
-                    parts.extend([Doc::Text(pad), Doc::Static("from "), quoted(path)]);
+                parts.push(p.origin(&f.from, column.saturating_sub(width) + 1));
+                if let Some(kept) = &f.kept {
+                    parts.extend([Doc::Static(" by "), name(&kept.by)]);
+                    if let Some(e) = &kept.within {
+                        parts.extend([Doc::Static(" within "), p.expr(e)]);
+                    }
                 }
                 Doc::Concat(parts)
             },
         );
-        docs!["record ", name(&def.name), generics, " ", group(fields)]
+        let word = if def.state { "state " } else { "record " };
+        docs![word, name(&def.name), generics, " ", group(fields)]
+    }
+
+    /// ` from "a" | verb("b") = default`, behind so many blanks.
+    fn origin(&mut self, source: &Source, blanks: usize) -> Doc {
+        let mut parts = Vec::new();
+        for (i, e) in source.tried.iter().enumerate() {
+            let before = if i == 0 {
+                Doc::Text(format!("{}from ", " ".repeat(blanks)))
+            } else {
+                nest(docs![" |", Doc::Line])
+            };
+            parts.extend([before, self.expr(e)]);
+        }
+        if let Some(e) = &source.default {
+            parts.extend([Doc::Static(" ="), self.value(e)]);
+        }
+        group(Doc::Concat(parts))
     }
 
     fn field_head(&mut self, field: &RecordField) -> Doc {

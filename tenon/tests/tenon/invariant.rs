@@ -311,9 +311,9 @@ fn step(
         ("tokens".to_owned(), numbers(DType::I64, &|i| (i * 7) % 31)),
         ("at.sequence".to_owned(), numbers(DType::I32, &|_| 0)),
         ("at.position".to_owned(), numbers(DType::I32, &|i| i)),
-        ("at.table".to_owned(), table),
-        ("pool.k".to_owned(), k),
-        ("pool.v".to_owned(), v),
+        ("cache.full.table".to_owned(), table),
+        ("cache.full.k".to_owned(), k),
+        ("cache.full.v".to_owned(), v),
     ]);
     call(f, &args)
 }
@@ -336,7 +336,7 @@ fn decoded(invariant: bool) -> Option<String> {
         ("w.norm", F32, &[hidden]),
         ("w.out", F32, &[vocab, hidden]),
     ]);
-    let pool = || [(); 2].map(|()| Tensor::zeros(F32, &[layers * 6, 8, kv, head]).expect("it fits"));
+    let pool = || [(); 2].map(|()| Tensor::zeros(F32, &[layers, 6, 8, kv, head]).expect("it fits"));
     let mut want = None;
     for threads in [1, 2, 3] {
         let mut options = Options { threads: Some(threads), ..Options::default() };

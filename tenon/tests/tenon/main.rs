@@ -2,3 +2,5 @@
 
 mod calls;
 mod invariant;
+mod library;
+mod models;

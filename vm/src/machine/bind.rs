@@ -4,8 +4,8 @@
 use tensor::{DType, Tensor};
 
 use super::error::{Error, Trap};
-use super::interp::Output;
-use super::value::{Arg, Value, bytes};
+use super::interp::Output as Register;
+use super::value::{Arg, Output, Value, bytes};
 use super::{Executable, State, arena, kernel, tensors};
 use crate::isa::List;
 use crate::program::{Entry, EntryParam, Type};
@@ -119,7 +119,7 @@ pub(crate) fn enter(
         .map_err(|trap| trap.at(&exe.program, number, 0))?;
     stacks.ints[..dims.len()].copy_from_slice(dims);
     let (mut int, mut float, mut tensor) = (dims.len(), 0, 0);
-    for (arg, param) in args.into_iter().zip(&entry.params) {
+    for (at, (arg, param)) in args.into_iter().zip(&entry.params).enumerate() {
         let (dtype, shape) = (arg.tensor().dtype(), arg.tensor().shape());
         let len = bytes(dtype, shape).map_err(|trap| trap.at(&exe.program, number, 0))?;
         let value = match arg {
@@ -131,6 +131,12 @@ pub(crate) fn enter(
             Arg::Given(t) => {
                 let shape = t.shape().to_vec();
                 Value::new(memory.adopt(t.into_block(), len), 0, &shape)
+            }
+            Arg::Updated(t) => {
+                let shape = t.shape().to_vec();
+                // SAFETY: the caller lends the tensor alone for the whole run, and `end` empties every slot.
+                let slot = unsafe { memory.host(t.bytes_mut(), at) };
+                Value::new(slot, 0, &shape)
             }
         };
         let scalar = param.shape.is_empty();
@@ -161,7 +167,7 @@ fn host(e: &tensor::Error) -> Error {
 }
 
 /// The results of the run that ended, moved where they have their block to themselves.
-pub(crate) fn results(exe: &Executable, state: &mut State, index: usize) -> Result<Vec<Tensor>, Error> {
+pub(crate) fn results(exe: &Executable, state: &mut State, index: usize) -> Result<Vec<Output>, Error> {
     let entry = &exe.program.entries[index];
     let site = |t: Trap| t.at(&exe.program, entry.function as usize, 0);
     let State { stacks, memory, .. } = state;
@@ -170,24 +176,28 @@ pub(crate) fn results(exe: &Executable, state: &mut State, index: usize) -> Resu
         let dtype = dtype_of(entry, i);
         let own;
         let value = match output {
-            Output::Int(x) => {
-                results.push(Tensor::scalar_i(dtype, *x));
+            Register::Int(x) => {
+                results.push(Output::New(Tensor::scalar_i(dtype, *x)));
                 continue;
             }
-            Output::Float(x) => {
-                results.push(Tensor::scalar_f(dtype, *x));
+            Register::Float(x) => {
+                results.push(Output::New(Tensor::scalar_f(dtype, *x)));
                 continue;
             }
-            Output::Tensor(v) if v.offset == 0 && memory.movable(v.slot) => v,
+            Register::Tensor(v) if memory.guest(v.slot).is_some() && v.offset == 0 => {
+                results.extend(memory.guest(v.slot).map(Output::Updated));
+                continue;
+            }
+            Register::Tensor(v) if v.offset == 0 && memory.movable(v.slot) => v,
             // A part of a larger block, or one that others hold, is copied: a tensor starts at its block's first byte.
-            Output::Tensor(v) => {
+            Register::Tensor(v) => {
                 memory.share(v.slot);
                 own = tensors::own(dtype, *v, memory).map_err(site)?;
                 &own
             }
         };
         let block = memory.take(value.slot).ok_or_else(|| bad("a result is held by others".to_owned()))?;
-        results.push(Tensor::from_block(dtype, value.shape(), block).map_err(|e| host(&e))?);
+        results.push(Output::New(Tensor::from_block(dtype, value.shape(), block).map_err(|e| host(&e))?));
     }
     Ok(results)
 }

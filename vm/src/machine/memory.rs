@@ -2,9 +2,9 @@
 //!
 //! - A [`Block`] has one of a few sizes for each power of two. Freed blocks are kept by size, and results come
 //!   back when they are dropped ([`Returned`]): once a workload has been seen, nothing is asked of the system any more.
-//! - A slot of [`Memory`] is a block, an arena (a block with regions), a part of an arena, or borrowed bytes
-//!   (arguments, constants), with the number of its holders: registers, and for an arena its frame and its parts.
-//!   Counts are plain integers: a context belongs to one thread at a time.
+//! - A slot of [`Memory`] is a block, an arena (a block with regions), a part of an arena, borrowed bytes (arguments,
+//!   constants), or a guest (an argument that is updated where it is), with the number of its holders: registers, and
+//!   for an arena its frame and its parts. Counts are plain integers: a context belongs to one thread at a time.
 //!
 //! Invariants: memory is initialised when it comes from the system, so that reading what an earlier run
 //! left is safe; borrowed bytes are never handed out for writing; a region of an arena has one part at a time. Two
@@ -63,6 +63,12 @@ enum Kind {
     Borrowed {
         start: *const u8,
         len: usize,
+    },
+    /// Bytes of someone else, who lets them be written: those of an argument.
+    Guest {
+        start: NonNull<u8>,
+        len: usize,
+        arg: usize,
     },
 }
 
@@ -127,7 +133,7 @@ impl Memory {
                     self.give_back(held);
                     self.lists.push(taken);
                 }
-                Kind::Vacant | Kind::Part { .. } | Kind::Borrowed { .. } => {}
+                Kind::Vacant | Kind::Part { .. } | Kind::Borrowed { .. } | Kind::Guest { .. } => {}
             }
         }
         self.vacant.clear();
@@ -294,6 +300,20 @@ impl Memory {
         self.insert(Kind::Borrowed { start: bytes.as_ptr(), len: bytes.len() })
     }
 
+    /// A slot over bytes of an argument, which are updated where they are.
+    ///
+    /// # Safety
+    /// Nobody else may read or write the bytes until the next `reset`.
+    pub(crate) unsafe fn host(&mut self, bytes: &mut [u8], arg: usize) -> Handle {
+        let start = NonNull::from(&mut *bytes).cast();
+        self.insert(Kind::Guest { start, len: bytes.len(), arg })
+    }
+
+    /// Which argument a buffer is that is updated where it is.
+    pub(crate) fn guest(&self, h: Handle) -> Option<usize> {
+        if let Kind::Guest { arg, .. } = self.slots[h as usize].kind { Some(arg) } else { None }
+    }
+
     /// A slot over a block from outside, of which so many bytes are in use.
     pub(crate) fn adopt(&mut self, block: Block, bytes: usize) -> Handle {
         let asked = bytes.next_multiple_of(LINE);
@@ -327,7 +347,7 @@ impl Memory {
                     // An arena is no part of another: this goes no deeper.
                     self.release(arena);
                 }
-                Kind::Vacant | Kind::Borrowed { .. } => {}
+                Kind::Vacant | Kind::Borrowed { .. } | Kind::Guest { .. } => {}
             }
         }
     }
@@ -335,7 +355,7 @@ impl Memory {
     /// True if there is one holder, of memory that may be written.
     pub(crate) fn unique(&self, h: Handle) -> bool {
         let slot = &self.slots[h as usize];
-        slot.count == 1 && matches!(slot.kind, Kind::Block(_) | Kind::Part { .. })
+        slot.count == 1 && matches!(slot.kind, Kind::Block(_) | Kind::Part { .. } | Kind::Guest { .. })
     }
 
     /// True if the buffer has one holder and can be moved out of the context.
@@ -348,7 +368,7 @@ impl Memory {
     pub(crate) fn address(&self, h: Handle) -> (*mut u8, usize) {
         match &self.slots[h as usize].kind {
             Kind::Block(held) | Kind::Arena { held, .. } => (held.block.start().as_ptr(), held.block.size()),
-            Kind::Part { start, len, .. } => (start.as_ptr(), *len),
+            Kind::Part { start, len, .. } | Kind::Guest { start, len, .. } => (start.as_ptr(), *len),
             Kind::Borrowed { start, len } => (start.cast_mut(), *len),
             Kind::Vacant => (NonNull::<u64>::dangling().as_ptr().cast(), 0),
         }
@@ -366,8 +386,9 @@ impl Memory {
     pub(crate) fn bytes_mut(&mut self, h: Handle) -> Option<&mut [u8]> {
         match &mut self.slots[h as usize] {
             Slot { count: 1, kind: Kind::Block(held) } => Some(held.block.bytes_mut()),
-            Slot { count: 1, kind: Kind::Part { start, len, .. } } => {
-                // SAFETY: a region lies inside its arena, which it holds, and has one part.
+            Slot { count: 1, kind: Kind::Part { start, len, .. } | Kind::Guest { start, len, .. } } => {
+                // SAFETY: a region lies inside its arena, which it holds, and has one part. A guest's bytes are lent to
+                // be written, by the contract of `host`.
                 Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), *len) })
             }
             _ => None,

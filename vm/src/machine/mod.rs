@@ -28,7 +28,7 @@ pub(crate) use bind::signature;
 pub use error::{Error, Site};
 pub use kernel::{Condition, KernelCode};
 pub use profile::Profile;
-pub use value::Arg;
+pub use value::{Arg, Output};
 
 use crate::deadline::Deadline;
 use crate::program::{LoadCall, Program};
@@ -149,13 +149,19 @@ impl Context {
         self.run_with(entry, lent(args), limits)
     }
 
-    /// As [`run`](Context::run), but arguments may be given away.
+    /// As [`run`](Context::run), but arguments may be given away. Of one that is lent to be updated no result is given.
     pub fn run_with(
         &mut self,
         entry: &str,
         args: Vec<Arg<'_>>,
         limits: &Limits,
     ) -> Result<Vec<Tensor>, Error> {
+        Ok(own_tensors(self.observed(entry, args, limits, &mut Off)?))
+    }
+
+    /// As [`run`](Context::run), but arguments may be given away, or lent to be updated: those stay the caller's when
+    /// the run fails.
+    pub fn update(&mut self, entry: &str, args: Vec<Arg<'_>>, limits: &Limits) -> Result<Vec<Output>, Error> {
         self.observed(entry, args, limits, &mut Off)
     }
 
@@ -171,7 +177,7 @@ impl Context {
         profile.begin();
         let results = self.observed(entry, args, limits, profile);
         profile.end(&self.exe.program);
-        results
+        results.map(own_tensors)
     }
 
     /// Makes what an entry's weights make by themselves. None if the entry keeps nothing, or needs arguments for it
@@ -203,7 +209,7 @@ impl Context {
         args: Vec<Arg<'_>>,
         limits: &Limits,
         observer: &mut O,
-    ) -> Result<Vec<Tensor>, Error> {
+    ) -> Result<Vec<Output>, Error> {
         let index = self.find(entry)?;
         let results = self.start(index, args, limits, observer);
         let results = results.and_then(|()| bind::results(&self.exe, &mut self.state, index));
@@ -260,6 +266,15 @@ impl Context {
         self.state.placements = Placements::default();
         self.state.scratch = kernel::Scratch::default();
     }
+}
+
+/// The results that are tensors of their own.
+fn own_tensors(results: Vec<Output>) -> Vec<Tensor> {
+    let own = results.into_iter().filter_map(|r| match r {
+        Output::New(t) => Some(t),
+        Output::Updated(_) => None,
+    });
+    own.collect()
 }
 
 /// Counts down what a run may use up.

@@ -67,6 +67,18 @@ pub enum Arg<'a> {
     Lent(&'a Tensor),
     /// Given away: updated in place where the program consumes it.
     Given(Tensor),
+    /// Updated where it is. It stays the caller's, whatever becomes of the run: after one that fails each element is
+    /// what it was, or what the run had written by then.
+    Updated(&'a mut Tensor),
+}
+
+/// A result of a run.
+#[derive(Debug)]
+pub enum Output {
+    /// A tensor.
+    New(Tensor),
+    /// What an argument is now, by its place: one that was lent to be updated.
+    Updated(usize),
 }
 
 impl Arg<'_> {
@@ -75,6 +87,7 @@ impl Arg<'_> {
         match self {
             Arg::Lent(t) => t,
             Arg::Given(t) => t,
+            Arg::Updated(t) => t,
         }
     }
 }
@@ -82,6 +95,12 @@ impl Arg<'_> {
 impl<'a> From<&'a Tensor> for Arg<'a> {
     fn from(t: &'a Tensor) -> Arg<'a> {
         Arg::Lent(t)
+    }
+}
+
+impl<'a> From<&'a mut Tensor> for Arg<'a> {
+    fn from(t: &'a mut Tensor) -> Arg<'a> {
+        Arg::Updated(t)
     }
 }
 

@@ -110,24 +110,47 @@ impl Choices<'_> {
                 value: self.expr(),
             }),
             8 => ItemKind::Config(self.many(0, |c| match c.pick(4) {
-                0 => ConfigField::Declare(c.many(1, Self::ident), c.ty(), None),
-                1 => ConfigField::Declare(vec![c.ident()], c.ty(), c.some(Self::text)),
+                0 => {
+                    let source = Source { tried: vec![], default: c.some(Self::expr) };
+                    ConfigField::Declare(c.many(1, Self::ident), c.ty(), source)
+                }
+                1 => ConfigField::Declare(vec![c.ident()], c.ty(), c.source()),
                 2 => ConfigField::Define(c.ident(), c.expr()),
                 _ => ConfigField::Assert(c.expr()),
             })),
-            9 => ItemKind::Record(RecordDef {
-                name: self.ident(),
-                generics: self.many(0, Self::generic),
-                fields: self.many(0, |c| RecordField {
-                    doc: if c.flag() { vec!["A field.".into()] } else { vec![] },
-                    name: c.ident(),
-                    ty: c.ty(),
-                    from: c.some(Self::text),
-                }),
-            }),
+            9 => {
+                let state = self.flag();
+                ItemKind::Record(RecordDef {
+                    state,
+                    name: self.ident(),
+                    generics: self.many(0, Self::generic),
+                    fields: self.many(0, |c| RecordField {
+                        doc: if c.flag() { vec!["A field.".into()] } else { vec![] },
+                        name: c.ident(),
+                        ty: c.ty(),
+                        from: if state { Source::default() } else { c.source() },
+                        kept: state.then(|| Kept { by: c.ident(), within: c.some(Self::expr) }),
+                    }),
+                })
+            }
             _ => ItemKind::Test(TestDef { name: self.text(), body: self.block() }),
         };
         Item { doc, attrs, kind, span: Span::default() }
+    }
+
+    /// `from "a" | verb("b") = e`
+    fn source(&mut self) -> Source {
+        let tried = self.many(0, |c| {
+            let name = Expr { kind: ExprKind::Str(c.text()), span: Span::default() };
+            if c.flag() {
+                return name;
+            }
+            let verb = Expr { kind: ExprKind::Name(c.ident().name), span: Span::default() };
+            let args = [name].into_iter().chain(c.many(0, Self::expr));
+            let args = args.map(|value| Arg { name: None, value }).collect();
+            Expr { kind: ExprKind::Call(Box::new(verb), args), span: Span::default() }
+        });
+        Source { tried, default: self.some(Self::expr) }
     }
 
     fn attr(&mut self) -> Attr {

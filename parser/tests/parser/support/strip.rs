@@ -39,13 +39,24 @@ pub fn strip(file: &mut File) {
                 expr(&mut def.value);
             }
             ItemKind::Config(fields) => fields.iter_mut().for_each(|f| match f {
-                ConfigField::Declare(_, t, _) => ty(t),
+                ConfigField::Declare(_, t, s) => {
+                    ty(t);
+                    source(s);
+                }
                 ConfigField::Define(_, e) | ConfigField::Assert(e) => expr(e),
             }),
-            ItemKind::Record(def) => def.fields.iter_mut().for_each(|f| ty(&mut f.ty)),
+            ItemKind::Record(def) => def.fields.iter_mut().for_each(|f| {
+                ty(&mut f.ty);
+                source(&mut f.from);
+                f.kept.iter_mut().flat_map(|k| &mut k.within).for_each(expr);
+            }),
             ItemKind::Test(def) => block(&mut def.body),
         }
     }
+}
+
+fn source(s: &mut Source) {
+    s.tried.iter_mut().chain(&mut s.default).for_each(expr);
 }
 
 fn attr(a: &mut Attr) {

@@ -1,0 +1,96 @@
+//! The commands of language models, as clap sees them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// A model, and how it is loaded.
+#[derive(Args)]
+pub(crate) struct ModelArgs {
+    /// A folder of Hugging Face, or a .gguf file
+    pub(crate) checkpoint: PathBuf,
+    /// A text of your own for it, in the place of the library's
+    #[arg(long = "model", value_name = "FILE.tn")]
+    pub(crate) text: Option<PathBuf>,
+    /// How keys and values are kept
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = ["f32", "bf16", "f16"])]
+    pub(crate) kv: String,
+    /// The most tokens of a sequence; without it, what the model was made for
+    #[arg(long, value_name = "N", value_parser = super::positive)]
+    pub(crate) ctx: Option<usize>,
+    /// The CPU to make code for
+    #[arg(long, value_name = "NAME")]
+    pub(crate) target_cpu: Option<String>,
+    /// A machine model to choose the plan for
+    #[arg(long, value_name = "FILE")]
+    pub(crate) machine: Option<PathBuf>,
+    /// Threads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(vm::threads::Pool::MOST)))]
+    pub(crate) threads: Option<u16>,
+}
+
+/// How tokens are chosen, and when an answer ends.
+#[derive(Args)]
+pub(crate) struct SamplingArgs {
+    /// The most tokens to make
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<usize>,
+    /// 0: the likeliest token; the greater, the wilder
+    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = temperature)]
+    pub(crate) temperature: f32,
+    /// What random numbers are made of
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Of so many likeliest tokens; 0: of all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) top_k: usize,
+    /// Of the likeliest that together have this probability
+    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = part)]
+    pub(crate) top_p: f32,
+    /// Of those with at least this part of the likeliest one's probability
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = part)]
+    pub(crate) min_p: f32,
+    /// Of those whose surprise is nearest to the expected one, that together have this probability
+    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = part)]
+    pub(crate) typical_p: f32,
+    /// What logits of tokens that stood before are divided by
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = temperature)]
+    pub(crate) repeat_penalty: f32,
+    /// What is taken from logits of tokens that stood before
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(crate) presence_penalty: f32,
+    /// The same for each time they stood there
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(crate) frequency_penalty: f32,
+    /// A text that ends the answer
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) stop: Vec<String>,
+    /// Go on behind what usually ends an answer
+    #[arg(long)]
+    pub(crate) ignore_eos: bool,
+}
+
+/// What a model goes on behind.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct PromptArgs {
+    /// A text
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prompt: Option<String>,
+    /// What a user says, written as the model's conversations are
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) chat: Option<String>,
+    /// Tokens
+    #[arg(long, value_name = "1,2,3", value_delimiter = ',')]
+    pub(crate) ids: Option<Vec<u32>>,
+}
+
+fn temperature(text: &str) -> Result<f32, String> {
+    let t = text.parse().ok().filter(|t: &f32| t.is_finite() && *t >= 0.0);
+    t.ok_or_else(|| "not a number from 0 on".to_owned())
+}
+
+fn part(text: &str) -> Result<f32, String> {
+    let p = text.parse().ok().filter(|p: &f32| (0.0..=1.0).contains(p));
+    p.ok_or_else(|| "not a number of 0 to 1".to_owned())
+}

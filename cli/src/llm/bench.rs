@@ -1,0 +1,95 @@
+//! `tenon bench-llm`: tokens a second, of prompts and of batches.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use serde_json::json;
+use tenon::llm::{Engine, Model, Rows, SequenceId};
+use vm::Limits;
+
+use super::{attempt, load};
+use crate::args::llm::ModelArgs;
+use crate::commands::Done;
+use crate::output;
+
+/// What is measured.
+pub(crate) struct What<'w> {
+    pub(crate) prompt: usize,
+    pub(crate) tokens: usize,
+    pub(crate) batches: &'w [usize],
+    pub(crate) runs: usize,
+}
+
+pub(crate) fn bench(args: &ModelArgs, what: &What<'_>, json: bool) -> Done {
+    let most = what.batches.iter().copied().max().unwrap_or(1);
+    let mut load = load(args, most)?;
+    let each = what.prompt.max(what.tokens + 1);
+    load.context = Some(each * most);
+    let begun = Instant::now();
+    let model = attempt!(Model::open_with(&args.checkpoint, &load));
+    let loading = begun.elapsed().as_secs_f64();
+    let mut engine = model.engine();
+    let mut rows = Vec::new();
+    // The first run loads weights into their order, and finds memory.
+    let prompt = attempt!(median(what.runs, || prefill(&mut engine, what.prompt)));
+    rows.push(("prefill", 1, what.prompt, what.prompt as f64 / prompt));
+    for &batch in what.batches {
+        let time = attempt!(median(what.runs, || decode(&mut engine, batch, what.tokens)));
+        rows.push(("decode", batch, what.tokens, (batch * what.tokens) as f64 / time));
+    }
+    if json {
+        let row =
+            |r: &(&str, usize, usize, f64)| json!({ "what": r.0, "batch": r.1, "tokens": r.2, "tps": r.3 });
+        let rows: Vec<_> = rows.iter().map(row).collect();
+        output::print_json(&json!({ "load_s": loading, "rows": rows }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::print(&format!("loaded in {loading:.2} s\n"));
+    for (what, batch, tokens, tps) in rows {
+        output::print(&format!("{what:8} batch {batch:3}  {tokens:5} tokens  {tps:9.1} tokens a second\n"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The median time of some runs, behind one that is not counted.
+fn median(runs: usize, mut run: impl FnMut() -> Result<f64, tenon::Error>) -> Result<f64, tenon::Error> {
+    run()?;
+    let mut times = (0..runs.max(1)).map(|_| run()).collect::<Result<Vec<f64>, _>>()?;
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+fn token(engine: &Engine, k: usize) -> u32 {
+    (k * 7919 % engine.vocab().max(1)) as u32
+}
+
+fn prefill(engine: &mut Engine, count: usize) -> Result<f64, tenon::Error> {
+    let tokens: Vec<u32> = (0..count).map(|k| token(engine, k)).collect();
+    let id = engine.begin();
+    let begun = Instant::now();
+    let made = engine.step(&[Rows { sequence: id, tokens: &tokens, wanted: 1 }], &Limits::default());
+    let time = begun.elapsed().as_secs_f64();
+    engine.end(id);
+    made.map(|_| time)
+}
+
+fn decode(engine: &mut Engine, batch: usize, count: usize) -> Result<f64, tenon::Error> {
+    let ids: Vec<SequenceId> = (0..batch).map(|_| engine.begin()).collect();
+    let mut step = |k: usize| {
+        let tokens: Vec<u32> = (0..batch).map(|b| token(engine, k * batch + b)).collect();
+        let rows: Vec<Rows<'_>> = ids
+            .iter()
+            .zip(tokens.chunks(1))
+            .map(|(id, tokens)| Rows { sequence: *id, tokens, wanted: 1 })
+            .collect();
+        engine.step(&rows, &Limits::default()).map(drop)
+    };
+    let mut made = step(0);
+    let begun = Instant::now();
+    for k in 1..=count {
+        made = made.and_then(|()| step(k));
+    }
+    let time = begun.elapsed().as_secs_f64();
+    ids.into_iter().for_each(|id| engine.end(id));
+    made.map(|()| time)
+}

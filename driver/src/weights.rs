@@ -1,0 +1,351 @@
+//! Weights by name: the tensors of a checkpoint, bound to the parts of a record.
+//!
+//! A part says where it is read from (`from`), or else is read by its path below the record. Where arrays put axes at
+//! its front, a name has a `{..}` for each, and the tensors of all counts are stacked; in it stands the count, or a
+//! number made of it: `{i + first}`, `{full_layers[i]}`. Of alternatives the first is taken whose tensors are all
+//! there. What verbs make of a tensor is in [`verbs`]. Types of floats are converted where nothing is lost. All that is
+//! missing or does not fit is said at once.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a term is one of many, and a verb is about a few of them"
+)]
+
+use std::collections::BTreeMap;
+
+use import::Checkpoint;
+use ir::origin::{At, Meaning, Origin, Term, Value};
+use shape::Sym;
+use tensor::Tensor;
+
+use crate::Failure;
+use crate::data::Wanted;
+use crate::settings::Values;
+
+mod convert;
+mod verbs;
+
+use verbs::Raw;
+
+/// A checkpoint, with what names in origins mean.
+pub(crate) struct Weights<'c> {
+    pub(crate) checkpoint: &'c Checkpoint,
+    /// Values of the config.
+    pub(crate) values: &'c Values,
+}
+
+/// Why a tensor is not made: it is not there, which an alternative or a default may make good, or something is wrong.
+pub(crate) enum Fault {
+    Absent(String),
+    Wrong(String),
+}
+
+type Made<T> = Result<T, Fault>;
+
+pub(crate) fn wrong<T>(text: impl Into<String>) -> Made<T> {
+    Err(Fault::Wrong(text.into()))
+}
+
+/// Opens a checkpoint that `-i NAME=PATH` or a caller names.
+pub(crate) fn open(path: &str) -> Result<Checkpoint, Failure> {
+    let known = path.ends_with(".safetensors") || path.ends_with(".gguf");
+    if !known && !std::path::Path::new(path).is_dir() {
+        let text = format!(
+            "-i: `{path}` gives no record: say FILE.safetensors, FILE.gguf, a folder, random@SEED, zeros or ones"
+        );
+        return Err(Failure::Usage(text));
+    }
+    Checkpoint::open(path).map_err(|e| Failure::data(e.to_string()))
+}
+
+impl Weights<'_> {
+    /// The tensors for the parts of the record `name`. `dims` are those known; others are counted.
+    pub(crate) fn read(
+        &self,
+        name: &str,
+        parts: &[&Wanted],
+        dims: &BTreeMap<Sym, i64>,
+    ) -> Result<Vec<Tensor>, Failure> {
+        let mut faults = Vec::new();
+        let mut out = Vec::new();
+        for w in parts {
+            match self.part(name, w, dims) {
+                Ok(t) => out.push(t),
+                Err(text) => faults.push(text),
+            }
+        }
+        if faults.is_empty() {
+            return Ok(out);
+        }
+        let path = self.checkpoint.path().display();
+        Err(Failure::data(format!("{path} does not fit {name}:\n  {}", faults.join("\n  "))))
+    }
+
+    /// The element types, or encodings, of the tensors that parts of the record `name` are read from, by path. Of one
+    /// that is nowhere nothing is said.
+    pub(crate) fn kinds(&self, name: &str, parts: &[&Wanted]) -> BTreeMap<String, String> {
+        let dims = BTreeMap::new();
+        let names = Names { values: self.values, dims: &dims };
+        let mut out = BTreeMap::new();
+        for w in parts {
+            let path = w.name.strip_prefix(name).map_or(w.name.as_str(), |p| p.trim_start_matches('.'));
+            let Ok(origin) = w.from.as_deref().map_or(Ok(Origin::named(path)), str::parse) else { continue };
+            let found = origin.tried.iter().find_map(|t| self.kind(t, w, &names));
+            out.extend(found.map(|kind| (w.name.clone(), kind)));
+        }
+        out
+    }
+
+    /// The kind of the tensors that a term names; of several kinds the one that holds the others.
+    fn kind(&self, term: &Term, w: &Wanted, names: &Names<'_>) -> Option<String> {
+        let counts: Vec<i64> =
+            w.extents.iter().take(holes(term)).map(|d| names.extent(d).unwrap_or(1)).collect();
+        let mut kinds: Vec<&str> = Vec::new();
+        for k in 0..counts.iter().product() {
+            let name = Place { at: &place(k, &counts), names }.filled_in(innermost(term)?).ok()?;
+            kinds.push(self.checkpoint.tensors().get(&name)?.kind());
+        }
+        let wider = |a: &&str, b: &&str| rank(a).cmp(&rank(b));
+        kinds.into_iter().max_by(wider).map(str::to_owned)
+    }
+
+    fn part(&self, record: &str, w: &Wanted, dims: &BTreeMap<Sym, i64>) -> Result<Tensor, String> {
+        let path = w.name.strip_prefix(record).map_or(w.name.as_str(), |p| p.trim_start_matches('.'));
+        let origin: Origin = match &w.from {
+            Some(text) => text.parse().map_err(|e| format!("{}: {e}", w.name))?,
+            None => Origin::named(path),
+        };
+        let names = Names { values: self.values, dims };
+        let mut absent: Vec<String> = Vec::new();
+        for term in &origin.tried {
+            match self.stacked(term, w, &names) {
+                Ok(t) => return Ok(t),
+                Err(Fault::Absent(name)) if absent.contains(&name) => {}
+                Err(Fault::Absent(name)) => absent.push(name),
+                Err(Fault::Wrong(text)) => return Err(text),
+            }
+        }
+        if let Some(default) = &origin.default {
+            return filled(w, default, &names);
+        }
+        let known = || self.checkpoint.tensors().keys().map(String::as_str);
+        let near = absent.iter().find_map(|n| ir::diag::nearest(n, known()));
+        let hint = near.map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+        let listed: Vec<String> = absent.iter().map(|n| format!("`{n}`")).collect();
+        Err(format!("{}: {} is not there: {}{hint}", w.name, w.ty, listed.join(", nor ")))
+    }
+
+    /// What a term gives for each place of the arrays around the part, one behind the other.
+    fn stacked(&self, term: &Term, w: &Wanted, names: &Names<'_>) -> Made<Tensor> {
+        let holes = holes(term);
+        if holes > w.extents.len() {
+            return wrong(format!("{}: {} has fewer axes than `{term}` has counts", w.name, w.ty));
+        }
+        // How many of each count: said by the shape, or else as many as the checkpoint has.
+        let mut counts: Vec<i64> = Vec::new();
+        for axis in 0..holes {
+            let said = names.extent(&w.extents[axis]);
+            let has = |n: i64| {
+                let zeros = vec![0; holes - axis - 1];
+                let at: Vec<i64> = counts.iter().map(|_| 0).chain([n]).chain(zeros).collect();
+                self.raw(term, &mut Place { at: &at, names }).is_ok()
+            };
+            counts.push(said.unwrap_or_else(|| (0..).take_while(|n| has(*n)).count() as i64));
+        }
+        let inner = &w.extents[holes..];
+        let total = counts.iter().product::<i64>().max(0);
+        let mut whole: Option<Tensor> = None;
+        let mut shape: Vec<i64> = Vec::new();
+        for k in 0..total {
+            let at = place(k, &counts);
+            let raw = self.raw(term, &mut Place { at: &at, names })?;
+            let fits = raw.shape.len() == inner.len()
+                && raw.shape.iter().zip(inner).all(|(n, d)| names.extent(d).is_none_or(|want| want == *n))
+                && (k == 0 || shape == raw.shape);
+            if !fits {
+                let text = format!(
+                    "{}: {} is needed, and `{}` is {}{:?}",
+                    w.name, w.ty, raw.name, raw.kind, raw.shape
+                );
+                return wrong(text);
+            }
+            shape.clone_from(&raw.shape);
+            let to = match &mut whole {
+                Some(t) => t,
+                None => {
+                    let extents: Vec<i64> = counts.iter().chain(&raw.shape).copied().collect();
+                    let made = Tensor::zeros(w.ty.dtype, &extents);
+                    whole.insert(made.map_err(|e| Fault::Wrong(format!("{}: {e}", w.name)))?)
+                }
+            };
+            let each = to.bytes().len() / total.max(1) as usize;
+            let into = &mut to.bytes_mut()[each * k as usize..each * (k as usize + 1)];
+            if let Err(why) = convert::into(&raw, w.ty.dtype, into) {
+                return wrong(format!("{}: {} is needed, and `{}` is {why}", w.name, w.ty.dtype, raw.name));
+            }
+        }
+        match whole {
+            Some(t) => Ok(t),
+            None => {
+                let inner = inner.iter().map(|d| names.extent(d)).collect::<Option<Vec<i64>>>();
+                let Some(inner) = inner else { return Err(Fault::Absent(term.to_string())) };
+                let extents: Vec<i64> = counts.into_iter().chain(inner).collect();
+                Tensor::zeros(w.ty.dtype, &extents).map_err(|e| Fault::Wrong(format!("{}: {e}", w.name)))
+            }
+        }
+    }
+
+    /// The bytes that a term names, at a place of the arrays.
+    fn raw(&self, term: &Term, at: &mut Place<'_>) -> Made<Raw<'_>> {
+        match term {
+            Term::Text(name) => {
+                let name = at.filled_in(name)?;
+                let Some(t) = self.checkpoint.tensors().get(&name) else { return Err(Fault::Absent(name)) };
+                Raw::of(t)
+            }
+            Term::Call(verb, args) => {
+                let [first, rest @ ..] = args.as_slice() else {
+                    return wrong(format!("`{verb}` is of a tensor: `{verb}(\"name\", ..)`"));
+                };
+                let raw = self.raw(first, at)?;
+                let value = |t: &Term| match t.eval(at.names) {
+                    Ok(Some(v)) => Ok(v),
+                    Ok(None) => wrong(format!("`{term}`: `{t}` has no value")),
+                    Err(e) => wrong(format!("`{term}`: {e}")),
+                };
+                let rest = rest.iter().map(value).collect::<Made<Vec<Value>>>()?;
+                verbs::apply(verb, raw, &rest)
+            }
+            _ => wrong(format!("`{term}` names no tensor")),
+        }
+    }
+}
+
+/// How many counts a term's name has.
+fn holes(term: &Term) -> usize {
+    match term {
+        Term::Text(name) => name.matches('{').count(),
+        Term::Call(_, args) => args.first().map_or(0, holes),
+        _ => 0,
+    }
+}
+
+/// The name that a term is about.
+fn innermost(term: &Term) -> Option<&str> {
+    match term {
+        Term::Text(name) => Some(name),
+        Term::Call(_, args) => innermost(args.first()?),
+        _ => None,
+    }
+}
+
+/// Of two kinds in one stack the greater is taken: of floats it holds the other.
+fn rank(kind: &str) -> i32 {
+    match kind {
+        "f16" | "bf16" => 1,
+        "f32" => 2,
+        "f64" => 3,
+        _ => 0,
+    }
+}
+
+/// The k-th place of arrays in arrays.
+fn place(k: i64, counts: &[i64]) -> Vec<i64> {
+    let mut rest = k;
+    let mut at: Vec<i64> = counts
+        .iter()
+        .rev()
+        .map(|c| {
+            let i = rest % c;
+            rest /= c;
+            i
+        })
+        .collect();
+    at.reverse();
+    at
+}
+
+/// The default of a part that is not there: a number everywhere.
+fn filled(w: &Wanted, default: &Term, names: &Names<'_>) -> Result<Tensor, String> {
+    let wrong = |e: &dyn std::fmt::Display| format!("{}: {e}", w.name);
+    let number = default.eval(names).map_err(|e| wrong(&e))?.and_then(|v| v.as_f64());
+    let Some(number) = number else { return Err(wrong(&format!("`{default}` is no number"))) };
+    let extents: Option<Vec<i64>> = w.extents.iter().map(|d| names.extent(d)).collect();
+    let Some(extents) = extents else {
+        return Err(wrong(&format!("the extents of {} are not known, and no tensor tells them", w.ty)));
+    };
+    let mut t = Tensor::zeros(w.ty.dtype, &extents).map_err(|e| wrong(&e))?;
+    if number != 0.0 {
+        (0..t.len()).for_each(|i| t.set_f64(i, number));
+    }
+    Ok(t)
+}
+
+/// What names in origins mean: values of the config, and dims.
+struct Names<'n> {
+    values: &'n Values,
+    dims: &'n BTreeMap<Sym, i64>,
+}
+
+impl Names<'_> {
+    fn extent(&self, d: &shape::Expr) -> Option<i64> {
+        d.eval(&|s| self.number(s.name())).ok()
+    }
+
+    fn number(&self, name: &str) -> Option<i64> {
+        let dim = self.dims.iter().find(|(s, _)| s.name() == name).map(|(_, n)| *n);
+        dim.or_else(|| self.values.get(name).and_then(Value::as_i64))
+    }
+}
+
+impl Meaning for Names<'_> {
+    fn name(&self, name: &str) -> Option<Value> {
+        self.values.get(name).cloned().or_else(|| self.number(name).map(Value::Int))
+    }
+
+    fn call(&self, verb: &str, _: &[Term]) -> Result<Option<Value>, String> {
+        Err(format!("there is no verb `{verb}` of numbers"))
+    }
+}
+
+/// Names at a place of the arrays around a part.
+struct Place<'a> {
+    at: &'a [i64],
+    names: &'a Names<'a>,
+}
+
+impl Place<'_> {
+    /// A name with its k-th `{..}` replaced by what it says of the k-th count.
+    fn filled_in(&self, template: &str) -> Made<String> {
+        let mut out = String::new();
+        let mut rest = template;
+        for &n in self.at {
+            let Some((before, after)) = rest.split_once('{') else { break };
+            let Some((hole, after)) = after.split_once('}') else {
+                return wrong(format!("`{template}`: a brace is not closed"));
+            };
+            out.push_str(before);
+            out.push_str(&self.number(hole, n)?.to_string());
+            rest = after;
+        }
+        Ok(out + rest)
+    }
+
+    /// `i`, `i + first`, `layers[i]`: the name that nothing else has is the count.
+    fn number(&self, hole: &str, n: i64) -> Made<i64> {
+        let hole = hole.trim();
+        let words = hole.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let is_name = |w: &&str| w.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        let counts: Vec<&str> = words.filter(is_name).filter(|w| self.names.name(w).is_none()).collect();
+        let Some(count) = counts.first().filter(|c| counts.iter().all(|d| d == *c)) else {
+            return wrong(format!("`{{{hole}}}` has no count, or more than one: {}", counts.join(", ")));
+        };
+        let term: Result<Term, String> = hole.parse();
+        let value = term.and_then(|t| t.eval(&At { name: count, at: n, m: self.names }));
+        match value {
+            Ok(Some(Value::Int(i))) => Ok(i),
+            Ok(_) => wrong(format!("`{{{hole}}}` is no number")),
+            Err(e) => wrong(format!("`{{{hole}}}`: {e}")),
+        }
+    }
+}

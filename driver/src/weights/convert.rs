@@ -1,0 +1,45 @@
+//! Bytes of a checkpoint as elements of a type: as they are, or as another type of floats that holds every number.
+
+use bytemuck::{AnyBitPattern, NoUninit, pod_read_unaligned};
+use half::{bf16, f16};
+use tensor::DType;
+
+use super::verbs::Raw;
+
+/// The element type of a kind whose elements are each by itself.
+pub(super) fn dtype(kind: &str) -> Option<DType> {
+    kind.parse().ok()
+}
+
+/// Writes a tensor's elements; an error is what it is instead.
+pub(super) fn into(raw: &Raw<'_>, to: DType, out: &mut [u8]) -> Result<(), String> {
+    // Fields of blocks are what their encoding says.
+    let from = if raw.kind == "bytes" { Some(to) } else { dtype(&raw.kind) };
+    let Some(from) = from else { return Err(format!("{}, which is in blocks", raw.kind)) };
+    let bytes = &raw.bytes[..];
+    match (from, to) {
+        _ if from == to => {
+            if out.len() != bytes.len() {
+                return Err(format!("{} bytes and not {}", bytes.len(), out.len()));
+            }
+            out.copy_from_slice(bytes);
+            if to == DType::Bool {
+                out.iter_mut().for_each(|b| *b = u8::from(*b != 0));
+            }
+        }
+        (DType::Bf16, DType::F32) => each(bytes, out, bf16::to_f32),
+        (DType::F16, DType::F32) => each(bytes, out, f16::to_f32),
+        (DType::Bf16, DType::F64) => each(bytes, out, bf16::to_f64),
+        (DType::F16, DType::F64) => each(bytes, out, f16::to_f64),
+        (DType::F32, DType::F64) => each(bytes, out, |x: f32| f64::from(x)),
+        _ => return Err(format!("{from}, which would lose digits")),
+    }
+    Ok(())
+}
+
+fn each<A: AnyBitPattern, B: NoUninit>(from: &[u8], to: &mut [u8], f: impl Fn(A) -> B) {
+    let pairs = from.chunks_exact(size_of::<A>()).zip(to.chunks_exact_mut(size_of::<B>()));
+    for (a, b) in pairs {
+        b.copy_from_slice(bytemuck::bytes_of(&f(pod_read_unaligned(a))));
+    }
+}

@@ -1,0 +1,187 @@
+//! A checkpoint: whatever a path leads to, as tensors, a config and a name.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value};
+
+use crate::folder::{self, MAX_FILE};
+use crate::near::nearest;
+use crate::{Error, Tensor, gguf, safetensors};
+
+/// How weights are stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// `.safetensors` files, alone or in a folder of Hugging Face.
+    Safetensors,
+    /// A `.gguf` file, or its parts.
+    Gguf,
+}
+
+/// The files of a model.
+#[derive(Debug)]
+pub struct Checkpoint {
+    path: PathBuf,
+    format: Format,
+    folder: Option<PathBuf>,
+    tensors: IndexMap<String, Tensor>,
+    config: Map<String, Value>,
+    generation: Option<Map<String, Value>>,
+}
+
+impl Checkpoint {
+    /// Opens what a path leads to. Weights are mapped, not read. It may be
+    ///
+    /// - a folder with `.safetensors` files, and mostly a `config.json`;
+    /// - a `.safetensors` file, alone: what is beside it is not looked at;
+    /// - a `.gguf` file, or one of its parts: all are read;
+    /// - a folder without `.safetensors` files and with one `.gguf`, which may be in parts.
+    pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint, Error> {
+        let path = path.as_ref();
+        if std::fs::metadata(path).map_err(|e| Error::io(path, e))?.is_dir() {
+            return Checkpoint::of_folder(path);
+        }
+        match path.extension().and_then(|e| e.to_str()) {
+            Some("safetensors") => {
+                let tensors = safetensors::read(path)?.into_iter().map(|t| (t.name.clone(), t)).collect();
+                Ok(Checkpoint {
+                    path: path.to_owned(),
+                    format: Format::Safetensors,
+                    folder: None,
+                    tensors,
+                    config: Map::new(),
+                    generation: None,
+                })
+            }
+            Some("gguf") => Checkpoint::of_gguf(path),
+            _ => Err(Error::file(path, "is no checkpoint: those are folders, .safetensors and .gguf files")),
+        }
+    }
+
+    fn of_folder(path: &Path) -> Result<Checkpoint, Error> {
+        let files = folder::with_extension(path, "safetensors")?;
+        // Where there is an index its shards are asked for, and those that are missing are named.
+        if files.is_empty() && !path.join(folder::INDEX).is_file() {
+            let files = folder::with_extension(path, "gguf")?;
+            let Some(file) = gguf::only_one(&files) else {
+                return Err(Error::file(
+                    path,
+                    match files.is_empty() {
+                        true => "holds neither .safetensors nor .gguf files".to_owned(),
+                        false => format!("holds several models; say which: {}", listed(&files)),
+                    },
+                ));
+            };
+            let opened = Checkpoint::of_gguf(file)?;
+            return Ok(Checkpoint { path: path.to_owned(), folder: Some(path.to_owned()), ..opened });
+        }
+        Ok(Checkpoint {
+            path: path.to_owned(),
+            format: Format::Safetensors,
+            folder: Some(path.to_owned()),
+            tensors: folder::tensors(path, &files)?,
+            config: folder::object(path, "config.json")?.unwrap_or_default(),
+            generation: folder::object(path, "generation_config.json")?,
+        })
+    }
+
+    fn of_gguf(path: &Path) -> Result<Checkpoint, Error> {
+        let file = gguf::open(path)?;
+        let mut tensors: IndexMap<String, Tensor> = IndexMap::with_capacity(file.tensors.len());
+        for tensor in file.tensors {
+            if let Some(other) = tensors.get(tensor.name()) {
+                let what = format!("{} holds it too", other.file().display());
+                return Err(Error::tensor(tensor.file(), tensor.name(), what));
+            }
+            tensors.insert(tensor.name.clone(), tensor);
+        }
+        Ok(Checkpoint {
+            path: path.to_owned(),
+            format: Format::Gguf,
+            folder: None,
+            tensors,
+            config: file.metadata,
+            generation: None,
+        })
+    }
+
+    /// The path that was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How the weights are stored.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// All tensors by name: by an index in the order of names, else in that of the files.
+    pub fn tensors(&self) -> &IndexMap<String, Tensor> {
+        &self.tensors
+    }
+
+    /// A tensor by its name; the error of one that is not there tells names that are like it.
+    pub fn tensor(&self, name: &str) -> Result<&Tensor, Error> {
+        self.tensors.get(name).ok_or_else(|| Error::Unknown {
+            path: self.path.clone(),
+            tensor: name.to_owned(),
+            near: nearest(name, self.tensors.keys().map(String::as_str)),
+        })
+    }
+
+    /// What the checkpoint says of itself: the object of a folder's `config.json`, or the metadata of GGUF by their
+    /// keys. Nothing where there is neither.
+    ///
+    /// Of GGUF each key `ARCH.x`, where ARCH is the `general.architecture`, is there as `gguf.x` too. Numbers that JSON
+    /// cannot say are the texts `"NaN"`, `"Infinity"` and `"-Infinity"`.
+    pub fn config(&self) -> &Map<String, Value> {
+        &self.config
+    }
+
+    /// The object of a folder's `generation_config.json`, beside `.safetensors` files.
+    pub fn generation_config(&self) -> Option<&Map<String, Value>> {
+        self.generation.as_ref()
+    }
+
+    /// Who the checkpoint is, the most exact name first: the `architectures` of a config, then its `model_type`. Of
+    /// GGUF it is `gguf:` and the architecture, as in `gguf:llama`.
+    pub fn classes(&self) -> Vec<String> {
+        let text = |key: &str| self.config.get(key).and_then(Value::as_str);
+        match self.format {
+            Format::Gguf => text("general.architecture").map(|a| format!("gguf:{a}")).into_iter().collect(),
+            Format::Safetensors => {
+                let listed = self.config.get("architectures").and_then(Value::as_array);
+                let listed = listed.into_iter().flatten().filter_map(Value::as_str);
+                listed.chain(text("model_type")).map(str::to_owned).collect()
+            }
+        }
+    }
+
+    /// The text of another file of the folder, such as `tokenizer_config.json`. None if there is no such file, or if
+    /// what was opened is a file. Files of more than [`MAX_FILE`] bytes are refused.
+    pub fn file_text(&self, name: &str) -> Result<Option<String>, Error> {
+        let Some(bytes) = self.file_bytes(name)? else { return Ok(None) };
+        let at = self.folder.as_deref().unwrap_or(&self.path).join(name);
+        String::from_utf8(bytes)
+            .map(Some)
+            .map_err(|e| Error::file(&at, format!("is no UTF-8: {}", e.utf8_error())))
+    }
+
+    /// The bytes of another file of the folder, as for [`Checkpoint::file_text`].
+    pub fn file_bytes(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.folder.as_deref().map_or(Ok(None), |folder| folder::bytes(folder, name, MAX_FILE))
+    }
+}
+
+/// The names of some files.
+fn listed(files: &[PathBuf]) -> String {
+    const SHOWN: usize = 12;
+    let names: BTreeSet<String> =
+        files.iter().filter_map(|f| f.file_name()).map(|n| n.to_string_lossy().into_owned()).collect();
+    let mut text = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text += &format!(" and {} more", names.len() - SHOWN);
+    }
+    text
+}

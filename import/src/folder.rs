@@ -1,0 +1,142 @@
+//! Folders as Hugging Face lays them out: a config, weights in one file or in shards, a tokenizer.
+//!
+//! With `model.safetensors.index.json` each tensor is read from the file that it says, and no other file is looked at.
+//! Without it every `.safetensors` file is read; of a name that several hold, the one in `model*.safetensors` counts.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Component, Path, PathBuf};
+
+use indexmap::IndexMap;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::error::Shown;
+use crate::{Error, Tensor, json, safetensors};
+
+/// The largest file of a folder that is read as a whole: a tokenizer, a template, an index.
+pub const MAX_FILE: u64 = 256 << 20;
+
+/// The largest config that is read. Those of models with many labels have one or two million bytes.
+const MAX_CONFIG: u64 = 4 << 20;
+
+/// The file that says where each tensor is.
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+
+/// The files of a folder with this extension, in the order of their names. Hidden ones are nobody's weights.
+pub(crate) fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, Error> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(|e| Error::io(folder, e))? {
+        let at = entry.map_err(|e| Error::io(folder, e))?.path();
+        let hidden = at.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"."));
+        if at.extension().is_some_and(|e| e == extension) && !hidden && !at.is_dir() {
+            files.push(at);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The bytes of a file in a folder, no more than `most`; none if there is no such file. The name is one of the folder's
+/// own: it leads nowhere else.
+pub(crate) fn bytes(folder: &Path, name: &str, most: u64) -> Result<Option<Vec<u8>>, Error> {
+    let at = folder.join(name);
+    if !is_plain(name) {
+        return Err(Error::file(folder, format!("`{}` is no name of a file in it", Shown(name))));
+    }
+    match std::fs::metadata(&at) {
+        Ok(m) if m.is_file() => {}
+        Ok(_) => return Err(Error::file(&at, "is not a regular file")),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::io(&at, e)),
+    }
+    let mut out = Vec::new();
+    let file = File::open(&at).map_err(|e| Error::io(&at, e))?;
+    file.take(most + 1).read_to_end(&mut out).map_err(|e| Error::io(&at, e))?;
+    if out.len() as u64 > most {
+        return Err(Error::file(&at, format!("has more than {most} bytes, which are read at most")));
+    }
+    Ok(Some(out))
+}
+
+/// The object of a JSON file in a folder; none if there is no such file.
+pub(crate) fn object(folder: &Path, name: &str) -> Result<Option<Map<String, Value>>, Error> {
+    let Some(text) = bytes(folder, name, MAX_CONFIG)? else { return Ok(None) };
+    json::object(&folder.join(name), &text).map(Some)
+}
+
+fn is_plain(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name)
+}
+
+/// The tensors of a folder that holds these `.safetensors` files.
+pub(crate) fn tensors(folder: &Path, files: &[PathBuf]) -> Result<IndexMap<String, Tensor>, Error> {
+    let Some(index) = bytes(folder, INDEX, MAX_FILE)? else { return without_index(files) };
+    by_index(folder, &index)
+}
+
+/// The part of an index that is read: the file of each tensor.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+/// The files that an index names.
+#[cfg(feature = "hub")]
+pub(crate) fn shards(path: &Path) -> Result<std::collections::BTreeSet<String>, Error> {
+    let text = path.parent().map_or(Ok(None), |folder| bytes(folder, INDEX, MAX_FILE))?.unwrap_or_default();
+    let index: Index = serde_json::from_slice(&text).map_err(|e| Error::file(path, e.to_string()))?;
+    Ok(index.weight_map.into_values().collect())
+}
+
+fn by_index(folder: &Path, text: &[u8]) -> Result<IndexMap<String, Tensor>, Error> {
+    let at = folder.join(INDEX);
+    let index: Index = serde_json::from_slice(text).map_err(|e| Error::file(&at, e.to_string()))?;
+    let mut shards: IndexMap<&str, IndexMap<String, Tensor>> = IndexMap::new();
+    let mut all = IndexMap::new();
+    for (name, file) in &index.weight_map {
+        if !shards.contains_key(file.as_str()) {
+            let path = folder.join(file);
+            if !is_plain(file) {
+                let what = format!("`{}`, where the index says it is, is no file of the folder", Shown(file));
+                return Err(Error::tensor(&at, name, what));
+            }
+            if !path.is_file() {
+                let what = format!("the shard is missing; {INDEX} says that it holds `{}`", Shown(name));
+                return Err(Error::file(&path, what));
+            }
+            let tensors = safetensors::read(&path)?;
+            shards.insert(file, tensors.into_iter().map(|t| (t.name.clone(), t)).collect());
+        }
+        let Some(tensor) = shards.get_mut(file.as_str()).and_then(|shard| shard.swap_remove(name)) else {
+            let what = format!("is not in the file; {INDEX} says that it is");
+            return Err(Error::tensor(&folder.join(file), name, what));
+        };
+        all.insert(name.clone(), tensor);
+    }
+    Ok(all)
+}
+
+fn without_index(files: &[PathBuf]) -> Result<IndexMap<String, Tensor>, Error> {
+    let goes_first = |f: &Path| f.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"model"));
+    let (first, others): (Vec<&PathBuf>, Vec<&PathBuf>) = files.iter().partition(|f| goes_first(f));
+    let mut all: IndexMap<String, Tensor> = IndexMap::new();
+    for path in first.into_iter().chain(others) {
+        for tensor in safetensors::read(path)? {
+            match all.get(tensor.name()) {
+                Some(other) if goes_first(other.file()) == goes_first(path) => {
+                    let what = format!(
+                        "{} holds it too, and there is no {INDEX} that decides",
+                        other.file().display()
+                    );
+                    return Err(Error::tensor(path, tensor.name(), what));
+                }
+                Some(_) => {}
+                None => drop(all.insert(tensor.name.clone(), tensor)),
+            }
+        }
+    }
+    Ok(all)
+}

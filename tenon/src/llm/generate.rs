@@ -1,0 +1,188 @@
+//! Generation: a prompt in, tokens and text out as they come.
+
+#![expect(clippy::disallowed_methods, reason = "rates are told")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tensor::Tensor;
+use text::Stream;
+use vm::Limits;
+
+use super::engine::{Engine, Rows, SequenceId};
+use super::sample::Sampling;
+use crate::Error;
+use crate::llm::Model;
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+    /// The most tokens to make; none: until it ends, or the context is full.
+    pub max_tokens: Option<usize>,
+    /// Texts that end it.
+    pub stop: Vec<String>,
+    /// Whether what usually ends an answer is passed over.
+    pub ignore_end: bool,
+    /// Set by whoever wants it to end.
+    pub cancel: Option<Arc<AtomicBool>>,
+}
+
+/// Why a generation ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Finish {
+    /// A token that ends an answer.
+    End,
+    /// A stop text.
+    Stop,
+    /// As many tokens as were asked for, or as the context holds.
+    Length,
+    /// It was cancelled.
+    Cancelled,
+}
+
+/// What came of a generation.
+#[derive(Clone, Debug)]
+pub struct Generated {
+    /// The text, where there is a vocabulary.
+    pub text: String,
+    /// The new tokens.
+    pub ids: Vec<u32>,
+    /// Why it ended.
+    pub finish: Finish,
+    /// How many tokens of the prompt were computed.
+    pub prompt_tokens: usize,
+    /// What that took.
+    pub prefill: Duration,
+    /// What the new tokens took.
+    pub decode: Duration,
+}
+
+/// Rows of a prompt that are computed at once.
+const CHUNK: usize = 512;
+
+impl Model {
+    /// Goes on behind a prompt in a sequence of its own. `said` gets each piece of text as it is certain.
+    pub fn generate(
+        &self,
+        prompt: &[u32],
+        request: &Request,
+        said: &mut dyn FnMut(&str),
+    ) -> Result<Generated, Error> {
+        let id = self.engine().begin();
+        let mut ids = Vec::new();
+        let made = self.extend(id, &mut ids, prompt, request, said);
+        self.engine().end(id);
+        made
+    }
+
+    /// Goes on behind a prompt in a sequence that has the tokens `before`, which grow by the prompt and what is made.
+    pub fn extend(
+        &self,
+        id: SequenceId,
+        before: &mut Vec<u32>,
+        prompt: &[u32],
+        request: &Request,
+        said: &mut dyn FnMut(&str),
+    ) -> Result<Generated, Error> {
+        let room = self.context().saturating_sub(before.len());
+        if prompt.len() >= room {
+            let text = format!(
+                "the prompt has {} tokens, and the context has room for {room}; --ctx N makes it larger",
+                prompt.len()
+            );
+            return Err(Error::message("E0601", text));
+        }
+        let limits = Limits { cancel: request.cancel.clone(), ..Limits::default() };
+        let mut engine = self.engine();
+        let begun = Instant::now();
+        let mut logits = prefill(&mut engine, id, prompt, &limits)?;
+        let prefill = begun.elapsed();
+        before.extend_from_slice(prompt);
+        let begun = Instant::now();
+        let mut stream = self.tokenizer().ok().map(|t| Stream::new(Arc::clone(t)).stops(&request.stop));
+        let most = request.max_tokens.unwrap_or(usize::MAX).min(room - prompt.len());
+        let mut out = Generated {
+            text: String::new(),
+            ids: Vec::new(),
+            finish: Finish::Length,
+            prompt_tokens: prompt.len(),
+            prefill,
+            decode: Duration::ZERO,
+        };
+        let mut tell = |out: &mut Generated, piece: String| {
+            if !piece.is_empty() {
+                said(&piece);
+                out.text += &piece;
+            }
+        };
+        while out.ids.len() < most {
+            let row = logits.as_f32().unwrap_or(&[]);
+            let Some(token) = request.sampling.choose(row, before) else {
+                return Err(Error::message("E0602", "no logit of a row is a number".to_owned()));
+            };
+            if !request.ignore_end && self.tokenizer().is_ok_and(|t| t.is_end(token)) {
+                out.finish = Finish::End;
+                break;
+            }
+            out.ids.push(token);
+            before.push(token);
+            if let Some(s) = &mut stream {
+                let piece = s.push(token);
+                let stopped = s.stopped().is_some();
+                tell(&mut out, piece);
+                if stopped {
+                    out.finish = Finish::Stop;
+                    break;
+                }
+            }
+            if request.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed)) {
+                out.finish = Finish::Cancelled;
+                break;
+            }
+            if out.ids.len() == most {
+                break;
+            }
+            let rows = Rows { sequence: id, tokens: &[token], wanted: 1 };
+            match engine.step(&[rows], &limits) {
+                Ok(next) => logits = next,
+                Err(_) if request.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed)) => {
+                    out.finish = Finish::Cancelled;
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        if let Some(s) = &mut stream {
+            let rest = s.finish();
+            tell(&mut out, rest);
+        }
+        // The last token was chosen, but not computed: the sequence has all that stand before it.
+        before.truncate(engine.length(id));
+        out.decode = begun.elapsed();
+        Ok(out)
+    }
+
+    /// The logits of every row of a prompt.
+    pub fn logits(&self, prompt: &[u32]) -> Result<Tensor, Error> {
+        let mut engine = self.engine();
+        let id = engine.begin();
+        let rows = Rows { sequence: id, tokens: prompt, wanted: prompt.len() };
+        let made = engine.step(&[rows], &Limits::default());
+        engine.end(id);
+        made
+    }
+}
+
+/// Computes a prompt in chunks; gives the logits of its last row.
+fn prefill(engine: &mut Engine, id: SequenceId, prompt: &[u32], limits: &Limits) -> Result<Tensor, Error> {
+    let mut last = None;
+    let mut chunks = prompt.chunks(CHUNK).peekable();
+    while let Some(tokens) = chunks.next() {
+        let wanted = usize::from(chunks.peek().is_none());
+        last = Some(engine.step(&[Rows { sequence: id, tokens, wanted }], limits)?);
+    }
+    last.ok_or_else(|| Error::message("E0601", "a prompt has at least one token".to_owned()))
+}

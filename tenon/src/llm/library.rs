@@ -1,0 +1,84 @@
+//! The models of the library: `models/*.tn`, inside the binary. A new file there is a new model.
+
+use std::path::{Path, PathBuf};
+
+use driver::modules::Found;
+use driver::{Front, pipeline};
+use include_dir::{Dir, include_dir};
+use ir::ast::{ExprKind, File};
+
+use ir::source::{SourceId, SourceMap};
+
+use crate::{Checkpoint, Error};
+
+static TEXTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../models");
+
+/// What names the classes that a file serves.
+const SERVES: &str = "serves";
+
+/// The text of a model for one of these classes, of the library or a file of the user's.
+pub(crate) fn program(checkpoint: &Checkpoint, file: Option<&Path>) -> Result<Front, Error> {
+    if let Some(path) = file {
+        return crate::module::deep(|| driver::open(path));
+    }
+    let texts = TEXTS.files().filter_map(|f| Some((f.path(), f.contents_utf8()?)));
+    let classes = checkpoint.classes();
+    let mut known: Vec<String> = Vec::new();
+    // A file that asks for more than the class goes before one that does not.
+    let mut best: Option<(usize, SourceMap, SourceId)> = None;
+    for (path, text) in texts.filter(|(p, _)| p.extension().is_some_and(|e| e == "tn")) {
+        let mut sources = pipeline::sources();
+        let name = Path::new("models").join(path).display().to_string();
+        let id = sources.add(name, text);
+        for class in served(&parser::parse(id, text).0) {
+            let fits = fit(&class, &classes, checkpoint);
+            if fits > best.as_ref().map_or(0, |b| b.0) {
+                best = Some((fits, sources.clone(), id));
+            }
+            known.push(class);
+        }
+    }
+    if let Some((_, sources, id)) = best {
+        return crate::module::deep(|| pipeline::front_with(sources, &[id], &read));
+    }
+    known.sort();
+    let text = format!(
+        "no model serves {}; there are {}. A text of your own is given by --model FILE.tn",
+        classes.join(", "),
+        known.join(", ")
+    );
+    Err(Error::message("E0605", text))
+}
+
+/// How well a class that is served fits: not at all, or the more, the more is asked. `gguf:llama?gguf.expert_count`
+/// asks for a value of the config besides.
+fn fit(served: &str, classes: &[String], checkpoint: &Checkpoint) -> usize {
+    let (class, key) = served.split_once('?').map_or((served, None), |(c, k)| (c, Some(k)));
+    let is_there =
+        |k: &str| checkpoint.config().get(k).is_some_and(|v| !v.is_null() && v.as_i64() != Some(0));
+    match (classes.iter().any(|c| c == class), key) {
+        (false, _) => 0,
+        (true, None) => 1,
+        (true, Some(key)) => {
+            if is_there(key) {
+                2
+            } else {
+                0
+            }
+        }
+    }
+}
+
+/// The classes that a file serves.
+fn served(file: &File) -> Vec<String> {
+    let attrs = file.items.iter().flat_map(|i| &i.attrs).filter(|a| a.name.name.name() == SERVES);
+    let text = |a: &ir::ast::Arg| if let ExprKind::Str(s) = &a.value.kind { Some(s.clone()) } else { None };
+    attrs.flat_map(|a| &a.args).filter_map(text).collect()
+}
+
+/// Reads the files that a model uses.
+fn read(path: &Path) -> Option<Found> {
+    let inside = path.strip_prefix("models").ok()?;
+    let text = TEXTS.get_file(inside)?.contents_utf8()?.to_owned();
+    Some(Found { key: PathBuf::from(path), text: Ok(text) })
+}

@@ -1,0 +1,28 @@
+//! Language models: from the files that people have to answers.
+//!
+//! ```no_run
+//! use tenon::llm::{Chat, Model, Request};
+//!
+//! let model = Model::open("SmolLM2-135M-Instruct.gguf")?;
+//! let mut chat = Chat::new(&model).system("You answer in one sentence.");
+//! let answer = chat.say("What is a tenon?", &Request::default(), &mut |piece| print!("{piece}"))?;
+//! println!("\n{} tokens", answer.ids.len());
+//! # Ok::<(), tenon::Error>(())
+//! ```
+//!
+//! A [`Model`] is a text of `models/`, found by the classes it serves, and compiled for the checkpoint once. An
+//! [`Engine`] runs its steps over sequences, and keeps what they need. Nothing here knows an architecture.
+
+mod chat;
+mod engine;
+mod generate;
+mod library;
+mod model;
+mod sample;
+mod state;
+
+pub use chat::Chat;
+pub use engine::{Engine, Rows, SequenceId};
+pub use generate::{Finish, Generated, Request};
+pub use model::{Load, Model, tokenize};
+pub use sample::{Sampling, log_probabilities};

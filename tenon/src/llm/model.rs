@@ -1,0 +1,168 @@
+//! A model from its files: text, weights, vocabulary, template.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use ir::origin::Value;
+use text::{Extra, Template, Tokenizer};
+
+use super::engine::Engine;
+use super::library;
+use crate::{Checkpoint, Error, Module, Options};
+
+/// How a model is loaded.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// How its program is compiled. It is invariant: a row's logits do not depend on what is computed beside it.
+    pub options: Options,
+    /// A text of one's own for it, in the place of the library's.
+    pub model: Option<PathBuf>,
+    /// Values of the config that stand before the checkpoint's.
+    pub config: BTreeMap<String, String>,
+    /// The element type of keys and values: `f32`, `bf16`, `f16`.
+    pub kv: String,
+    /// The most tokens of all sequences together; none: what the model was made for.
+    pub context: Option<usize>,
+    /// The most sequences.
+    pub sequences: usize,
+}
+
+impl Default for Load {
+    fn default() -> Load {
+        let mut options = Options::default();
+        options.compile.invariant = true;
+        Load {
+            options,
+            model: None,
+            config: BTreeMap::new(),
+            kv: "f32".to_owned(),
+            context: None,
+            sequences: 8,
+        }
+    }
+}
+
+/// A language model, ready to answer.
+#[derive(Debug)]
+pub struct Model {
+    engine: Mutex<Engine>,
+    tokenizer: Option<Arc<Tokenizer>>,
+    template: Result<Template, String>,
+    config: BTreeMap<String, Value>,
+    context: usize,
+}
+
+/// What a model whose config says nothing of it was made for.
+const CONTEXT: usize = 2048;
+
+impl Model {
+    /// A model from a folder of Hugging Face or a `.gguf` file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Model, Error> {
+        Model::open_with(path, &Load::default())
+    }
+
+    /// As [`open`](Model::open), with options.
+    pub fn open_with(path: impl AsRef<Path>, load: &Load) -> Result<Model, Error> {
+        let checkpoint = Checkpoint::open(path).map_err(|e| Error::message("E0604", e.to_string()))?;
+        let front = library::program(&checkpoint, load.model.as_deref())?;
+        let module = Module::from_front(front, load.options.clone())?;
+        let step = module.model("step", &checkpoint, &load.config, &load.kv)?;
+        let config = step.config().clone();
+        let made_for = config.get("context").and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok());
+        let context = load.context.or(made_for).unwrap_or(CONTEXT);
+        let engine = Engine::new(step, context, load.sequences)?;
+        let tokenizer = tokenizer(&checkpoint)?.map(Arc::new);
+        let template = template(&checkpoint);
+        Ok(Model { engine: Mutex::new(engine), tokenizer, template, config, context })
+    }
+
+    /// What runs its steps.
+    pub fn engine(&self) -> std::sync::MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Its vocabulary.
+    pub fn tokenizer(&self) -> Result<&Arc<Tokenizer>, Error> {
+        let none = || Error::message("E0604", "the checkpoint has no tokenizer: give --ids".to_owned());
+        self.tokenizer.as_ref().ok_or_else(none)
+    }
+
+    /// The tokens of a text, with what begins one.
+    pub fn tokens(&self, text: &str) -> Result<Vec<u32>, Error> {
+        self.tokenizer()?.encode(text, true, true).map_err(|e| fault(&e))
+    }
+
+    /// The tokens of a conversation, up to where the model answers.
+    pub fn conversation(&self, turns: &[(&str, &str)]) -> Result<Vec<u32>, Error> {
+        let turns: Vec<(String, String)> =
+            turns.iter().map(|(r, c)| ((*r).to_owned(), (*c).to_owned())).collect();
+        super::chat::prompt(self, &turns)
+    }
+
+    /// How a conversation is written for it.
+    pub fn template(&self) -> Result<&Template, Error> {
+        self.template.as_ref().map_err(|e| Error::message("E0604", e.clone()))
+    }
+
+    /// The values of its config, by the names of its text.
+    pub fn config(&self) -> &BTreeMap<String, Value> {
+        &self.config
+    }
+
+    /// The most tokens of a sequence.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+}
+
+fn fault(e: &dyn std::fmt::Display) -> Error {
+    Error::message("E0604", e.to_string())
+}
+
+/// The tokens of a text, as the vocabulary of a checkpoint has them.
+pub fn tokenize(path: impl AsRef<Path>, text: &str) -> Result<Vec<u32>, Error> {
+    let checkpoint = Checkpoint::open(path).map_err(|e| fault(&e))?;
+    let none = || Error::message("E0604", format!("{}: there is no tokenizer", checkpoint.path().display()));
+    tokenizer(&checkpoint)?.ok_or_else(none)?.encode(text, true, true).map_err(|e| fault(&e))
+}
+
+/// The vocabulary of a checkpoint; none where it has none.
+pub(crate) fn tokenizer(checkpoint: &Checkpoint) -> Result<Option<Tokenizer>, Error> {
+    let path = checkpoint.path().display().to_string();
+    let wrong = |e: text::Error| Error::message("E0604", format!("{path}: {e}"));
+    if checkpoint.config().contains_key("tokenizer.ggml.model") {
+        return Tokenizer::from_gguf(checkpoint.config()).map(Some).map_err(wrong);
+    }
+    let Some(bytes) = checkpoint.file_bytes("tokenizer.json").map_err(|e| fault(&e))? else {
+        return Ok(None);
+    };
+    let json = |name: &str| -> Result<Option<serde_json::Value>, Error> {
+        let Some(text) = checkpoint.file_text(name).map_err(|e| fault(&e))? else { return Ok(None) };
+        serde_json::from_str(&text).map(Some).map_err(|e| fault(&format!("{path}: {name}: {e}")))
+    };
+    let config = json("tokenizer_config.json")?;
+    let special = json("special_tokens_map.json")?;
+    let generation = checkpoint.generation_config().cloned().map(serde_json::Value::Object);
+    // What ends an answer is said by the model's own config too.
+    let generation = generation.or_else(|| Some(serde_json::Value::Object(checkpoint.config().clone())));
+    let extra = Extra {
+        config: config.as_ref(),
+        special_tokens_map: special.as_ref(),
+        generation_config: generation.as_ref(),
+    };
+    Tokenizer::from_json(&bytes, &extra).map(Some).map_err(wrong)
+}
+
+fn template(checkpoint: &Checkpoint) -> Result<Template, String> {
+    if checkpoint.config().contains_key("tokenizer.ggml.model") {
+        return Template::from_gguf(checkpoint.config()).map_err(|e| e.to_string());
+    }
+    if let Some(text) = checkpoint.file_text("chat_template.jinja").map_err(|e| e.to_string())? {
+        return Template::new(&text).map_err(|e| e.to_string());
+    }
+    let text = checkpoint.file_text("tokenizer_config.json").map_err(|e| e.to_string())?;
+    let text = text.ok_or("the checkpoint has no chat template")?;
+    let config: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+    Template::from_config(&config, None).map_err(|e| e.to_string())
+}

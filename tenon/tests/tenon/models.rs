@@ -1,0 +1,302 @@
+//! Language models: what an engine keeps for its sequences, whatever the model's state is made of.
+//!
+//! The model is no model of the library: a folder outside has its text, with a part kept by token, one of a window,
+//! and one kept by sequence. So that a new architecture needs no Rust is shown too.
+
+#![expect(clippy::disallowed_methods, reason = "the tests write models")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tenon::llm::{Engine, Finish, Load, Model, Request, Rows, Sampling, SequenceId};
+use tenon::{Limits, Tensor};
+use tensor::safetensors;
+
+const TEXT: &str = r#"
+#[serves("Mixture")]
+config {
+    hidden: dim from "hidden_size"
+    heads: dim
+    head = hidden / heads
+    vocab: dim from "vocab_size"
+    layers: dim from "num_layers"
+    window: dim from "sliding_window" = 0
+    context: i64 from "context" = 4096
+    decay: f32 = 0.5
+}
+
+record Layer {
+    q: any[hidden, hidden] from "q.{i}"
+    k: any[hidden, hidden] from "k.{i}"
+}
+
+record Model {
+    words: any[vocab, hidden] from "words"
+    layers: [Layer; layers]
+}
+
+/// A running mean of each sequence.
+record Mean<n, d, slots, s> {
+    mean: f32[n, slots, d]
+    from: i32[s]
+    to: i32[s]
+}
+
+state Cache<C: float> {
+    full: Kv<C, layers, heads, head> by token
+    near: Kv<C, layers, heads, head> by token within window
+    past: Mean<layers, hidden> by sequence
+}
+
+/// Each row sees the mean of the rows before it, and is added to it.
+prim averaged<t, n, slots, d, s>(
+    x: f32[t, d],
+    sequence: i32[t],
+    own mean: f32[n, slots, d],
+    from: i32[s],
+    to: i32[s],
+    layer: i64,
+) -> (mean, y: f32[t, d]) {
+    for q in s, j in d {
+        let begun = i64(from[q])
+        mean[layer, i64(to[q]), j] = if begun >= 0 && begun < slots { mean[layer, begun, j] } else { 0.0 }
+    }
+    for i in t, j in d {
+        let at = i64(to[i64(sequence[i])])
+        y[i, j] = x[i, j] + mean[layer, at, j]
+        mean[layer, at, j] = mean[layer, at, j] * decay + x[i, j]
+    }
+}
+
+fn layer<t>(x: f32[t, hidden], w: Layer, i: i64, at: Rows<t>, own cache: Cache) -> (f32[t, hidden], Cache)
+where heads >= 1
+{
+    let q = reshape[t, heads, head](project(x, w.q))
+    let k = reshape[t, heads, head](project(x, w.k))
+    let full = append_kv(cache.full, i, at, k, q)
+    let near = append_kv(cache.near, i, at, k, q)
+    let far = reshape[t, heads * head](attend(q, full, i, at))
+    let close = reshape[t, heads * head](attend(q, near, i, at, window=window))
+    let past = cache.past
+    let (mean, y) = averaged(far + close, at.sequence, past.mean, past.from, past.to, i)
+    (tanh(y), Cache(full=full, near=near, past=Mean(mean=mean, from=past.from, to=past.to)))
+}
+
+fn step<t, r>(tokens: i32[t], at: Rows<t>, last: i32[r], w: Model, own cache: Cache) -> (f32[r, vocab], Cache)
+where heads >= 1
+{
+    var x = embed(w.words, tokens)
+    var cache = cache
+    for i in layers {
+        let (y, next) = layer(x, w.layers[i], i, at, cache)
+        x = y
+        cache = next
+    }
+    (project(x[last], w.words), cache)
+}
+"#;
+
+const VOCAB: usize = 40;
+
+/// A folder that removes itself, with the model and its text.
+struct Files(tempfile::TempDir);
+
+fn files() -> Files {
+    let dir = tempfile::tempdir().expect("there is room");
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("mixture.tn"), TEXT).expect("it is written");
+    let config = r#"{ "architectures": ["Mixture"], "hidden_size": 16, "heads": 2, "vocab_size": 40,
+        "num_layers": 2, "sliding_window": 5 }"#;
+    std::fs::write(at("config.json"), config).expect("it is written");
+    let random = |shape: &[i64], seed| {
+        let mut t = tensor::generate::random(tenon::DType::F32, shape, seed).expect("it is made");
+        (0..t.len()).for_each(|i| t.set_f64(i, t.get_f64(i) * 0.4));
+        t
+    };
+    let names = ["q.0", "q.1", "k.0", "k.1"];
+    let mut tensors: Vec<(&str, Tensor)> =
+        names.iter().enumerate().map(|(i, n)| (*n, random(&[16, 16], i as u64))).collect();
+    tensors.push(("words", random(&[VOCAB as i64, 16], 9)));
+    let bytes = safetensors::write(tensors.iter().map(|(n, t)| (*n, t))).expect("they fit");
+    std::fs::write(at("model.safetensors"), bytes).expect("it is written");
+    Files(dir)
+}
+
+impl Files {
+    fn path(&self) -> PathBuf {
+        self.0.path().to_owned()
+    }
+
+    fn model(&self) -> Model {
+        let load = Load { model: Some(self.path().join("mixture.tn")), sequences: 6, ..Load::default() };
+        Model::open_with(self.path(), &load).expect("it loads")
+    }
+}
+
+fn tokens(seed: usize, count: usize) -> Vec<u32> {
+    (0..count).map(|i| ((i * 31 + seed * 17 + i * i) % VOCAB) as u32).collect()
+}
+
+fn rows(engine: &mut Engine, batch: &[(SequenceId, &[u32])]) -> Vec<Vec<u8>> {
+    let batch: Vec<Rows<'_>> =
+        batch.iter().map(|(id, tokens)| Rows { sequence: *id, tokens, wanted: tokens.len() }).collect();
+    let logits = engine.step(&batch, &Limits::default()).expect("it runs");
+    logits.bytes().chunks_exact(4 * VOCAB).map(<[u8]>::to_vec).collect()
+}
+
+/// The logits of every row of a text by itself, in one step.
+fn alone(engine: &mut Engine, text: &[u32]) -> Vec<Vec<u8>> {
+    let id = engine.begin();
+    let logits = rows(engine, &[(id, text)]);
+    engine.end(id);
+    logits
+}
+
+#[test]
+fn a_rows_bits_depend_neither_on_chunks_nor_on_what_is_beside_it() {
+    let files = files();
+    let model = files.model();
+    let mut engine = model.engine();
+    let (a, b) = (tokens(1, 150), tokens(2, 70));
+    let (whole_a, whole_b) = (alone(&mut engine, &a), alone(&mut engine, &b));
+    let (s, t) = (engine.begin(), engine.begin());
+    let mut got: (Vec<Vec<u8>>, Vec<Vec<u8>>) = Default::default();
+    // Chunks of all lengths, two sequences in each step; the second begins later and ends sooner.
+    let (mut i, mut j) = (0, 0);
+    for (n, m) in [(1, 0), (7, 1), (60, 30), (1, 1), (1, 1), (64, 37), (16, 0)] {
+        let mut batch: Vec<(SequenceId, &[u32])> = vec![(s, &a[i..i + n])];
+        if m > 0 {
+            batch.insert(usize::from(n % 2 == 0), (t, &b[j..j + m]));
+        }
+        let made = rows(&mut engine, &batch);
+        let first_is_s = batch[0].0 == s;
+        let (front, back) = made.split_at(if first_is_s { n } else { m });
+        got.0.extend_from_slice(if first_is_s { front } else { back });
+        if m > 0 {
+            got.1.extend_from_slice(if first_is_s { back } else { front });
+        }
+        (i, j) = (i + n, j + m);
+    }
+    assert_eq!((i, j), (a.len(), b.len()));
+    assert!(got.0 == whole_a, "the first sequence");
+    assert!(got.1 == whole_b, "the second sequence");
+}
+
+#[test]
+fn after_a_step_that_fails_each_sequence_stands_as_before() {
+    let files = files();
+    let model = files.model();
+    let mut engine = model.engine();
+    let text = tokens(3, 90);
+    let whole = alone(&mut engine, &text);
+    let id = engine.begin();
+    let other = engine.begin();
+    rows(&mut engine, &[(id, &text[..50])]);
+    let room = engine.room();
+    let cancel = Some(Arc::new(AtomicBool::new(true)));
+    let limits = Limits { cancel, ..Limits::default() };
+    let batch = [
+        Rows { sequence: id, tokens: &text[10..80], wanted: 1 },
+        Rows { sequence: other, tokens: &text, wanted: 1 },
+    ];
+    engine.step(&batch, &limits).expect_err("it is cancelled");
+    // Nor does a call with a wrong token, which is found out in the middle.
+    let wrong = [Rows { sequence: id, tokens: &[1, 4_000_000], wanted: 1 }];
+    let e = engine.step(&wrong, &Limits::default()).expect_err("there is no such token");
+    assert!(e.to_string().contains("4000000"), "{e}");
+    assert_eq!((engine.length(id), engine.length(other), engine.room()), (50, 0, room));
+    assert!(rows(&mut engine, &[(id, &text[50..])]) == whole[50..]);
+}
+
+#[test]
+fn a_fork_goes_on_by_itself() {
+    let files = files();
+    let model = files.model();
+    let mut engine = model.engine();
+    let (text, other) = (tokens(4, 100), tokens(5, 30));
+    let mixed: Vec<u32> = text[..70].iter().chain(&other).copied().collect();
+    let (whole, whole_mixed) = (alone(&mut engine, &text), alone(&mut engine, &mixed));
+    let id = engine.begin();
+    rows(&mut engine, &[(id, &text[..70])]);
+    let fork = engine.fork(id).expect("there is room");
+    let made = rows(&mut engine, &[(fork, &other), (id, &text[70..])]);
+    assert!(made[..30] == whole_mixed[70..], "the fork");
+    assert!(made[30..] == whole[70..], "the first");
+    engine.end(id);
+    // What was shared stays the other's.
+    let again = rows(&mut engine, &[(fork, &[7])]);
+    let longer: Vec<u32> = mixed.iter().chain(&[7]).copied().collect();
+    assert!(again[0] == alone(&mut engine, &longer)[100]);
+}
+
+#[test]
+fn all_memory_comes_back() {
+    let files = files();
+    let model = files.model();
+    let mut engine = model.engine();
+    let room = engine.room();
+    for round in 0..3 {
+        let ids: Vec<SequenceId> = (0..5).map(|_| engine.begin()).collect();
+        let text = tokens(round, 200);
+        for id in &ids {
+            rows(&mut engine, &[(*id, &text)]);
+        }
+        assert!(engine.room() < room);
+        ids.into_iter().for_each(|id| engine.end(id));
+        assert_eq!(engine.room(), room);
+    }
+    // More than there is memory for is refused, and harms nobody.
+    let id = engine.begin();
+    let much = tokens(1, room + 1);
+    let e = engine.step(&[Rows { sequence: id, tokens: &much, wanted: 1 }], &Limits::default());
+    assert!(e.expect_err("it is too much").to_string().contains("no page is free"));
+    assert_eq!((engine.length(id), engine.room()), (0, room));
+}
+
+#[test]
+fn generation_is_told_by_its_seed_and_goes_on_as_asked() {
+    let files = files();
+    let model = files.model();
+    let prompt = tokens(6, 20);
+    let mut request = Request { max_tokens: Some(12), ..Request::default() };
+    let greedy = model.generate(&prompt, &request, &mut |_| ()).expect("it goes on");
+    assert_eq!((greedy.ids.len(), greedy.finish), (12, Finish::Length));
+    // The likeliest token of each row, by whole texts.
+    let text: Vec<u32> = prompt.iter().chain(&greedy.ids).copied().collect();
+    let logits = model.logits(&text).expect("it runs");
+    let all = logits.as_f32().expect("floats");
+    for (k, id) in greedy.ids.iter().enumerate() {
+        let row = &all[(prompt.len() - 1 + k) * VOCAB..][..VOCAB];
+        assert_eq!(Sampling::default().choose(row, &[]), Some(*id), "token {k}");
+    }
+    request.sampling = Sampling { temperature: 1.5, seed: 3, ..Sampling::default() };
+    let one = model.generate(&prompt, &request, &mut |_| ()).expect("it goes on");
+    let two = model.generate(&prompt, &request, &mut |_| ()).expect("it goes on");
+    assert_eq!(one.ids, two.ids);
+    request.sampling.seed = 4;
+    let other = model.generate(&prompt, &request, &mut |_| ()).expect("it goes on");
+    assert_ne!(one.ids, other.ids);
+}
+
+#[test]
+fn what_a_model_lacks_is_said_by_name() {
+    let files = files();
+    let say = |change: &dyn Fn(&str) -> String, config: &str| {
+        let path = files.path().join("changed.tn");
+        std::fs::write(&path, change(TEXT)).expect("it is written");
+        std::fs::write(files.path().join("config.json"), config).expect("it is written");
+        let load = Load { model: Some(path), ..Load::default() };
+        Model::open_with(files.path(), &load).expect_err("it does not load").to_string()
+    };
+    let config = r#"{ "hidden_size": 16, "heads": 2, "vocab_size": 40, "num_layers": 2 }"#;
+    let e = say(&|t| t.replace("\"q.{i}\"", "\"qq.{i}\""), config);
+    assert!(e.contains("w.layers.q") && e.contains("`qq.0`") && e.contains("did you mean `q.0`"), "{e}");
+    let e = say(&str::to_owned, r#"{ "hidden_size": 16, "heads": 2, "vocab_size": 40 }"#);
+    assert!(e.contains("layers") && e.contains("num_layers"), "{e}");
+    let e = say(&str::to_owned, r#"{ "hidden_size": "wide", "heads": 2, "vocab_size": 40 }"#);
+    assert!(e.contains("hidden_size") && e.contains("is a dim"), "{e}");
+    let load = Load::default();
+    let e = Model::open_with(files.path(), &load).expect_err("nobody serves it").to_string();
+    assert!(e.contains("LlamaForCausalLM") && e.contains("--model FILE.tn"), "{e}");
+}
