@@ -104,6 +104,14 @@ impl Module {
         self.find(None)
     }
 
+    /// True if its config declares a value of this name.
+    pub(crate) fn has_setting(&self, name: &str) -> bool {
+        match &self.form {
+            Form::Text(front) => front.module.settings.iter().any(|s| s.name.name() == name),
+            Form::Compiled(_) => false,
+        }
+    }
+
     /// An entry of a model, compiled for a checkpoint: its config, and its weights in the record `w`, are bound. `kept`
     /// is the element type of what sequences keep by token, where the program leaves that open.
     pub fn model(

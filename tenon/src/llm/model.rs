@@ -67,7 +67,12 @@ impl Model {
         let checkpoint = Checkpoint::open(path).map_err(|e| Error::message("E0604", e.to_string()))?;
         let front = library::program(&checkpoint, load.model.as_deref())?;
         let module = Module::from_front(front, load.options.clone())?;
-        let step = module.model("step", &checkpoint, &load.config, &load.kv)?;
+        let mut values = load.config.clone();
+        // What a model makes of its context (which factors its positions have) is for the one it will have.
+        if let (Some(n), true) = (load.context, module.has_setting("context")) {
+            values.insert("context".to_owned(), n.to_string());
+        }
+        let step = module.model("step", &checkpoint, &values, &load.kv)?;
         let config = step.config().clone();
         let made_for = config.get("context").and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok());
         let context = load.context.or(made_for).unwrap_or(CONTEXT);
