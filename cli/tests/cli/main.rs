@@ -5,6 +5,7 @@ mod explain;
 mod files;
 mod json;
 mod measure;
+mod models;
 mod passes;
 mod pins;
 mod pipelines;
