@@ -58,6 +58,19 @@ pub(crate) fn load(args: &ModelArgs, sequences: usize) -> Result<Load, (SourceMa
     Ok(load)
 }
 
+/// Opens a model, and notes what of its file its text does not read: a bias that it does not know, say.
+pub(crate) fn open(args: &ModelArgs, load: &Load) -> Result<Model, tenon::Error> {
+    let model = Model::open_with(&args.checkpoint, load)?;
+    match model.unread() {
+        [] => {}
+        [one] => eprintln!("note: the model's text does not read `{one}`"),
+        [first, rest @ ..] => {
+            eprintln!("note: the model's text does not read `{first}` and {} tensors more", rest.len());
+        }
+    }
+    Ok(model)
+}
+
 fn request(args: &SamplingArgs) -> Request {
     Request {
         sampling: Sampling {
@@ -92,7 +105,7 @@ pub(crate) fn generate(
     json: bool,
 ) -> Done {
     let load = load(args, 1)?;
-    let model = attempt!(Model::open_with(&args.checkpoint, &load));
+    let model = attempt!(open(args, &load));
     let ids = match (&prompt.prompt, &prompt.chat, &prompt.ids) {
         (Some(text), ..) => attempt!(model.tokens(text)),
         (_, Some(text), _) => attempt!(model.conversation(&[("user", text)])),
@@ -173,7 +186,7 @@ pub(crate) fn tokenize(checkpoint: &Path, text: Option<&str>, file: Option<&Path
 /// `tenon chat`
 pub(crate) fn chat(args: &ModelArgs, system: Option<&str>, sampling: &SamplingArgs) -> Done {
     let load = load(args, 1)?;
-    let model = attempt!(Model::open_with(&args.checkpoint, &load));
+    let model = attempt!(open(args, &load));
     let mut chat = Chat::new(&model);
     if let Some(text) = system {
         chat.set_system(text);

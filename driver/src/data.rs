@@ -104,7 +104,7 @@ pub fn arguments(
         let config = config_values(settings, &values);
         let open: Vec<usize> = parts.into_iter().filter(|&i| made[i].is_none()).collect();
         let asked: Vec<&Wanted> = open.iter().map(|&i| &wanted[i]).collect();
-        let read = Weights { checkpoint: &checkpoint, values: &config }.read(name, &asked, &dims)?;
+        let read = Weights::new(&checkpoint, &config).read(name, &asked, &dims)?;
         for (i, t) in open.into_iter().zip(read) {
             learn(&mut dims, &wanted[i], &t);
             made[i] = Some(t);
@@ -209,7 +209,7 @@ pub fn weights(
     let asked: Vec<&Wanted> = parts.iter().map(|&i| wanted[i]).collect();
     let dims = known.iter().map(|(n, v)| (Sym::new(n), *v)).collect();
     let checkpoint = crate::weights::open(path)?;
-    let read = Weights { checkpoint: &checkpoint, values: &Values::new() }.read(name, &asked, &dims)?;
+    let read = Weights::new(&checkpoint, &Values::new()).read(name, &asked, &dims)?;
     Ok(parts.into_iter().zip(read).collect())
 }
 
@@ -432,7 +432,7 @@ pub(crate) fn shown(
         let checkpoint = crate::weights::open(text)?;
         let values = named(given, Some(settings))?;
         let config = config_values(settings, &values);
-        let kinds = Weights { checkpoint: &checkpoint, values: &config }.kinds(name, &parts);
+        let kinds = Weights::new(&checkpoint, &config).kinds(name, &parts);
         out.extend(kinds.into_iter().map(|(path, kind)| (path, (Some(Sym::new(&kind)), None))));
     }
     for (name, text) in given.iter().filter_map(|g| g.split_once('=')) {

@@ -32,6 +32,8 @@ pub struct Bound {
     pub given: Vec<Option<Tensor>>,
     /// The config's values, by name.
     pub config: BTreeMap<String, Value>,
+    /// The tensors of the checkpoint that no part of the record is read from.
+    pub unread: Vec<String>,
 }
 
 /// A checkpoint's values of a program's config. `by_hand` stands before what the checkpoint says.
@@ -54,7 +56,7 @@ pub fn bind(
     kept: &str,
 ) -> Result<Bound, Failure> {
     let values = config(front, checkpoint, by_hand)?;
-    let weights = Weights { checkpoint, values: &values };
+    let weights = Weights::new(checkpoint, &values);
     let id = instance(front, name, &weights, kept)?;
     let known = |s: &ir::Setting| Some((s.name, values.get(s.name.name())?.as_i64()?));
     let dims: BTreeMap<Sym, i64> =
@@ -85,7 +87,8 @@ pub fn bind(
     for (i, t) in parts.into_iter().zip(weights.read(WEIGHTS, &asked, &dims)?) {
         given[i] = Some(t);
     }
-    Ok(Bound { entry: id, wanted, given, config: values })
+    let unread = weights.unread();
+    Ok(Bound { entry: id, wanted, given, config: values, unread })
 }
 
 /// The instance of an entry for the element types that a checkpoint has.

@@ -11,7 +11,8 @@
     reason = "a term is one of many, and a verb is about a few of them"
 )]
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use import::Checkpoint;
 use ir::origin::{At, Meaning, Origin, Term, Value};
@@ -29,9 +30,11 @@ use verbs::Raw;
 
 /// A checkpoint, with what names in origins mean.
 pub(crate) struct Weights<'c> {
-    pub(crate) checkpoint: &'c Checkpoint,
+    checkpoint: &'c Checkpoint,
     /// Values of the config.
-    pub(crate) values: &'c Values,
+    values: &'c Values,
+    /// The tensors that were read.
+    used: RefCell<BTreeSet<String>>,
 }
 
 /// Why a tensor is not made: it is not there, which an alternative or a default may make good, or something is wrong.
@@ -58,7 +61,18 @@ pub(crate) fn open(path: &str) -> Result<Checkpoint, Failure> {
     Checkpoint::open(path).map_err(|e| Failure::data(e.to_string()))
 }
 
-impl Weights<'_> {
+impl<'c> Weights<'c> {
+    /// Those of a checkpoint, of which nothing was read.
+    pub(crate) fn new(checkpoint: &'c Checkpoint, values: &'c Values) -> Weights<'c> {
+        Weights { checkpoint, values, used: RefCell::default() }
+    }
+
+    /// The tensors that nothing has read.
+    pub(crate) fn unread(&self) -> Vec<String> {
+        let used = self.used.borrow();
+        self.checkpoint.tensors().keys().filter(|n| !used.contains(*n)).cloned().collect()
+    }
+
     /// The tensors for the parts of the record `name`. `dims` are those known; others are counted.
     pub(crate) fn read(
         &self,
@@ -201,6 +215,7 @@ impl Weights<'_> {
             Term::Text(name) => {
                 let name = at.filled_in(name)?;
                 let Some(t) = self.checkpoint.tensors().get(&name) else { return Err(Fault::Absent(name)) };
+                self.used.borrow_mut().insert(name);
                 Raw::of(t)
             }
             Term::Call(verb, args) => {

@@ -1,7 +1,7 @@
 //! Folders as Hugging Face lays them out: a config, weights in one file or in shards, a tokenizer.
 //!
 //! With `model.safetensors.index.json` each tensor is read from the file that it says, and no other file is looked at.
-//! Without it every `.safetensors` file is read; of a name that several hold, the one in `model*.safetensors` counts.
+//! Without it `model*.safetensors` is read, or where there is none, every `.safetensors` file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -119,23 +119,20 @@ fn by_index(folder: &Path, text: &[u8]) -> Result<IndexMap<String, Tensor>, Erro
     Ok(all)
 }
 
+/// Files of the model are `model*.safetensors`. Where there are such, no other is looked at.
 fn without_index(files: &[PathBuf]) -> Result<IndexMap<String, Tensor>, Error> {
-    let goes_first = |f: &Path| f.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"model"));
-    let (first, others): (Vec<&PathBuf>, Vec<&PathBuf>) = files.iter().partition(|f| goes_first(f));
+    let is_model = |f: &&PathBuf| f.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"model"));
+    let models: Vec<&PathBuf> = files.iter().filter(is_model).collect();
+    let read = if models.is_empty() { files.iter().collect() } else { models };
     let mut all: IndexMap<String, Tensor> = IndexMap::new();
-    for path in first.into_iter().chain(others) {
+    for path in read {
         for tensor in safetensors::read(path)? {
-            match all.get(tensor.name()) {
-                Some(other) if goes_first(other.file()) == goes_first(path) => {
-                    let what = format!(
-                        "{} holds it too, and there is no {INDEX} that decides",
-                        other.file().display()
-                    );
-                    return Err(Error::tensor(path, tensor.name(), what));
-                }
-                Some(_) => {}
-                None => drop(all.insert(tensor.name.clone(), tensor)),
+            if let Some(other) = all.get(tensor.name()) {
+                let what =
+                    format!("{} holds it too, and there is no {INDEX} that decides", other.file().display());
+                return Err(Error::tensor(path, tensor.name(), what));
             }
+            all.insert(tensor.name.clone(), tensor);
         }
     }
     Ok(all)

@@ -19,6 +19,7 @@ pub struct Function {
     wanted: Arc<[Wanted]>,
     bound: Vec<Option<Arc<Tensor>>>,
     config: Arc<BTreeMap<String, Value>>,
+    unread: Arc<[String]>,
     /// What bound weights make by themselves, if anything, once that is known.
     loaded: Arc<OnceLock<Option<Loaded>>>,
     /// For texts in errors.
@@ -54,6 +55,7 @@ impl Function {
             wanted: wanted.into(),
             bound,
             config: Arc::default(),
+            unread: Arc::default(),
             loaded,
             sources: Arc::new(sources),
             idle,
@@ -70,12 +72,18 @@ impl Function {
         let mut f = Function::new(exe, name, bound.wanted, sources);
         f.bound = bound.given.into_iter().map(|t| t.map(Arc::new)).collect();
         f.config = Arc::new(bound.config);
+        f.unread = bound.unread.into();
         f
     }
 
     /// The values of its config, by name, where it was bound to a checkpoint.
     pub fn config(&self) -> &BTreeMap<String, Value> {
         &self.config
+    }
+
+    /// The tensors of the checkpoint it was bound to that its record does not read.
+    pub fn unread(&self) -> &[String] {
+        &self.unread
     }
 
     /// Its name.

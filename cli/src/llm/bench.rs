@@ -4,10 +4,10 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use serde_json::json;
-use tenon::llm::{Engine, Model, Rows, SequenceId};
+use tenon::llm::{Engine, Rows, SequenceId};
 use vm::Limits;
 
-use super::{attempt, load};
+use super::{attempt, load, open};
 use crate::args::llm::ModelArgs;
 use crate::commands::Done;
 use crate::output;
@@ -26,7 +26,7 @@ pub(crate) fn bench(args: &ModelArgs, what: &What<'_>, json: bool) -> Done {
     let each = what.prompt.max(what.tokens + 1);
     load.context = Some(each * most);
     let begun = Instant::now();
-    let model = attempt!(Model::open_with(&args.checkpoint, &load));
+    let model = attempt!(open(args, &load));
     let loading = begun.elapsed().as_secs_f64();
     let mut engine = model.engine();
     let mut rows = Vec::new();

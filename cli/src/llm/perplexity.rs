@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
-use tenon::llm::{Model, Rows, log_probabilities};
+use tenon::llm::{Rows, log_probabilities};
 use vm::Limits;
 
-use super::{attempt, fault, load};
+use super::{attempt, fault, load, open};
 use crate::args::llm::ModelArgs;
 use crate::commands::Done;
 use crate::output;
@@ -23,7 +23,7 @@ pub(crate) fn perplexity(args: &ModelArgs, file: &Path, json: bool) -> Done {
     let mut load = load(args, 1)?;
     load.context = Some(chunk);
     let text = std::fs::read_to_string(file).map_err(|e| fault(format!("{}: {e}", file.display())))?;
-    let model = attempt!(Model::open_with(&args.checkpoint, &load));
+    let model = attempt!(open(args, &load));
     let ids = attempt!(model.tokens(&text));
     if ids.len() < 2 * chunk {
         let text = format!("{}: {} tokens, and two chunks of {chunk} are needed", file.display(), ids.len());

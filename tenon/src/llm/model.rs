@@ -51,6 +51,7 @@ pub struct Model {
     template: Result<Template, String>,
     config: BTreeMap<String, Value>,
     context: usize,
+    unread: Vec<String>,
 }
 
 /// What a model whose config says nothing of it was made for.
@@ -74,12 +75,13 @@ impl Model {
         }
         let step = module.model("step", &checkpoint, &values, &load.kv)?;
         let config = step.config().clone();
+        let unread = step.unread().to_vec();
         let made_for = config.get("context").and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok());
         let context = load.context.or(made_for).unwrap_or(CONTEXT);
         let engine = Engine::new(step, context, load.sequences)?;
         let tokenizer = tokenizer(&checkpoint)?.map(Arc::new);
         let template = template(&checkpoint);
-        Ok(Model { engine: Mutex::new(engine), tokenizer, template, config, context })
+        Ok(Model { engine: Mutex::new(engine), tokenizer, template, config, context, unread })
     }
 
     /// What runs its steps.
@@ -113,6 +115,11 @@ impl Model {
     /// The values of its config, by the names of its text.
     pub fn config(&self) -> &BTreeMap<String, Value> {
         &self.config
+    }
+
+    /// The tensors of the checkpoint that the model's text does not read: what it may lack.
+    pub fn unread(&self) -> &[String] {
+        &self.unread
     }
 
     /// The most tokens of a sequence.

@@ -54,6 +54,9 @@ fn rows(engine: &mut Engine, batch: &[(SequenceId, &[u32])]) -> Vec<u8> {
 fn agrees(folder: &Path) -> Result<(), String> {
     let want = reference(folder);
     let model = Model::open(folder).map_err(|e| e.to_string())?;
+    if !model.unread().is_empty() {
+        return Err(format!("nothing reads {:?}", model.unread()));
+    }
     let mut engine = model.engine();
     let texts: Vec<&[u32]> = want.texts.iter().map(Vec::as_slice).collect();
     let ids: Vec<SequenceId> = texts.iter().map(|_| engine.begin()).collect();
