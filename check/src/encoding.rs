@@ -76,6 +76,38 @@ impl<'a> Checker<'a> {
         Some(Layout { block, fields })
     }
 
+    /// An encoded tensor, as a type writes it.
+    pub(crate) fn encoded(&mut self, env: &Env, id: EncodingId, dims: &[IndexArg], span: Span) -> Maybe<Ty> {
+        let shape = match env.dims(dims) {
+            Ok(shape) => shape,
+            Err(d) => return self.fail(*d),
+        };
+        self.encoded_of(id, shape, span)
+    }
+
+    /// An encoded tensor of a shape.
+    pub(crate) fn encoded_of(&mut self, id: EncodingId, shape: Vec<Dim>, span: Span) -> Maybe<Ty> {
+        let def = self.types.encoding(id);
+        let name = def.name.name;
+        let Some((last, front)) = shape.split_last() else {
+            let d = Diagnostic::error(
+                "E0302",
+                span,
+                format!("`{name}` is cut into blocks, and a scalar has none"),
+            );
+            return self.fail(d.help(format!("it needs an axis: `{name}[n]`")));
+        };
+        let layout = self.layout(id)?;
+        let mut blocks = front.to_vec();
+        blocks.push(last.floor_div(&Dim::int(layout.block)));
+        let field = |(name, ty): &(Sym, Type)| {
+            let shape = blocks.iter().chain(&ty.shape).cloned().collect();
+            (*name, Type { dtype: ty.dtype, shape })
+        };
+        let fields = layout.fields.iter().map(field).collect();
+        Some(Ty::Encoded(Encoded { id, name, shape, fields }))
+    }
+
     /// Says what is wrong with an encoding itself, used or not.
     pub(crate) fn check_encoding(&mut self, def: &'a EncodingDef) {
         if let Some(crate::types::Named::Encoding(id)) = self.types.get(def.name.name)

@@ -8,18 +8,18 @@
 //! Here stand the tree, what can be asked of it, and how a written type becomes one ([`Checker::ty`]).
 //! Records are equal by name and by what their generics are; whether a declared one makes sense is [`record`]'s to say.
 
+mod origin;
 mod record;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use ir::ast::{
-    EncodingDef, Exist, ExprKind, File, Generic, GenericKind, IndexArg, ItemKind, RecordDef, TypeExpr,
-    TypeKind,
+    EncodingDef, Exist, ExprKind, File, Generic, GenericKind, ItemKind, RecordDef, TypeExpr, TypeKind,
 };
 use ir::diag::Diagnostic;
 use ir::graph::Type;
-use ir::origin::{Origin, Term};
+use ir::origin::Origin;
 use ir::source::Span;
 use shape::{Expr as Dim, Sym};
 use tensor::DType;
@@ -105,50 +105,6 @@ pub(crate) struct Leaf {
     /// Where a checkpoint has it, as text. The k-th `{..}` of a name counts along the k-th axis at the front, which an
     /// array put there. Of a state, how it is kept.
     pub(crate) from: Option<String>,
-}
-
-impl Field {
-    /// Where a checkpoint has it, of a record that is read from `place`: its fields are there.
-    fn origin_under(&self, place: Option<&Origin>) -> Option<Origin> {
-        let Some(place) = place else { return self.from.clone() };
-        let own = self.from.clone().unwrap_or_else(|| Origin::named(self.name.name()));
-        let mut out = Origin { tried: Vec::new(), default: own.default.clone() };
-        for prefix in &place.tried {
-            let Term::Text(prefix) = prefix else { continue };
-            out.tried.extend(own.clone().map_names(&mut |n| format!("{prefix}.{n}")).tried);
-        }
-        Some(out)
-    }
-}
-
-impl Encoded {
-    /// Where a checkpoint has a field of the blocks of the tensor that it has at `whole`: as a tensor of its own, or
-    /// in the bytes of each block, one field behind the other.
-    fn origin_of_field(&self, field: &str, whole: &Origin) -> Origin {
-        let size = |t: &Type, front: usize| -> i64 {
-            let own = &t.shape[front..];
-            own.iter().filter_map(Dim::as_int).product::<i64>() * t.dtype.size() as i64
-        };
-        let front = self.shape.len();
-        let bytes = |f: &(Sym, Type)| size(&f.1, front);
-        let at = self.fields.iter().position(|f| f.0.name() == field).unwrap_or_default();
-        let numbers = [
-            self.fields[..at].iter().map(bytes).sum::<i64>(),
-            bytes(&self.fields[at]),
-            self.fields.iter().map(bytes).sum::<i64>(),
-        ];
-        let mut out = Origin::default();
-        for t in &whole.tried {
-            if let Term::Text(name) = t {
-                out.tried.push(Term::Text(format!("{name}.{field}")));
-            }
-            let mut args = vec![t.clone(), Term::Text(self.name.name().to_owned())];
-            args.extend(numbers.map(Term::Int));
-            args.extend(self.fields[at].1.shape[front..].iter().filter_map(Dim::as_int).map(Term::Int));
-            out.tried.push(Term::Call("field".to_owned(), args));
-        }
-        out
-    }
 }
 
 impl Ty {
@@ -773,13 +729,7 @@ impl<'a> Checker<'a> {
                 true => self.parts_of(&env, &f.ty).map(|()| Ty::Fn),
                 false => self.ty(&env, &f.ty),
             };
-            let from = match Origin::from_source(&f.from) {
-                Ok(o) => (o != Origin::default()).then_some(o).map(|o| Self::with_name(o, f.name.name)),
-                Err(d) => {
-                    self.report(*d);
-                    None
-                }
-            };
+            let from = self.origin(f);
             let kept = f.kept.as_ref().map(|k| self.kept(k));
             fields.push(ty.map(|ty| Field { name: f.name.name, ty, from, kept }));
         }
@@ -793,64 +743,6 @@ impl<'a> Checker<'a> {
             return self.fail(d.help("make an array of the parts that are alike: `[Layer; n]`"));
         }
         Some(Ty::Record(Record { id, name: def.name.name, args, fields }))
-    }
-
-    /// A default alone is that of the field's own name.
-    fn with_name(mut origin: Origin, name: Sym) -> Origin {
-        if origin.tried.is_empty() {
-            origin.tried = Origin::named(name.name()).tried;
-        }
-        origin
-    }
-
-    /// `by token within window`, as text.
-    fn kept(&mut self, kept: &ir::ast::Kept) -> String {
-        let by = kept.by.name.name();
-        if !matches!(by, "token" | "sequence") || (by == "sequence" && kept.within.is_some()) {
-            let text = "a state is kept by token, or by sequence";
-            let d = Diagnostic::error("E0306", kept.by.span, text);
-            self.report(d.help("say `by token`, `by token within n`, or `by sequence`"));
-        }
-        // Whoever keeps it knows the config's values.
-        match kept.within.as_ref().map(Term::from_expr) {
-            None => format!("by {by}"),
-            Some(Ok(term)) => format!("by {by} within {term}"),
-            Some(Err(d)) => {
-                self.report(*d);
-                format!("by {by}")
-            }
-        }
-    }
-
-    fn encoded(&mut self, env: &Env, id: EncodingId, dims: &[IndexArg], span: Span) -> Maybe<Ty> {
-        let shape = match env.dims(dims) {
-            Ok(shape) => shape,
-            Err(d) => return self.fail(*d),
-        };
-        self.encoded_of(id, shape, span)
-    }
-
-    /// An encoded tensor of a shape.
-    pub(crate) fn encoded_of(&mut self, id: EncodingId, shape: Vec<Dim>, span: Span) -> Maybe<Ty> {
-        let def = self.types.encoding(id);
-        let name = def.name.name;
-        let Some((last, front)) = shape.split_last() else {
-            let d = Diagnostic::error(
-                "E0302",
-                span,
-                format!("`{name}` is cut into blocks, and a scalar has none"),
-            );
-            return self.fail(d.help(format!("it needs an axis: `{name}[n]`")));
-        };
-        let layout = self.layout(id)?;
-        let mut blocks = front.to_vec();
-        blocks.push(last.floor_div(&Dim::int(layout.block)));
-        let field = |(name, ty): &(Sym, Type)| {
-            let shape = blocks.iter().chain(&ty.shape).cloned().collect();
-            (*name, Type { dtype: ty.dtype, shape })
-        };
-        let fields = layout.fields.iter().map(field).collect();
-        Some(Ty::Encoded(Encoded { id, name, shape, fields }))
     }
 }
 

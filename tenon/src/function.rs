@@ -178,11 +178,7 @@ impl Function {
             return Err(Error::message("E0603", text));
         }
         let results = self.run(all.into_iter().flatten().map(Arg::Lent).collect(), &Limits::default())?;
-        let own = results.into_iter().filter_map(|r| match r {
-            Output::New(t) => Some(t),
-            Output::Updated(_) => None,
-        });
-        Ok(own.collect())
+        Ok(results.into_iter().filter_map(Output::into_tensor).collect())
     }
 
     /// As [`call`](Function::call), with a deadline, a budget of memory, or a flag that ends the run. A tensor that is
@@ -190,11 +186,7 @@ impl Function {
     /// is.
     pub fn call_within(&self, args: Vec<Arg<'_>>, limits: &Limits) -> Result<Vec<Tensor>, Error> {
         let results = self.update(args, limits)?;
-        let own = results.into_iter().filter_map(|r| match r {
-            Output::New(t) => Some(t),
-            Output::Updated(_) => None,
-        });
-        Ok(own.collect())
+        Ok(results.into_iter().filter_map(Output::into_tensor).collect())
     }
 
     /// As [`call_within`](Function::call_within), with arguments that are updated where they are ([`Arg::Updated`]) and

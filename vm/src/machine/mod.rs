@@ -270,11 +270,7 @@ impl Context {
 
 /// The results that are tensors of their own.
 fn own_tensors(results: Vec<Output>) -> Vec<Tensor> {
-    let own = results.into_iter().filter_map(|r| match r {
-        Output::New(t) => Some(t),
-        Output::Updated(_) => None,
-    });
-    own.collect()
+    results.into_iter().filter_map(Output::into_tensor).collect()
 }
 
 /// Counts down what a run may use up.

@@ -81,6 +81,16 @@ pub enum Output {
     Updated(usize),
 }
 
+impl Output {
+    /// The tensor, where it is one of its own.
+    pub fn into_tensor(self) -> Option<Tensor> {
+        match self {
+            Output::New(t) => Some(t),
+            Output::Updated(_) => None,
+        }
+    }
+}
+
 impl Arg<'_> {
     /// The tensor.
     pub fn tensor(&self) -> &Tensor {
