@@ -17,7 +17,8 @@ impl Field {
         let mut out = Origin { tried: Vec::new(), default: own.default.clone() };
         for prefix in &place.tried {
             let Term::Text(prefix) = prefix else { continue };
-            out.tried.extend(own.clone().map_names(&mut |n| format!("{prefix}.{n}")).tried);
+            let dot = if prefix.is_empty() { "" } else { "." };
+            out.tried.extend(own.clone().map_names(&mut |n| format!("{prefix}{dot}{n}")).tried);
         }
         Some(out)
     }
