@@ -18,10 +18,11 @@ mod wordpiece;
 
 use serde_json::{Map, Value};
 
-use crate::Error;
 use crate::decoder;
 use crate::pieces::{Arena, Kind, Pieces, Strip};
 use crate::tokenizer::{Encoder, Parts};
+use crate::whole::share;
+use crate::{Error, Whole};
 use keys::Keys;
 use special::{Fragment, Specials};
 use vocabulary::{Role, Vocabulary};
@@ -57,6 +58,8 @@ enum Writing {
 struct Frame {
     bos: Option<u32>,
     eos: Option<u32>,
+    /// Whether texts of a pair are of segments of their own. Where they are not, `eos` stands twice between them.
+    segments: bool,
 }
 
 /// A kind of vocabulary, read.
@@ -119,7 +122,7 @@ fn frame(keys: &Keys<'_>, vocabulary: &Vocabulary, made: &Made, kind: &str) -> R
     if kind == "bert" {
         let bos = vocabulary.bos.ok_or("a vocabulary of words needs the token that begins a text")?;
         let sep = vocabulary.sep.ok_or("a vocabulary of words needs the token that separates texts")?;
-        return Ok(Frame { bos: Some(bos), eos: Some(sep) });
+        return Ok(Frame { bos: Some(bos), eos: Some(sep), segments: true });
     }
     let wanted =
         |key: &str, default: bool, id: Option<u32>, id_key: &str| match keys.yes(key)?.unwrap_or(default) {
@@ -131,7 +134,7 @@ fn frame(keys: &Keys<'_>, vocabulary: &Vocabulary, made: &Made, kind: &str) -> R
         bos => bos,
     };
     let eos = wanted("tokenizer.ggml.add_eos_token", made.add_eos, vocabulary.eos, "eos_token_id")?;
-    Ok(Frame { bos, eos })
+    Ok(Frame { bos, eos, segments: false })
 }
 
 /// The bytes and the texts of all tokens.
@@ -171,26 +174,53 @@ struct Engine {
     frame: Frame,
 }
 
+impl Engine {
+    /// The ids of a text behind others.
+    fn append(&self, text: &str, special: bool, out: &mut Vec<u32>) -> Result<(), Error> {
+        let mut begins = true;
+        for fragment in self.specials.split(text, special) {
+            match fragment {
+                Fragment::Token(id) => out.push(id),
+                Fragment::Text(text) => {
+                    self.model.encode(&self.vocabulary, text, begins, out).map_err(Error::Encode)?;
+                }
+            }
+            begins = matches!(fragment, Fragment::Token(_));
+        }
+        Ok(())
+    }
+}
+
 impl Encoder for Engine {
     fn encode(&self, text: &str, special: bool, add_bos_eos: bool) -> Result<Vec<u32>, Error> {
         let mut out = Vec::new();
         if add_bos_eos {
             out.extend(self.frame.bos);
         }
-        let mut begins = true;
-        for fragment in self.specials.split(text, special) {
-            match fragment {
-                Fragment::Token(id) => out.push(id),
-                Fragment::Text(text) => {
-                    self.model.encode(&self.vocabulary, text, begins, &mut out).map_err(Error::Encode)?;
-                }
-            }
-            begins = matches!(fragment, Fragment::Token(_));
-        }
+        self.append(text, special, &mut out)?;
         if add_bos_eos {
             out.extend(self.frame.eos);
         }
         Ok(out)
+    }
+
+    fn whole(&self, first: &str, second: Option<&str>, most: usize) -> Result<Whole, Error> {
+        let Frame { bos, eos, segments } = self.frame;
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        self.append(first, true, &mut a)?;
+        second.map_or(Ok(()), |text| self.append(text, true, &mut b))?;
+        let between = eos.filter(|_| !segments && second.is_some());
+        let behind = eos.filter(|_| second.is_some());
+        let added = [bos, eos, between, behind].iter().flatten().count();
+        let length = a.len() + b.len() + added;
+        let (left, right) = share(most.saturating_sub(added), a.len(), b.len());
+        a.truncate(left);
+        b.truncate(right);
+        let ids: Vec<u32> =
+            bos.into_iter().chain(a).chain(eos).chain(between).chain(b).chain(behind).collect();
+        let ends = right + behind.iter().count();
+        let segment = |i: usize| u32::from(segments && i >= ids.len() - ends);
+        Ok(Whole { segments: (0..ids.len()).map(segment).collect(), ids, length })
     }
 
     fn id_of(&self, text: &str) -> Option<u32> {

@@ -30,6 +30,7 @@ mod template;
 mod tokenizer;
 mod tokenizer_json;
 mod utf8;
+mod whole;
 
 pub use chat::Chat;
 pub use error::Error;
@@ -37,3 +38,4 @@ pub use json::Json;
 pub use stream::Stream;
 pub use template::Template;
 pub use tokenizer::{Extra, Tokenizer};
+pub use whole::Whole;

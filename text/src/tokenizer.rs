@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use crate::pieces::{Kind, Pieces};
-use crate::{Error, gguf, tokenizer_json};
+use crate::{Error, Whole, gguf, tokenizer_json};
 
 /// What stands beside a `tokenizer.json`, if it is there.
 #[derive(Clone, Copy, Default, Debug)]
@@ -22,6 +22,9 @@ pub struct Extra<'a> {
 pub(crate) trait Encoder: Send + Sync {
     /// The ids of a text.
     fn encode(&self, text: &str, special: bool, add_bos_eos: bool) -> Result<Vec<u32>, Error>;
+
+    /// A text, or two as one, of no more than so many ids.
+    fn whole(&self, first: &str, second: Option<&str>, most: usize) -> Result<Whole, Error>;
 
     /// The id of a token's text.
     fn id_of(&self, text: &str) -> Option<u32>;
@@ -76,6 +79,12 @@ impl Tokenizer {
     /// user's words must be. With `add_bos_eos` the ids that begin and end a text are added, if the model wants them.
     pub fn encode(&self, text: &str, special: bool, add_bos_eos: bool) -> Result<Vec<u32>, Error> {
         self.parts.encoder.encode(text, special, add_bos_eos)
+    }
+
+    /// A text, or two as one, as an encoder takes them: with what begins, separates and ends them, and the texts of
+    /// special tokens are those tokens. Where it has more than `most` ids the longer text loses its last ones.
+    pub fn whole(&self, first: &str, second: Option<&str>, most: usize) -> Result<Whole, Error> {
+        self.parts.encoder.whole(first, second, most)
     }
 
     /// The text of ids. Ids that no token has are left out, special ones too if asked.

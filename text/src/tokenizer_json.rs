@@ -6,14 +6,18 @@
 mod outline;
 
 use serde_json::Value;
-use tokenizers::tokenizer::{AddedToken, AddedVocabulary, Model as _, OffsetType, PreTokenizer as _};
+use tokenizers::tokenizer::{
+    AddedToken, AddedVocabulary, Encoding, Model as _, OffsetType, PreTokenizer as _,
+};
+use tokenizers::{PostProcessor as _, TruncationDirection};
 
 use crate::decoder::Decoder;
 use crate::error::guarded;
 use crate::names;
 use crate::pieces::{Arena, Kind, Pieces};
 use crate::tokenizer::{Encoder, Parts};
-use crate::{Error, Extra};
+use crate::whole::share;
+use crate::{Error, Extra, Whole};
 use outline::Outline;
 
 /// One more than the greatest id that is read, so that a hole in the ids takes no memory to speak of.
@@ -152,22 +156,45 @@ struct Library {
 }
 
 impl Library {
-    fn run(&self, text: &str, special: bool, add: bool) -> tokenizers::Result<Vec<u32>> {
+    /// A text without what begins and ends it. `segment` says which of several it is.
+    fn split(&self, text: &str, special: bool, segment: u32) -> tokenizers::Result<Encoding> {
         let added = if special { &self.added } else { &self.plain };
         let mut text = added.extract_and_normalize(self.tokenizer.get_normalizer(), text);
         if let Some(splitter) = self.tokenizer.get_pre_tokenizer() {
             splitter.pre_tokenize(&mut text)?;
         }
         self.tokenizer.get_model().tokenize_in_pretokenized(&mut text, None)?;
-        let encoding = text.into_encoding(None, 0, OffsetType::None)?;
-        let encoding = self.tokenizer.post_process(encoding, None, add)?;
+        text.into_encoding(None, segment, OffsetType::None)
+    }
+
+    fn run(&self, text: &str, special: bool, add: bool) -> tokenizers::Result<Vec<u32>> {
+        let encoding = self.tokenizer.post_process(self.split(text, special, 0)?, None, add)?;
         Ok(encoding.get_ids().to_vec())
+    }
+
+    fn run_whole(&self, first: &str, second: Option<&str>, most: usize) -> tokenizers::Result<Whole> {
+        let mut first = self.split(first, true, 0)?;
+        let mut second = second.map(|text| self.split(text, true, 1)).transpose()?;
+        let added = self.tokenizer.get_post_processor().map_or(0, |p| p.added_tokens(second.is_some()));
+        let lengths = (first.len(), second.as_ref().map_or(0, Encoding::len));
+        let (a, b) = share(most.saturating_sub(added), lengths.0, lengths.1);
+        first.truncate(a, 0, TruncationDirection::Right);
+        second.iter_mut().for_each(|s| s.truncate(b, 0, TruncationDirection::Right));
+        let made = self.tokenizer.post_process(first, second, true)?;
+        let (ids, segments) = (made.get_ids().to_vec(), made.get_type_ids().to_vec());
+        let length = ids.len() + (lengths.0 - a) + (lengths.1 - b);
+        Ok(Whole { ids, segments, length })
     }
 }
 
 impl Encoder for Library {
     fn encode(&self, text: &str, special: bool, add_bos_eos: bool) -> Result<Vec<u32>, Error> {
         let done = guarded(|| self.run(text, special, add_bos_eos)).map_err(Error::Encode)?;
+        done.map_err(|e| Error::Encode(e.to_string()))
+    }
+
+    fn whole(&self, first: &str, second: Option<&str>, most: usize) -> Result<Whole, Error> {
+        let done = guarded(|| self.run_whole(first, second, most)).map_err(Error::Encode)?;
         done.map_err(|e| Error::Encode(e.to_string()))
     }
 

@@ -37,6 +37,32 @@ fn the_pieces_of_words_are_those_of_the_reference() {
     check(include_str!("../data/wordpiece.json"));
 }
 
+/// The ids in the middle are those of the texts by themselves.
+#[test]
+fn two_texts_are_one_with_what_stands_between_them() {
+    let (metadata, _) = golden(include_str!("../data/wordpiece.json"));
+    let words = Tokenizer::from_gguf(&metadata).unwrap();
+    let (a, b) =
+        (words.encode("the end", true, false).unwrap(), words.encode("in, in", true, false).unwrap());
+    let pair = words.whole("the end", Some("in, in"), 100).unwrap();
+    assert_eq!(pair.ids, [&[2], &a[..], &[3], &b[..], &[3]].concat());
+    let segments = [vec![0; a.len() + 2], vec![1; b.len() + 1]].concat();
+    assert_eq!((&pair.segments, pair.length), (&segments, pair.ids.len()));
+    let one = words.whole("the end", None, 100).unwrap();
+    assert_eq!(one.ids, words.encode("the end", true, true).unwrap());
+    assert_eq!(one.segments, vec![0; one.ids.len()]);
+    let cut = words.whole("the end", Some("in, in"), 6).unwrap();
+    assert_eq!((cut.ids.len(), cut.ids[5], cut.length), (6, 3, pair.ids.len()));
+    // Roberta's have no segments, and what ends a text stands twice between two.
+    let (metadata, _) = golden(include_str!("../data/unigram.json"));
+    let pieces = Tokenizer::from_gguf(&metadata).unwrap();
+    let (a, b) = (pieces.encode("the end", true, true).unwrap(), pieces.encode("in", true, false).unwrap());
+    let end = *a.last().unwrap();
+    let pair = pieces.whole("the end", Some("in"), 100).unwrap();
+    assert_eq!(pair.ids, [&a[..], &[end], &b[..], &[end]].concat());
+    assert!(pair.segments.iter().all(|s| *s == 0));
+}
+
 fn check(file: &str) {
     let (metadata, cases) = golden(file);
     let tokenizer = Tokenizer::from_gguf(&metadata).unwrap();
