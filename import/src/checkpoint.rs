@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::folder::{self, MAX_FILE};
 use crate::near::nearest;
-use crate::{Error, Tensor, gguf, safetensors};
+use crate::{Error, Tensor, gguf, safetensors, sentence};
 
 /// How weights are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,12 +76,14 @@ impl Checkpoint {
             let opened = Checkpoint::of_gguf(file)?;
             return Ok(Checkpoint { path: path.to_owned(), folder: Some(path.to_owned()), ..opened });
         }
+        let mut config = folder::object(path, "config.json")?.unwrap_or_default();
+        sentence::describe(path, &mut config)?;
         Ok(Checkpoint {
             path: path.to_owned(),
             format: Format::Safetensors,
             folder: Some(path.to_owned()),
             tensors: folder::tensors(path, &files)?,
-            config: folder::object(path, "config.json")?.unwrap_or_default(),
+            config,
             generation: folder::object(path, "generation_config.json")?,
         })
     }
@@ -131,7 +133,8 @@ impl Checkpoint {
     }
 
     /// What the checkpoint says of itself: the object of a folder's `config.json`, or the metadata of GGUF by their
-    /// keys. Nothing where there is neither.
+    /// keys. Nothing where there is neither. Where `modules.json` of sentence-transformers is beside it there are
+    /// `modules`, `pooling` and `sentence` too.
     ///
     /// Of GGUF each key `ARCH.x`, where ARCH is the `general.architecture`, is there as `gguf.x` too. Numbers that JSON
     /// cannot say are the texts `"NaN"`, `"Infinity"` and `"-Infinity"`.

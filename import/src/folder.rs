@@ -66,6 +66,17 @@ pub(crate) fn object(folder: &Path, name: &str) -> Result<Option<Map<String, Val
     json::object(&folder.join(name), &text).map(Some)
 }
 
+/// The list of a JSON file in a folder; none if there is no such file.
+pub(crate) fn list(folder: &Path, name: &str) -> Result<Option<Vec<Value>>, Error> {
+    let Some(text) = bytes(folder, name, MAX_CONFIG)? else { return Ok(None) };
+    json::list(&folder.join(name), &text).map(Some)
+}
+
+/// A folder in a folder; none if the name leads elsewhere.
+pub(crate) fn within(folder: &Path, name: &str) -> Option<PathBuf> {
+    is_plain(name).then(|| folder.join(name))
+}
+
 fn is_plain(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name)

@@ -23,6 +23,17 @@ pub(crate) fn object(path: &Path, text: &[u8]) -> Result<Map<String, Value>, Err
     }
 }
 
+/// A list from a file's text.
+pub(crate) fn list(path: &Path, text: &[u8]) -> Result<Vec<Value>, Error> {
+    match parsed(text) {
+        Ok(Value::Array(list)) => Ok(list),
+        Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+            Err(Error::file(path, "is JSON, but no list"))
+        }
+        Err(e) => Err(Error::file(path, format!("is no JSON: {e}"))),
+    }
+}
+
 /// The value of a text. It is read as it is; only where that fails names of numbers are looked for.
 fn parsed(text: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice(text).or_else(|e| match quoted(text) {

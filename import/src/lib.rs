@@ -27,6 +27,7 @@ mod layout;
 mod map;
 mod near;
 mod safetensors;
+mod sentence;
 mod tensors;
 
 pub use checkpoint::{Checkpoint, Format};

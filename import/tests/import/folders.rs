@@ -62,6 +62,52 @@ fn a_folder_gives_tensors_configs_and_classes() {
 }
 
 #[test]
+fn what_sentence_transformers_says_is_part_of_the_config() {
+    let weights = one("w", 1);
+    let modules = br#"[{"path": "", "type": "sentence_transformers.models.Transformer"},
+        {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+        {"path": "2_Normalize", "type": "sentence_transformers.base.modules.normalize.Normalize"}]"#;
+    let with = |pooling: &[u8], sentence: &[u8]| {
+        let files: [(&str, &[u8]); 5] = [
+            ("config.json", CONFIG),
+            ("model.safetensors", &weights),
+            ("modules.json", modules),
+            ("sentence_bert_config.json", sentence),
+            ("tokenizer_config.json", br#"{"model_max_length": 384}"#),
+        ];
+        let folder = folder(&files);
+        std::fs::create_dir(folder.path().join("1_Pooling")).expect("it is made");
+        save(&folder.path().join("1_Pooling/config.json"), pooling);
+        Checkpoint::open(folder.path()).map(|c| c.config().clone())
+    };
+    let old = br#"{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}"#;
+    let c = with(old, br#"{"max_seq_length": 256}"#).expect("it is right");
+    assert_eq!(c["modules"], serde_json::json!(["Transformer", "Pooling", "Normalize"]));
+    assert_eq!(
+        (&c["pooling"]["pooling_mode"], &c["pooling"]["pooling_mode_cls_token"]),
+        (&"cls".into(), &true.into())
+    );
+    assert_eq!(c["sentence"]["max_seq_length"], 256);
+    let c = with(br#"{"pooling_mode": "lasttoken"}"#, br#"{"max_seq_length": null}"#).expect("it is right");
+    assert_eq!(
+        (&c["pooling"]["pooling_mode"], &c["sentence"]["max_seq_length"]),
+        (&"lasttoken".into(), &384.into())
+    );
+    let both = br#"{"pooling_mode_max_tokens": true, "pooling_mode_mean_tokens": true}"#;
+    let c = with(both, b"{}").expect("it is right");
+    assert_eq!(c["pooling"]["pooling_mode"], serde_json::json!(["max", "mean"]));
+    says(&with(b"[]", b"{}").expect_err("it is no object").to_string(), &["config.json", "no object"]);
+    // A folder that is not there, or that is elsewhere.
+    for path in ["3_Pooling", "../1_Pooling", ""] {
+        let list = format!(r#"[{{"path": "{path}", "type": "a.Pooling"}}]"#);
+        let folder = folder(&[("modules.json", list.as_bytes()), ("model.safetensors", &weights)]);
+        says(&refused(Checkpoint::open(folder.path())), &["modules.json", path]);
+    }
+    let folder = folder(&[("modules.json", b"{}"), ("model.safetensors", &weights)]);
+    says(&refused(Checkpoint::open(folder.path())), &["modules.json", "no list"]);
+}
+
+#[test]
 fn a_lone_file_is_alone() {
     let weights = one("w", 1);
     let folder = folder(&[("config.json", CONFIG), ("x.safetensors", &weights), ("x.bin", b"pickle")]);
