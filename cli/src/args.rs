@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use llm::{ModelArgs, PromptArgs, SamplingArgs};
+use llm::{CheckpointArgs, ModelArgs, PromptArgs, SamplingArgs, TextArgs};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use driver::Failure;
@@ -284,6 +284,45 @@ pub(crate) enum Command {
         system: Option<String>,
         #[command(flatten)]
         sampling: SamplingArgs,
+    },
+    /// Vectors of texts
+    #[command(
+        after_help = "Example: tenon embed all-MiniLM-L6-v2 --text 'a mortise' --text 'a tenon' -o vectors.npy"
+    )]
+    Embed {
+        #[command(flatten)]
+        model: CheckpointArgs,
+        #[command(flatten)]
+        texts: TextArgs,
+        /// Cut texts that have more tokens than the model takes; without this they are an error
+        #[arg(long)]
+        truncate: bool,
+        /// Write the vectors, a row for each text, in the place of printing them
+        #[arg(short, value_name = "OUT.npy")]
+        output: Option<PathBuf>,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Score how well texts answer a query: the more, the better
+    #[command(
+        after_help = "Example: tenon rerank bge-reranker-base --query 'What is a tenon?' --text 'A joint.'"
+    )]
+    Rerank {
+        #[command(flatten)]
+        model: CheckpointArgs,
+        /// What is asked
+        #[arg(long, value_name = "TEXT")]
+        query: String,
+        /// A text that may answer it
+        #[arg(long, value_name = "TEXT", required = true)]
+        text: Vec<String>,
+        /// Cut pairs that have more tokens than the model takes, the longer text first
+        #[arg(long)]
+        truncate: bool,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
     },
     /// The tokens of a text
     #[command(after_help = "Example: tenon tokenize MODEL.gguf --text 'Hello, world'")]

@@ -30,6 +30,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         | Command::Passes { json }
         | Command::Test { json, .. }
         | Command::Generate { json, .. }
+        | Command::Embed { json, .. }
+        | Command::Rerank { json, .. }
         | Command::Tokenize { json, .. }
         | Command::Perplexity { json, .. }
         | Command::BenchLlm { json, .. }
@@ -75,6 +77,12 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
             llm::generate(&model, &prompt, &sampling, logits.as_deref(), json)
         }
         Command::Chat { model, system, sampling } => llm::chat(&model, system.as_deref(), &sampling),
+        Command::Embed { model, texts, truncate, output, json } => {
+            llm::embed(&model, &texts, truncate, output.as_deref(), json)
+        }
+        Command::Rerank { model, query, text, truncate, json } => {
+            llm::rerank(&model, &query, &text, truncate, json)
+        }
         Command::Tokenize { checkpoint, file, text, json } => {
             llm::tokenize(&checkpoint, text.as_deref(), file.as_deref(), json)
         }

@@ -12,14 +12,16 @@ use serde_json::json;
 use tenon::llm::{Chat, Finish, Generated, Load, Model, Request, Sampling};
 use tensor::npy;
 
-use crate::args::llm::{ModelArgs, PromptArgs, SamplingArgs};
+use crate::args::llm::{CheckpointArgs, ModelArgs, PromptArgs, SamplingArgs};
 use crate::commands::Done;
 use crate::output;
 
 mod bench;
+mod embed;
 mod perplexity;
 
 pub(crate) use bench::{What, bench};
+pub(crate) use embed::{embed, rerank};
 pub(crate) use perplexity::perplexity;
 
 /// What a command of this file ends with when it fails: a text that is rendered already.
@@ -45,8 +47,12 @@ fn fault(text: String) -> (SourceMap, Failure) {
 
 /// How a model is loaded.
 pub(crate) fn load(args: &ModelArgs, sequences: usize) -> Result<Load, (SourceMap, Failure)> {
-    let mut load = Load { model: args.text.clone(), kv: args.kv.clone(), sequences, ..Load::default() };
-    load.context = args.ctx;
+    Ok(Load { kv: args.kv.clone(), sequences, ..compiled(&args.of)? })
+}
+
+/// The same, of one that keeps nothing.
+pub(crate) fn compiled(args: &CheckpointArgs) -> Result<Load, (SourceMap, Failure)> {
+    let mut load = Load { model: args.program.clone(), context: args.ctx, ..Load::default() };
     load.options.threads = args.threads.map(usize::from);
     let compile = &mut load.options.compile;
     crate::commands::machine(&mut compile.plan, args.machine.as_deref())
@@ -58,17 +64,22 @@ pub(crate) fn load(args: &ModelArgs, sequences: usize) -> Result<Load, (SourceMa
     Ok(load)
 }
 
-/// Opens a model, and notes what of its file its text does not read: a bias that it does not know, say.
+/// Opens a model, and notes what of its file its text does not read.
 pub(crate) fn open(args: &ModelArgs, load: &Load) -> Result<Model, tenon::Error> {
-    let model = Model::open_with(&args.checkpoint, load)?;
-    match model.unread() {
+    let model = Model::open_with(&args.of.checkpoint, load)?;
+    note(model.unread());
+    Ok(model)
+}
+
+/// Notes which tensors the text of a model does not read: a bias that it does not know, say.
+pub(crate) fn note(unread: &[String]) {
+    match unread {
         [] => {}
         [one] => eprintln!("note: the model's text does not read `{one}`"),
         [first, rest @ ..] => {
             eprintln!("note: the model's text does not read `{first}` and {} tensors more", rest.len());
         }
     }
-    Ok(model)
 }
 
 fn request(args: &SamplingArgs) -> Request {

@@ -61,16 +61,21 @@ pub(crate) fn open(path: &str) -> Result<Checkpoint, Failure> {
     Checkpoint::open(path).map_err(|e| Failure::data(e.to_string()))
 }
 
+/// Ends of the names of tensors that older versions of transformers wrote beside weights: what they are follows from
+/// the config.
+const DERIVED: [&str; 2] = ["position_ids", "rotary_emb.inv_freq"];
+
 impl<'c> Weights<'c> {
     /// Those of a checkpoint, of which nothing was read.
     pub(crate) fn new(checkpoint: &'c Checkpoint, values: &'c Values) -> Weights<'c> {
         Weights { checkpoint, values, used: RefCell::default() }
     }
 
-    /// The tensors that nothing has read.
+    /// The tensors that nothing has read, and that are weights.
     pub(crate) fn unread(&self) -> Vec<String> {
         let used = self.used.borrow();
-        self.checkpoint.tensors().keys().filter(|n| !used.contains(*n)).cloned().collect()
+        let lacking = |n: &&String| !used.contains(*n) && !DERIVED.iter().any(|end| n.ends_with(end));
+        self.checkpoint.tensors().keys().filter(lacking).cloned().collect()
     }
 
     /// The tensors for the parts of the record `name`. `dims` are those known; others are counted.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use driver::Checkpoint;
 use driver::{Failure, Front, Options as Compile, data, engine, kernels, pipeline};
+use ir::ast::ItemKind;
 use ir::source::SourceMap;
 use vm::Executable;
 use vm::threads::Pool;
@@ -110,6 +111,13 @@ impl Module {
             Form::Text(front) => front.module.settings.iter().any(|s| s.name.name() == name),
             Form::Compiled(_) => false,
         }
+    }
+
+    /// True if its text defines a function of this name itself.
+    pub(crate) fn defines(&self, name: &str) -> bool {
+        let Form::Text(front) = &self.form else { return false };
+        let mut items = front.files.own.iter().flat_map(|f| &f.items);
+        items.any(|i| matches!(&i.kind, ItemKind::Fn(f) if f.sig.name.name.name() == name))
     }
 
     /// An entry of a model, compiled for a checkpoint: its config, and its weights in the record `w`, are bound. `kept`

@@ -4,17 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// A model, and how it is loaded.
+/// A model, and how it is compiled.
 #[derive(Args)]
-pub(crate) struct ModelArgs {
+pub(crate) struct CheckpointArgs {
     /// A folder of Hugging Face, or a .gguf file
     pub(crate) checkpoint: PathBuf,
     /// A text of your own for it, in the place of the library's
     #[arg(long = "model", value_name = "FILE.tn")]
-    pub(crate) text: Option<PathBuf>,
-    /// How keys and values are kept
-    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = ["f32", "bf16", "f16"])]
-    pub(crate) kv: String,
+    pub(crate) program: Option<PathBuf>,
     /// The most tokens of a sequence; without it, what the model was made for
     #[arg(long, value_name = "N", value_parser = super::positive)]
     pub(crate) ctx: Option<usize>,
@@ -27,6 +24,37 @@ pub(crate) struct ModelArgs {
     /// Threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(vm::threads::Pool::MOST)))]
     pub(crate) threads: Option<u16>,
+}
+
+/// A model that keeps what its sequences had.
+#[derive(Args)]
+pub(crate) struct ModelArgs {
+    #[command(flatten)]
+    pub(crate) of: CheckpointArgs,
+    /// How keys and values are kept
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = ["f32", "bf16", "f16"])]
+    pub(crate) kv: String,
+}
+
+/// The texts of `embed`.
+#[derive(Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct TextArgs {
+    /// A text
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) text: Vec<String>,
+    /// The tokens of a text, with those that begin and end it; they come behind the texts
+    #[arg(long, value_name = "1,2,3", value_parser = ids)]
+    pub(crate) ids: Vec<Ids>,
+}
+
+/// Tokens of a text.
+#[derive(Clone)]
+pub(crate) struct Ids(pub(crate) Vec<u32>);
+
+fn ids(text: &str) -> Result<Ids, String> {
+    let all = text.split(',').map(|id| id.trim().parse().map_err(|_| format!("`{id}` is no token")));
+    all.collect::<Result<_, _>>().map(Ids)
 }
 
 /// How tokens are chosen, and when an answer ends.

@@ -19,7 +19,7 @@ use crate::output;
 const CHUNK: usize = 512;
 
 pub(crate) fn perplexity(args: &ModelArgs, file: &Path, json: bool) -> Done {
-    let chunk = args.ctx.unwrap_or(CHUNK);
+    let chunk = args.of.ctx.unwrap_or(CHUNK);
     let mut load = load(args, 1)?;
     load.context = Some(chunk);
     let text = std::fs::read_to_string(file).map_err(|e| fault(format!("{}: {e}", file.display())))?;

@@ -40,6 +40,62 @@ fn a_bench_has_a_row_for_the_prompt_and_for_each_batch() {
     assert_eq!(batches, [1, 1, 3]);
 }
 
+fn encoder(name: &str) -> String {
+    format!("{}/../tenon/tests/data/encoders/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn reference(name: &str) -> serde_json::Value {
+    json(&std::fs::read_to_string(format!("{}/ref.json", encoder(name))).expect("it is there"))
+}
+
+fn near(got: &serde_json::Value, want: &serde_json::Value) -> bool {
+    match (got.as_array(), want.as_array()) {
+        (Some(got), Some(want)) => got.len() == want.len() && got.iter().zip(want).all(|(a, b)| near(a, b)),
+        _ => (got.as_f64().unwrap_or(f64::NAN) - want.as_f64().unwrap_or(f64::NAN)).abs() < 1e-4,
+    }
+}
+
+#[test]
+fn embed_gives_a_vector_of_each_text() {
+    let (model, want) = (encoder("BertForMaskedLM"), reference("BertForMaskedLM"));
+    let ids: Vec<String> =
+        want["ids"][2].as_array().expect("a list").iter().map(ToString::to_string).collect();
+    let (a, b, ids) = (want["texts"][0].as_str(), want["texts"][1].as_str(), ids.join(","));
+    let texts = ["--text", a.expect("a text"), "--text", b.expect("a text"), "--ids", &ids];
+    let made = json(&shown(&[], &[&["embed", &model, "--json"], &texts[..]].concat()));
+    assert_eq!(made["embeddings"].as_array().map(Vec::len), Some(3));
+    for i in 0..3 {
+        assert!(near(&made["embeddings"][i], &want["vectors"][i]), "{made}");
+        assert_eq!(made["tokens"][i].as_u64(), want["ids"][i].as_array().map(|l| l.len() as u64));
+    }
+    // As lines, and as a file.
+    let lines = shown(&[], &[&["embed", &model], &texts[..]].concat());
+    let first: serde_json::Value =
+        lines.lines().next().expect("a line").split(' ').map(|x| json(x)).collect();
+    assert!(lines.lines().count() == 3 && near(&first, &want["vectors"][0]), "{lines}");
+    let at = std::env::temp_dir().join(format!("tenon-cli-vectors-{}.npy", std::process::id()));
+    let to = at.display().to_string();
+    assert_eq!(shown(&[], &[&["embed", &model, "-o", &to], &texts[..]].concat()), "");
+    let file = tensor::npy::read(&std::fs::read(&at).expect("it is written")).expect("it is one");
+    std::fs::remove_file(&at).expect("it is there");
+    assert_eq!(file.shape(), [3, 8]);
+    assert!(near(&file.as_f32().expect("floats")[..8].iter().copied().collect(), &want["vectors"][0]));
+}
+
+#[test]
+fn rerank_scores_each_text() {
+    let (model, want) =
+        (encoder("XLMRobertaForSequenceClassification"), reference("XLMRobertaForSequenceClassification"));
+    let texts = want["texts"].as_array().expect("a list").iter();
+    let texts = texts.flat_map(|t| ["--text", t.as_str().expect("a text")]);
+    let query = want["query"].as_str().expect("a text");
+    let args: Vec<&str> = ["rerank", &model, "--query", query].into_iter().chain(texts).collect();
+    let made = json(&shown(&[], &[&args[..], &["--json"]].concat()));
+    assert!(near(&made["scores"], &want["scores"]), "{made}, not {}", want["scores"]);
+    let lines: serde_json::Value = shown(&[], &args).lines().map(|x| json(x)).collect();
+    assert!(near(&lines, &want["scores"]), "{lines}");
+}
+
 #[test]
 fn what_is_at_fault_is_said_and_ends_with_one() {
     let fails = |args: &[&str], what: &str| {
@@ -57,6 +113,20 @@ fn what_is_at_fault_is_said_and_ends_with_one() {
     let long = ["1"; 80].join(",");
     fails(&["generate", &model, "--ids", &long, "--ctx", "64"], "the context has room for 64");
     fails(&["perplexity", &model, "nowhere.txt"], "nowhere.txt");
+    fails(&["embed", &model, "--ids", "1,2"], "GemmaForCausalLM gives no vectors of texts");
+    fails(
+        &["rerank", &model, "--query", "a", "--text", "b"],
+        "GemmaForCausalLM gives no scores of pairs of texts",
+    );
+    let bert = encoder("BertModel");
+    fails(&["generate", &bert, "--ids", "1"], "BertModel gives no tokens that go on behind a text");
+    fails(&["embed", &bert, "--text", &"peg ".repeat(39)], "41 tokens, and the model takes 40 at most");
+    fails(&["rerank", &bert, "--query", "a", "--text", "b"], "the checkpoint has no classifier");
+    for args in [&["embed", &bert][..], &["embed", &bert, "--ids", "1,x"], &["rerank", &bert, "--text", "b"]]
+    {
+        let wrong = run(&[], args);
+        assert_eq!(wrong.exit, Some(2), "{args:?}: {}", wrong.stderr);
+    }
     let wrong = run(&[], &["generate", &model]);
     assert_eq!(wrong.exit, Some(2), "a prompt is needed: {}", wrong.stderr);
 }

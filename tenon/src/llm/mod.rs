@@ -11,9 +11,12 @@
 //! ```
 //!
 //! A [`Model`] is a text of `models/`, found by the classes it serves, and compiled for the checkpoint once. An
-//! [`Engine`] runs its steps over sequences, and keeps what they need. Nothing here knows an architecture.
+//! [`Engine`] runs its steps over sequences, and keeps what they need. An [`Embedder`] and a [`Reranker`] take whole
+//! texts, and keep nothing. Nothing here knows an architecture.
 
 mod chat;
+mod embed;
+mod encoder;
 mod engine;
 mod generate;
 mod library;
@@ -22,6 +25,7 @@ mod sample;
 mod state;
 
 pub use chat::Chat;
+pub use embed::{Embedder, Embedding, Reranker};
 pub use engine::{Engine, Rows, SequenceId};
 pub use generate::{Finish, Generated, Request};
 pub use model::{Load, Model, tokenize};

@@ -9,7 +9,7 @@ use text::{Extra, Template, Tokenizer};
 
 use super::engine::Engine;
 use super::library;
-use crate::{Checkpoint, Error, Module, Options};
+use crate::{Checkpoint, Error, Function, Module, Options};
 
 /// How a model is loaded.
 #[derive(Clone, Debug)]
@@ -66,18 +66,10 @@ impl Model {
     /// As [`open`](Model::open), with options.
     pub fn open_with(path: impl AsRef<Path>, load: &Load) -> Result<Model, Error> {
         let checkpoint = Checkpoint::open(path).map_err(|e| Error::message("E0604", e.to_string()))?;
-        let front = library::program(&checkpoint, load.model.as_deref())?;
-        let module = Module::from_front(front, load.options.clone())?;
-        let mut values = load.config.clone();
-        // What a model makes of its context (which factors its positions have) is for the one it will have.
-        if let (Some(n), true) = (load.context, module.has_setting("context")) {
-            values.insert("context".to_owned(), n.to_string());
-        }
-        let step = module.model("step", &checkpoint, &values, &load.kv)?;
+        let step = entry(&checkpoint, load, "step", "tokens that go on behind a text")?;
         let config = step.config().clone();
         let unread = step.unread().to_vec();
-        let made_for = config.get("context").and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok());
-        let context = load.context.or(made_for).unwrap_or(CONTEXT);
+        let context = context(&step, load);
         let engine = Engine::new(step, context, load.sequences)?;
         let tokenizer = tokenizer(&checkpoint)?.map(Arc::new);
         let template = template(&checkpoint);
@@ -126,6 +118,31 @@ impl Model {
     pub fn context(&self) -> usize {
         self.context
     }
+}
+
+/// An entry of the text of a checkpoint's model, bound to it. It is for models that give `what`.
+pub(crate) fn entry(checkpoint: &Checkpoint, load: &Load, name: &str, what: &str) -> Result<Function, Error> {
+    let front = library::program(checkpoint, load.model.as_deref())?;
+    let module = Module::from_front(front, load.options.clone())?;
+    if !module.defines(name) {
+        let classes = checkpoint.classes();
+        let who = classes.first().map_or("the model", String::as_str);
+        let text = format!("{who} gives no {what}: its text has no function `{name}`");
+        return Err(Error::message("E0605", text));
+    }
+    let mut values = load.config.clone();
+    // What a model makes of its context (which factors its positions have) is for the one it will have.
+    if let (Some(n), true) = (load.context, module.has_setting("context")) {
+        values.insert("context".to_owned(), n.to_string());
+    }
+    module.model(name, checkpoint, &values, &load.kv)
+}
+
+/// The most tokens of a sequence: what was asked for, or else what the model was made for.
+pub(crate) fn context(entry: &Function, load: &Load) -> usize {
+    let made_for =
+        entry.config().get("context").and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok());
+    load.context.or(made_for).unwrap_or(CONTEXT)
 }
 
 fn fault(e: &dyn std::fmt::Display) -> Error {

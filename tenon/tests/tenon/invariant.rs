@@ -375,3 +375,37 @@ fn decoding_goes_on_as_a_prefill_of_all() {
     assert_eq!(decoded(true), None);
     assert!(decoded(false).is_some(), "the example's kernels are those of any batch");
 }
+
+/// Sequences that an encoder takes as a whole, alone and beside others, in tiles and across them.
+#[test]
+fn sequences_as_a_whole() {
+    const LENGTHS: [i64; 9] = [1, 3, 64, 65, 130, 7, 70, 16, 5];
+    let text = "#[invariant]\nfn f<t, s>(x: f32[t, 3, 40], sequence: i32[t], first: i32[s], count: i32[s]) \
+                -> (f32[t, 3, 40], f32[s, 120], f32[s, 120]) {\n\
+                let y = attention_spans(x, x * 0.5, x + 1.0, sequence, first, count)\nlet z = reshape[t, 120](y)\n\
+                (y, span_mean(z, first, count), span_max(z, first, count))\n}";
+    let all = random(F32, &[LENGTHS.iter().sum(), 3, 40], 5).expect("it has a shape");
+    let ints = |values: &[i64]| {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| (*v as i32).to_le_bytes()).collect();
+        Tensor::from_bytes(DType::I32, &[values.len() as i64], &bytes).expect("they fit")
+    };
+    let first = |at: usize| LENGTHS[..at].iter().sum::<i64>();
+    // Of some sequences one behind the other.
+    let run = |f: &Function, from: usize, to: usize| {
+        let x = rows(&all, (first(from), first(to)));
+        let of: Vec<i64> = (from..to).flat_map(|s| vec![(s - from) as i64; LENGTHS[s] as usize]).collect();
+        let begins: Vec<i64> = (from..to).map(|s| first(s) - first(from)).collect();
+        f.call(&[&x, &ints(&of), &ints(&begins), &ints(&LENGTHS[from..to])]).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let want = run(&function(text, false, 1), 0, LENGTHS.len());
+    for threads in [1, 2, 3] {
+        let f = function(text, false, threads);
+        for (from, to) in [(0, 1), (2, 3), (3, 5), (4, 5), (5, 9), (0, 9), (1, 8), (8, 9)] {
+            let got = run(&f, from, to);
+            assert_eq!(got[0].bytes(), rows(&want[0], (first(from), first(to))).bytes(), "{from}..{to}");
+            for pooled in [1, 2] {
+                assert_eq!(got[pooled].bytes(), rows(&want[pooled], (from as i64, to as i64)).bytes());
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! The tests of `tenon`, one binary, so that they are linked once and share both cores.
 
 mod calls;
+mod encoders;
 mod invariant;
 mod library;
 mod models;
