@@ -133,8 +133,8 @@ impl Checkpoint {
     }
 
     /// What the checkpoint says of itself: the object of a folder's `config.json`, or the metadata of GGUF by their
-    /// keys. Nothing where there is neither. Where `modules.json` of sentence-transformers is beside it there are
-    /// `modules`, `pooling` and `sentence` too.
+    /// keys. Nothing where there is neither. What sentence-transformers says beside it is there as `modules`,
+    /// `pooling`, `sentence` and `sentence_transformers`.
     ///
     /// Of GGUF each key `ARCH.x`, where ARCH is the `general.architecture`, is there as `gguf.x` too. Numbers that JSON
     /// cannot say are the texts `"NaN"`, `"Infinity"` and `"-Infinity"`.

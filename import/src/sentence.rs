@@ -5,6 +5,7 @@
 //! | `modules` | the kinds of the modules that `modules.json` lists: `["Transformer", "Pooling", "Normalize"]` |
 //! | `pooling` | the config of the module that pools, the mode of older files as `pooling_mode` too |
 //! | `sentence` | `sentence_bert_config.json`; `max_seq_length` is that of the tokenizer where it says none |
+//! | `sentence_transformers` | `config_sentence_transformers.json`, where newer files say what scores go through |
 //!
 //! A key that `config.json` has itself stays as it is there.
 
@@ -28,6 +29,9 @@ const MODES: [(&str, &str); 6] = [
 
 /// Adds to the config of a folder what is beside it.
 pub(crate) fn describe(at: &Path, config: &mut Map<String, Value>) -> Result<(), Error> {
+    if let Some(own) = folder::object(at, "config_sentence_transformers.json")? {
+        config.entry("sentence_transformers").or_insert(Value::Object(own));
+    }
     let Some(modules) = folder::list(at, MODULES)? else { return Ok(()) };
     let mut kinds = Vec::new();
     for module in &modules {

@@ -70,8 +70,7 @@ fn embed_gives_a_vector_of_each_text() {
     }
     // As lines, and as a file.
     let lines = shown(&[], &[&["embed", &model], &texts[..]].concat());
-    let first: serde_json::Value =
-        lines.lines().next().expect("a line").split(' ').map(|x| json(x)).collect();
+    let first: serde_json::Value = lines.lines().next().expect("a line").split(' ').map(json).collect();
     assert!(lines.lines().count() == 3 && near(&first, &want["vectors"][0]), "{lines}");
     let at = std::env::temp_dir().join(format!("tenon-cli-vectors-{}.npy", std::process::id()));
     let to = at.display().to_string();
@@ -92,7 +91,7 @@ fn rerank_scores_each_text() {
     let args: Vec<&str> = ["rerank", &model, "--query", query].into_iter().chain(texts).collect();
     let made = json(&shown(&[], &[&args[..], &["--json"]].concat()));
     assert!(near(&made["scores"], &want["scores"]), "{made}, not {}", want["scores"]);
-    let lines: serde_json::Value = shown(&[], &args).lines().map(|x| json(x)).collect();
+    let lines: serde_json::Value = shown(&[], &args).lines().map(json).collect();
     assert!(near(&lines, &want["scores"]), "{lines}");
 }
 

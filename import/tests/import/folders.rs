@@ -68,8 +68,12 @@ fn what_sentence_transformers_says_is_part_of_the_config() {
         {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
         {"path": "2_Normalize", "type": "sentence_transformers.base.modules.normalize.Normalize"}]"#;
     let with = |pooling: &[u8], sentence: &[u8]| {
-        let files: [(&str, &[u8]); 5] = [
+        let files: [(&str, &[u8]); 6] = [
             ("config.json", CONFIG),
+            (
+                "config_sentence_transformers.json",
+                br#"{"activation_fn": "torch.nn.modules.activation.Sigmoid"}"#,
+            ),
             ("model.safetensors", &weights),
             ("modules.json", modules),
             ("sentence_bert_config.json", sentence),
@@ -88,6 +92,7 @@ fn what_sentence_transformers_says_is_part_of_the_config() {
         (&"cls".into(), &true.into())
     );
     assert_eq!(c["sentence"]["max_seq_length"], 256);
+    assert_eq!(c["sentence_transformers"]["activation_fn"], "torch.nn.modules.activation.Sigmoid");
     let c = with(br#"{"pooling_mode": "lasttoken"}"#, br#"{"max_seq_length": null}"#).expect("it is right");
     assert_eq!(
         (&c["pooling"]["pooling_mode"], &c["sentence"]["max_seq_length"]),
