@@ -14,10 +14,12 @@ a fixed seed, norms and biases too, so that nothing that is forgotten stays unse
 `ref.safetensors` has `input_ids` i64[2, 12], `out` f32[2, 12, vocab], the logits of transformers, and `greedy_ids`
 i64[1, 28]: row 0 and the 16 tokens that follow it by the largest logit.
 
-`check` finds the file that serves the class by its line `#[serves(..)]`, and runs its `step` with `tenon run` three
-times over: both rows as one ragged batch, the rows cut in two chunks, and a few single tokens behind a chunk; pools are
-handed from step to step in files. What it prints is the largest difference to `out`, as a part of the largest number
-in `out`. More than 1e-4 is a failure.
+`check` finds the file that serves the class by its line `#[serves(..)]`, and runs its `step` with `tenon run` four
+times over: both rows as one ragged batch, the rows cut in two chunks, each row cut in its own, and a few single tokens
+behind a chunk; pools are handed from step to step in files. What is kept by sequence has two slots for each, read and
+written in turns; the pools begin as random numbers. What it prints is the largest difference to `out`, as a part of the
+largest number in `out`. More than 1e-4 is a failure. `bits differ` names the first way that does not agree bit for bit
+with the batch; with `--say=--invariant` there is none.
 
 It needs torch, transformers, safetensors and numpy; `gguf` for GGUF files.
 """
@@ -58,11 +60,61 @@ SMALL = dict(
 )
 
 ROPE = dict(rope_theta=10000.0)
+ROPE_PART = dict(ROPE, rope_type="default")
 YARN = dict(ROPE, rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
 LLAMA3 = dict(
     ROPE, rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32
 )
+DELTA = dict(
+    head_dim=12,
+    num_hidden_layers=4,
+    linear_num_key_heads=2,
+    linear_num_value_heads=4,
+    linear_key_head_dim=10,
+    linear_value_head_dim=6,
+    linear_conv_kernel_dim=4,
+    rope_parameters=dict(ROPE_PART, partial_rotary_factor=0.5),
+)
+SSM = dict(num_heads=4, head_dim=16, state_size=10, n_groups=1, chunk_size=8)
+GRANITE = dict(
+    num_hidden_layers=3,
+    layer_types=["linear_attention", "full_attention", "linear_attention"],
+    mamba_n_heads=4,
+    mamba_d_head=16,
+    mamba_d_state=10,
+    mamba_n_groups=1,
+    mamba_chunk_size=8,
+    intermediate_size=20,
+    shared_intermediate_size=24,
+    num_local_experts=5,
+    num_experts_per_tok=2,
+    embedding_multiplier=1.5,
+    logits_scaling=2.0,
+    residual_multiplier=0.7,
+    attention_multiplier=0.3,
+)
+# The part of a model that sees; texts do not read it.
+SIGHT = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, patch_size=4)
 MOE = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20)
+
+MLA = dict(
+    num_hidden_layers=3,
+    num_key_value_heads=4,
+    kv_lora_rank=16,
+    q_lora_rank=20,
+    qk_nope_head_dim=12,
+    qk_rope_head_dim=8,
+    v_head_dim=10,
+    n_routed_experts=6,
+    num_experts_per_tok=2,
+    moe_intermediate_size=20,
+    n_shared_experts=1,
+    n_group=1,
+    topk_group=1,
+)
+V2, V3 = dict(MLA, first_k_dense_replace=1), dict(MLA, first_k_dense_replace=1, num_mtp_layers=0)
+GROUPS = dict(n_routed_experts=12, n_group=4, topk_group=2, num_experts_per_tok=3)
+MSCALE = dict(YARN, mscale=0.8, mscale_all_dim=0.4, beta_fast=8.0, beta_slow=0.5)
 
 GEMMA3 = {
     "full_attention": dict(rope_type="linear", rope_theta=100000.0, factor=8.0),
@@ -113,6 +165,12 @@ def old(c):
     return c
 
 
+def old_kinds(c):
+    """Layer types by the names of older versions of transformers."""
+    names = {"linear_attention": "mamba", "full_attention": "attention"}
+    return dict(c, layer_types=[names[t] for t in c["layer_types"]])
+
+
 MODELS = {
     "LlamaForCausalLM": dict(head_dim=12),
     "LlamaForCausalLM-tied": dict(tie_word_embeddings=True, num_key_value_heads=4),
@@ -138,6 +196,65 @@ MODELS = {
     ),
     "Qwen3ForCausalLM": dict(head_dim=12, tie_word_embeddings=True),
     "Qwen3ForCausalLM-bias": dict(head_dim=12, attention_bias=True, rope_parameters=YARN),
+    "Qwen3NextForCausalLM": dict(DELTA, **MOE, shared_expert_intermediate_size=28),
+    "Qwen3NextForCausalLM-types": dict(
+        DELTA,
+        **MOE,
+        shared_expert_intermediate_size=12,
+        norm_topk_prob=False,
+        attention_bias=True,
+        num_hidden_layers=5,
+        linear_num_key_heads=3,
+        linear_num_value_heads=3,
+        linear_key_head_dim=40,
+        linear_value_head_dim=72,
+        linear_conv_kernel_dim=2,
+        layer_types=[
+            "full_attention",
+            "linear_attention",
+            "linear_attention",
+            "full_attention",
+            "linear_attention",
+        ],
+    ),
+    "Qwen3NextForCausalLM-even": dict(DELTA, **MOE, linear_value_head_dim=10, shared_expert_intermediate_size=28),
+    "Qwen3_5ForCausalLM": dict(DELTA),
+    "Qwen3_5ForCausalLM-even": dict(DELTA, linear_value_head_dim=10, linear_num_value_heads=6, num_hidden_layers=8),
+    "Qwen3_5ForCausalLM-linear": dict(
+        DELTA, num_hidden_layers=2, layer_types=["linear_attention"] * 2, tie_word_embeddings=True
+    ),
+    "Qwen3_5MoeForCausalLM": dict(DELTA, **MOE, linear_value_head_dim=10, shared_expert_intermediate_size=28),
+    "Qwen3_5ForConditionalGeneration": dict(DELTA, __sight__=SIGHT),
+    "Qwen3_5MoeForConditionalGeneration": dict(
+        DELTA,
+        **MOE,
+        linear_value_head_dim=10,
+        shared_expert_intermediate_size=28,
+        tie_word_embeddings=True,
+        __sight__=SIGHT,
+    ),
+    "Mamba2ForCausalLM": dict(SSM),
+    "Mamba2ForCausalLM-groups": dict(
+        SSM, num_heads=6, head_dim=12, n_groups=3, hidden_size=36, num_hidden_layers=3, state_size=9
+    ),
+    "Mamba2ForCausalLM-limit": dict(
+        SSM, time_step_limit=[0.3, 1.0], use_bias=True, use_conv_bias=False, conv_kernel=3, tie_word_embeddings=True
+    ),
+    "GraniteMoeHybridForCausalLM": dict(GRANITE),
+    "GraniteMoeHybridForCausalLM-rope": dict(
+        GRANITE,
+        position_embedding_type="rope",
+        num_local_experts=0,
+        mamba_n_groups=2,
+        mamba_proj_bias=True,
+        attention_bias=True,
+        tie_word_embeddings=True,
+        layer_types=["full_attention", "linear_attention", "linear_attention"],
+    ),
+    "GraniteMoeHybridForCausalLM-attention": dict(
+        GRANITE, position_embedding_type="rope", num_local_experts=0, layer_types=["full_attention"] * 3
+    ),
+    "GraniteMoeHybridForCausalLM-old": dict(GRANITE, __config__=old_kinds),
     "MinistralForCausalLM": dict(
         head_dim=12,
         num_hidden_layers=3,
@@ -225,6 +342,33 @@ MODELS = {
     "Cohere2ForCausalLM-types": dict(
         num_hidden_layers=2, sliding_window=4, layer_types=["full_attention", "sliding_attention"], logit_scale=0.5
     ),
+    "DeepseekV3ForCausalLM": dict(V3),
+    "DeepseekV3ForCausalLM-noqa": dict(V3, q_lora_rank=None, attention_bias=True, norm_topk_prob=False),
+    "DeepseekV3ForCausalLM-groups": dict(V3, **GROUPS, n_shared_experts=2, first_k_dense_replace=2),
+    "DeepseekV3ForCausalLM-halves": dict(V3, rope_interleave=False, first_k_dense_replace=0, attention_bias=True),
+    "DeepseekV3ForCausalLM-dense": dict(V3, first_k_dense_replace=3, tie_word_embeddings=True),
+    "DeepseekV3ForCausalLM-yarn": dict(V3, rope_parameters=YARN),
+    "DeepseekV3ForCausalLM-mscale": dict(V3, **GROUPS, rope_parameters=MSCALE, routed_scaling_factor=2.5),
+    "DeepseekV3ForCausalLM-even": dict(V3, rope_parameters=dict(MSCALE, mscale=1.0, mscale_all_dim=1.0)),
+    "DeepseekV3ForCausalLM-old": dict(V3, **GROUPS, rope_parameters=MSCALE, __config__=old),
+    "DeepseekV3ForCausalLM-blocks": dict(
+        V3 | dict(kv_lora_rank=32, q_lora_rank=32, qk_nope_head_dim=32, v_head_dim=32, moe_intermediate_size=32),
+        hidden_size=64,
+        intermediate_size=64,
+    ),
+    "DeepseekV3ForCausalLM-fused": dict(V3, __raw__=True),
+    "DeepseekV2ForCausalLM": dict(V2, q_lora_rank=None, n_shared_experts=2, routed_scaling_factor=1.5),
+    "DeepseekV2ForCausalLM-query": dict(V2),
+    "DeepseekV2ForCausalLM-lite": dict(V2, num_hidden_layers=27, q_lora_rank=None),
+    "DeepseekV2ForCausalLM-groups": dict(V2, **GROUPS, topk_method="group_limited_greedy", routed_scaling_factor=4.0),
+    "DeepseekV2ForCausalLM-greedy": dict(V2, **GROUPS, rope_parameters=MSCALE),
+    "Glm4MoeLiteForCausalLM": dict(MLA),
+    "Glm4MoeLiteForCausalLM-types": dict(
+        dict(MLA, num_hidden_layers=4, q_lora_rank=None),
+        **GROUPS,
+        mlp_layer_types=["sparse", "dense", "sparse", "dense"],
+        rms_norm_eps=1e-3,
+    ),
     "GPT2LMHeadModel": dict(GPT2, tie_word_embeddings=True),
     "GPT2LMHeadModel-depth": dict(
         GPT2, n_inner=40, activation_function="gelu", scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False
@@ -288,9 +432,13 @@ def make(name, folder):
     cls = getattr(transformers, name.split("-")[0])
     raw = made.pop("__raw__", False)
     rewrite = made.pop("__config__", None)
+    sight = made.pop("__sight__", None)
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
-    config = cls.config_class(**dict(SMALL, **made))
+    said = dict(SMALL, **made)
+    if sight:
+        said = dict(text_config=said, vision_config=sight, tie_word_embeddings=said["tie_word_embeddings"])
+    config = cls.config_class(**said)
     config._attn_implementation = "eager"
     config._experts_implementation = "eager"
     torch.manual_seed(0)
@@ -336,7 +484,8 @@ def serving(architecture):
 
 def record(name, file):
     """The generics and fields of a record: `([generic], [(field, type)])`."""
-    files = [file, *sorted((ROOT / "models" / "parts").glob("*.tn")), *sorted((ROOT / "std").glob("*.tn"))]
+    parts = sorted((ROOT / "models/parts").glob("*.tn"))
+    files = [file, *parts, *sorted((ROOT / "std").glob("*.tn"))]
     for f in files:
         m = re.search(r"^record " + name + r"<([^>]*)> \{(.*?)^\}", f.read_text(), re.S | re.M)
         if m:
@@ -364,24 +513,29 @@ class Steps:
         self.tenon, self.file, self.path, self.folder = tenon, file, path, Path(folder)
         self.extra = extra
         self.parts = parts(file)
-        self.count = 0
+        self.count, self.sequences = 0, sequences
         span = -(-longest // PAGE)
         pages = sequences * span
         self.fixed, self.pools = [], []
         shared = False
         # Pages in another order than that of the tokens.
         order = np.random.default_rng(5).permutation(pages).reshape(sequences, span).astype(np.int32)
-        slots = np.arange(sequences, dtype=np.int32)[::-1].copy()
         for name, by, tables, pools in self.parts:
-            for t in tables:
-                at = self.put(f"{name}.{t}", order if by == "token" else slots)
-                self.fixed += ["-i", f"cache.{name}.{t}={at}"]
-            size = f"pages={pages}" if by == "token" else f"slots={sequences}"
+            for t in tables if by == "token" else []:
+                self.fixed += ["-i", f"cache.{name}.{t}={self.put(f'{name}.{t}', order)}"]
+            size = f"pages={pages}" if by == "token" else f"slots={2 * sequences}"
             self.fixed += ["-i", f"cache.{name}.{size}"]
             if by == "token" and not shared:
                 self.fixed += ["-i", f"cache.page={PAGE}"]
                 shared = True
-            self.pools += [(f"{name}.{p}", "zeros") for p in pools]
+            # What nobody wrote is not to be read.
+            self.pools += [(f"{name}.{p}", "zeros" if by == "token" else "random@1") for p in pools]
+
+    def slots(self):
+        """Those read, and those written: two for each sequence, in turns; before the first step there is none."""
+        both = np.random.default_rng(6).permutation(2 * self.sequences).reshape(2, -1).astype(np.int32)
+        read, written = both[(self.count + 1) % 2], both[self.count % 2]
+        return (np.full_like(read, -1) if self.count == 1 else read), written
 
     def put(self, name, value):
         at = self.folder / f"{self.count}.{name}.npy"
@@ -402,6 +556,11 @@ class Steps:
         line += ["-i", f"config={self.path}", "-i", f"w={self.path}", *self.fixed, *self.extra]
         for name, value in given.items():
             line += ["-i", f"{name}={self.put(name, value)}"]
+        for name, by, _, _ in self.parts:
+            if by == "sequence":
+                read, written = self.slots()
+                line += ["-i", f"cache.{name}.from={self.put(f'{name}.from', read)}"]
+                line += ["-i", f"cache.{name}.to={self.put(f'{name}.to', written)}"]
         for name, value in self.pools:
             line += ["-i", f"cache.{name}={value}"]
         done = subprocess.run(line, capture_output=True, text=True)
@@ -412,18 +571,19 @@ class Steps:
 
 
 def ragged(steps, ids, bounds):
-    """The logits of `ids[:, a..b]` as one ragged batch, the rows one behind the other."""
-    a, b = bounds
-    n = b - a
-    tokens = ids[:, a:b].reshape(-1)
-    sequence = np.repeat(np.arange(len(ids)), n)
-    position = np.tile(np.arange(a, b), len(ids))
-    return steps.step(tokens, sequence, position).reshape(len(ids), n, -1)
+    """The logits of `ids[:, a..b]` for each row, as one ragged batch; the bounds may be a row's own."""
+    bounds = bounds if isinstance(bounds[0], tuple) else [bounds] * len(ids)
+    tokens = np.concatenate([row[a:b] for row, (a, b) in zip(ids, bounds)])
+    sequence = np.repeat(np.arange(len(ids)), [b - a for a, b in bounds])
+    position = np.concatenate([np.arange(a, b) for a, b in bounds])
+    got = steps.step(tokens, sequence, position)
+    return [got[sequence == i] for i in range(len(ids))]
 
 
 CUTS = {
     "batch": [(0, 12)],
     "chunks": [(0, 7), (7, 12)],
+    "mixed": [((0, 1), (0, 7)), ((1, 9), (7, 8)), ((9, 12), (8, 12))],
     "tokens": [(0, 9), (9, 10), (10, 11), (11, 12)],
 }
 
@@ -450,13 +610,17 @@ def check(tenon, path, extra, file=None):
         raise RuntimeError(f"no model file serves {architecture}")
     ref = load_file(str(folder / "ref.safetensors"))
     ids, want = ref["input_ids"], ref["out"]
-    off = {}
+    off, first = {}, None
     for cut, bounds in CUTS.items():
         with tempfile.TemporaryDirectory() as d:
             steps = Steps(tenon, file, path, d, len(ids), ids.shape[1], extra)
-            got = np.concatenate([ragged(steps, ids, b) for b in bounds], 1)
+            parts = [ragged(steps, ids, b) for b in bounds]
+        got = np.stack([np.concatenate(row) for row in zip(*parts)])
         if got.shape != want.shape:
             raise RuntimeError(f"logits are {got.shape}, and {want.shape} is right")
+        first = got if first is None else first
+        if not np.array_equal(first, got):
+            off.setdefault("bits differ", cut)
         off[cut] = float(np.abs(got - want).max() / np.abs(want).max())
         if not off[cut] <= LIMIT and cut == "batch":
             worst = np.abs(got - want).max((0, 2)) / np.abs(want).max()

@@ -59,7 +59,7 @@ def llama_keys(c):
         "context_length": c["max_position_embeddings"],
         "embedding_length": c["hidden_size"],
         "block_count": c["num_hidden_layers"],
-        "feed_forward_length": c["intermediate_size"],
+        "feed_forward_length": c.get("intermediate_size", 0),
         "attention.head_count": c["num_attention_heads"],
         "attention.head_count_kv": c["num_key_value_heads"],
     }
@@ -233,9 +233,19 @@ def unsaid(c):
         return "layer types of its own"
     if c.get("query_pre_attn_scalar", c.get("head_dim")) != c.get("head_dim"):
         return "a scale of its own"
+    if (c.get("time_step_limit") or [0.0])[0] > 0.0:
+        return "limits of a row's time"
+    if "linear_num_key_heads" in c:
+        if [t == "full_attention" for t in c["layer_types"]] != [i % 4 == 3 for i in range(c["num_hidden_layers"])]:
+            return "layer types of its own"
+        if c["linear_key_head_dim"] != c["linear_value_head_dim"]:
+            return "heads of keys and of values of two sizes"
     if c["model_type"] in ["mistral", "mixtral", "qwen2", "qwen3"] and c.get("sliding_window"):
         return "a window"
-    if c.get("norm_topk_prob", False) != (c["model_type"] == "qwen3_moe"):
+    if c["model_type"] in LATENT:
+        return unsaid_latent(c)
+    always = c["model_type"] in ["qwen3_moe", "qwen3_next", "qwen3_5_moe_text"]
+    if c.get("norm_topk_prob", c["model_type"] == "qwen3_5_moe_text") != always:
         return "weights of experts in another way"
     if {"mscale", "attention_factor"} & set(c.get("rope_parameters") or {}):
         return "a size of what is turned"
@@ -247,6 +257,21 @@ def unsaid(c):
         return "a scale of its own"
     if c["model_type"] == "gpt_neox" and c["hidden_act"] != "gelu":
         return "an activation of its own"
+    return None
+
+
+def unsaid_latent(c):
+    """The same of models with a latent."""
+    rope = c["rope_parameters"]
+    types = c.get("mlp_layer_types", [])
+    if c.get("rope_interleave") is False or c["attention_bias"]:
+        return "halves that turn, or biases"
+    if types != sorted(types):
+        return "dense layers behind others"
+    if c.get("topk_method") == "greedy" and (c["n_group"] or 1) > 1:
+        return "groups that do not count"
+    if rope.get("mscale") != rope.get("mscale_all_dim") or (rope["rope_type"] == "yarn" and "mscale" not in rope):
+        return "a size of what is turned"
     return None
 
 
@@ -337,6 +362,8 @@ def stacked(tensors):
             out[f"{m[1]}.experts.gate.weight"], out[f"{m[1]}.experts.up.weight"] = t[:, :n], t[:, n:]
         elif m := re.match(r"(.*)\.mlp\.experts\.down_proj", name):
             out[f"{m[1]}.experts.down.weight"] = t
+        elif name.endswith(".e_score_correction_bias"):
+            out[name.replace("correction_bias", "correction.bias")] = t
         elif m := re.match(r"(.*)\.(mlp|block_sparse_moe)\.gate\.weight", name):
             out[f"{m[1]}.router.weight"] = t
         else:
@@ -357,12 +384,210 @@ def olmo(c):
     return "olmo2", keys, prefix, names, whole
 
 
+def delta(c):
+    """Qwen3-Next and Qwen3.5. Heads of values that share one of keys go apart in the second."""
+    keys_of, values = c["linear_num_key_heads"], c["linear_num_value_heads"]
+    key, value = c["linear_key_head_dim"], c["linear_value_head_dim"]
+    tiled = c["model_type"] != "qwen3_next"
+
+    def more(t):
+        return t + 1.0
+
+    def apart(width):
+        """What the rows of heads of values become; `width` is how many a head has."""
+
+        def change(t):
+            if not tiled:
+                return t
+            return np.moveaxis(t.reshape(keys_of, values // keys_of, width, *t.shape[1:]), 0, 1).reshape(t.shape)
+
+        return change
+
+    def behind(t):
+        n = 2 * keys_of * key
+        return np.concatenate([t[:n], apart(value)(t[n:])])
+
+    names = [
+        ("self_attn.q_proj", "attn_q", None),
+        ("self_attn.k_proj", "attn_k", None),
+        ("self_attn.v_proj", "attn_v", None),
+        ("self_attn.o_proj", "attn_output", None),
+        ("self_attn.q_norm", "attn_q_norm", more),
+        ("self_attn.k_norm", "attn_k_norm", more),
+        ("mlp.gate_proj", "ffn_gate", None),
+        ("mlp.up_proj", "ffn_up", None),
+        ("mlp.down_proj", "ffn_down", None),
+        ("input_layernorm", "attn_norm", more),
+        ("post_attention_layernorm", "post_attention_norm", more),
+        ("linear_attn.in_proj_qkv", "attn_qkv", behind),
+        ("linear_attn.in_proj_z", "attn_gate", apart(value)),
+        ("linear_attn.in_proj_b", "ssm_beta", apart(1)),
+        ("linear_attn.in_proj_a", "ssm_alpha", apart(1)),
+        ("linear_attn.in_proj_ba", "ssm_ba", None),
+        ("linear_attn.conv1d", "ssm_conv1d", lambda t: behind(t.reshape(t.shape[0], -1))),
+        ("linear_attn.A_log", "ssm_a", lambda t: -np.exp(apart(1)(t))),
+        ("linear_attn.dt_bias", "ssm_dt.bias", apart(1)),
+        ("linear_attn.norm", "ssm_norm", None),
+        ("linear_attn.out_proj", "ssm_out", lambda t: apart(value)(t.T).T),
+    ]
+    _, keys, prefix, others, whole = moe(c) if "num_experts" in c else llama(c)
+    names += [n for n in others if "exp" in n[1] or n[0] == "router"]
+    whole = [(a, b, more if b == "output_norm" else None) for a, b, _ in whole]
+    keys |= {
+        "rope.dimension_count": int(c["head_dim"] * c["rope_parameters"]["partial_rotary_factor"]),
+        "ssm.conv_kernel": c["linear_conv_kernel_dim"],
+        "ssm.state_size": key,
+        "ssm.group_count": keys_of,
+        "ssm.time_step_rank": values,
+        "ssm.inner_size": value * values,
+        "full_attention_interval": 4,
+    }
+    if tiled:
+        # Of a text every section has the same positions.
+        third = keys["rope.dimension_count"] // 6
+        keys["rope.dimension_sections"] = [keys["rope.dimension_count"] // 2 - 2 * third, third, third, 0]
+    arch = {"qwen3_next": "qwen3next", "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe"}[c["model_type"]]
+    return arch, keys, prefix, names, whole
+
+
+def parted(tensors, c):
+    """The inputs of Qwen3-Next's linear attention as two matrices."""
+    out = {}
+    for name, t in tensors.items():
+        if not name.endswith("in_proj_qkvz.weight"):
+            out[name] = t
+            continue
+        heads, key = c["linear_num_key_heads"], c["linear_key_head_dim"]
+        wide = c["linear_num_value_heads"] // heads * c["linear_value_head_dim"]
+        q, k, v, z = np.split(t.reshape(heads, -1, t.shape[-1]), [key, 2 * key, 2 * key + wide], 1)
+        flat = [x.reshape(-1, t.shape[-1]) for x in [q, k, v, z]]
+        out[name.replace("qkvz", "qkv")], out[name.replace("qkvz", "z")] = np.concatenate(flat[:3]), flat[3]
+    return out
+
+
+def mamba(c):
+    """Mamba 2. A vocabulary is made longer to a multiple of 16 there; those here are."""
+    groups, inner = c["n_groups"], c["num_heads"] * c["head_dim"]
+    names = [
+        ("norm", "attn_norm", None),
+        ("mixer.in_proj", "ssm_in", None),
+        ("mixer.conv1d", "ssm_conv1d", np.squeeze),
+        ("mixer.dt_bias", "ssm_dt.bias", None),
+        ("mixer.A_log", "ssm_a", lambda t: -np.exp(t)[:, None]),
+        ("mixer.D", "ssm_d", lambda t: t[:, None]),
+        ("mixer.norm", "ssm_norm", lambda t: t.reshape(groups, inner // groups)),
+        ("mixer.out_proj", "ssm_out", None),
+    ]
+    keys = {
+        "context_length": 2**20,
+        "embedding_length": c["hidden_size"],
+        "block_count": c["num_hidden_layers"],
+        "feed_forward_length": 0,
+        "attention.head_count": 0,
+        "attention.layer_norm_rms_epsilon": float(c["layer_norm_epsilon"]),
+        "ssm.conv_kernel": c["conv_kernel"],
+        "ssm.inner_size": inner,
+        "ssm.state_size": c["state_size"],
+        "ssm.time_step_rank": c["num_heads"],
+        "ssm.group_count": groups,
+    }
+    whole = [("backbone.embeddings", "token_embd", None), ("backbone.norm_f", "output_norm", None), WHOLE[2]]
+    return "mamba2", keys, "backbone.layers.{}.", names, whole
+
+
+def latent(c, form=None):
+    """DeepSeek and its like; `joined` is the form of older files, where the matrix of keys and values is one."""
+    heads, rank, turning = c["num_attention_heads"], c["kv_lora_rank"], c["qk_rope_head_dim"]
+    still, value = c["qk_nope_head_dim"], c["v_head_dim"]
+
+    def keys_of(t):
+        return t.reshape(heads, still + value, rank)[:, :still].swapaxes(1, 2)
+
+    def values_of(t):
+        return t.reshape(heads, still + value, rank)[:, still:]
+
+    names = [
+        ("self_attn.q_proj", "attn_q", None),
+        ("self_attn.q_a_proj", "attn_q_a", None),
+        ("self_attn.q_a_layernorm", "attn_q_a_norm", None),
+        ("self_attn.q_b_proj", "attn_q_b", None),
+        ("self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa", None),
+        ("self_attn.kv_a_layernorm", "attn_kv_a_norm", None),
+        ("self_attn.o_proj", "attn_output", None),
+        ("mlp.gate_proj", "ffn_gate", None),
+        ("mlp.up_proj", "ffn_up", None),
+        ("mlp.down_proj", "ffn_down", None),
+        ("experts.gate", "ffn_gate_exps", None),
+        ("experts.up", "ffn_up_exps", None),
+        ("experts.down", "ffn_down_exps", None),
+        ("router", "ffn_gate_inp", None),
+        ("mlp.gate.e_score_correction", "exp_probs_b", None),
+        ("mlp.shared_experts.gate_proj", "ffn_gate_shexp", None),
+        ("mlp.shared_experts.up_proj", "ffn_up_shexp", None),
+        ("mlp.shared_experts.down_proj", "ffn_down_shexp", None),
+        ("input_layernorm", "attn_norm", None),
+        ("post_attention_layernorm", "ffn_norm", None),
+    ]
+    dense = c.get("mlp_layer_types", []).count("dense") or c.get("first_k_dense_replace", 0)
+    keys = llama_keys(c) | {
+        "leading_dense_block_count": dense,
+        "attention.kv_lora_rank": rank,
+        "rope.dimension_count": turning,
+        "rope.freq_base": float(c["rope_parameters"]["rope_theta"]),
+        "expert_count": c["n_routed_experts"],
+        "expert_used_count": c["num_experts_per_tok"],
+        "expert_shared_count": c["n_shared_experts"],
+        "expert_feed_forward_length": c["moe_intermediate_size"],
+        "expert_weights_scale": float(c["routed_scaling_factor"]),
+        "expert_weights_norm": c["norm_topk_prob"],
+        "expert_gating_func": 1 if c["model_type"] == "deepseek_v2" else 2,
+    }
+    if c["q_lora_rank"]:
+        keys["attention.q_lora_rank"] = c["q_lora_rank"]
+    if (c["n_group"] or 1) > 1:
+        keys |= {"expert_group_count": c["n_group"], "expert_group_used_count": c["topk_group"]}
+    if form == "joined":
+        keys |= {"attention.key_length": still + turning, "attention.value_length": value}
+        names.append(("self_attn.kv_b_proj", "attn_kv_b", None))
+    else:
+        keys |= {
+            "attention.head_count_kv": 1,
+            "attention.key_length": rank + turning,
+            "attention.value_length": rank,
+            "attention.key_length_mla": still + turning,
+            "attention.value_length_mla": value,
+        }
+        names += [("self_attn.kv_b_proj", "attn_k_b", keys_of), ("self_attn.kv_b_proj", "attn_v_b", values_of)]
+    rope = c["rope_parameters"]
+    if rope["rope_type"] == "yarn":
+        keys |= {
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": float(rope["factor"]),
+            "rope.scaling.original_context_length": rope["original_max_position_embeddings"],
+        }
+        for k in ["beta_fast", "beta_slow"]:
+            if k in rope:
+                keys[f"rope.scaling.yarn_{k}"] = float(rope[k])
+        if "mscale_all_dim" in rope:
+            keys["rope.scaling.yarn_log_multiplier"] = 0.1 * rope["mscale_all_dim"]
+    return "deepseek2", keys, "model.layers.{}.", names, WHOLE
+
+
+LATENT = ["deepseek_v2", "deepseek_v3", "glm4_moe_lite"]
+
 CONVERT = {
+    "mamba2": mamba,
+    "qwen3_next": delta,
+    "qwen3_5_text": delta,
+    "qwen3_5_moe_text": delta,
     "cohere2": cohere,
+    "deepseek_v2": latent,
+    "deepseek_v3": latent,
     "gemma": gemma,
     "gemma2": gemma,
     "gemma3_text": gemma,
     "glm4": glm,
+    "glm4_moe_lite": latent,
     "gpt2": gpt2,
     "gpt_neox": neox,
     "llama": llama,
@@ -383,7 +608,6 @@ CONVERT = {
 
 def write(folder):
     """Writes the file into the folder, or says why there is none."""
-    from gguf import GGUFWriter
     from safetensors.numpy import load_file
 
     folder = Path(folder)
@@ -391,9 +615,16 @@ def write(folder):
     if why := unsaid(c):
         print(f"{folder}: no GGUF file, {why}")
         return
-    tensors = stacked(load_file(str(folder / "model.safetensors")))
-    arch, keys, prefix, names, whole = CONVERT[c["model_type"]](c)
-    file = folder / f"{c['architectures'][0]}.gguf"
+    tensors = parted(stacked(load_file(str(folder / "model.safetensors"))), c)
+    convert = CONVERT[c["model_type"]]
+    write_as(folder / f"{c['architectures'][0]}.gguf", c, tensors, *convert(c))
+    if c["model_type"] in LATENT:
+        write_as(folder / f"{c['architectures'][0]}-joined.gguf", c, tensors, *convert(c, "joined"))
+
+
+def write_as(file, c, tensors, arch, keys, prefix, names, whole):
+    from gguf import GGUFWriter
+
     out = GGUFWriter(file, arch)
     out.add_tokenizer_model("no_vocab")
     out.add_vocab_size(c["vocab_size"])
@@ -414,12 +645,12 @@ def write(folder):
     used = set()
 
     def add(a, b, change):
-        for leaf in ["weight", "bias"]:
-            for name in [f"{a}.{leaf}", f"transformer.{a}.{leaf}"]:
+        for leaf in [".weight", ".bias", ""]:
+            for name in [f"{a}{leaf}", f"transformer.{a}{leaf}"]:
                 if name in tensors:
                     used.add(name)
                     t = tensors[name].astype(np.float32)
-                    out.add_tensor(f"{b}.{leaf}", np.ascontiguousarray(change(t) if change else t))
+                    out.add_tensor(f"{b}{leaf}", np.ascontiguousarray(change(t) if change else t))
                     break
 
     for a, b, change in whole:
@@ -429,7 +660,7 @@ def write(folder):
             add(prefix.format(i) + a, f"blk.{i}.{b}", change)
     left = set(tensors) - used
     if left:
-        print(f"{folder}: not in the GGUF file: {', '.join(sorted(left))}")
+        print(f"{file}: not in the GGUF file: {', '.join(sorted(left))}")
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_tensors_to_file()
@@ -441,7 +672,9 @@ def peer(file):
     """The largest difference of llama.cpp's logits to the reference, as a part of its largest number.
 
     Some are no faults of a file: it takes `gelu` by the tangent's form, from a table of halves (to 1e-3), gives Phi-3
-    no window, and takes the long factors of Phi-3 where its context, at least 256, is longer than the training's.
+    no window, and takes the long factors of Phi-3 where its context, at least 256, is longer than the training's. Of
+    DeepSeek V2 it opens none without narrow queries but that of 27 layers, and it judges groups of experts as V3 does.
+    Norms of GLM-4.7-Flash have its own `eps` throughout.
     """
     import llama_cpp as lc
     from safetensors.numpy import load_file

@@ -223,6 +223,11 @@ impl<'a> Defs<'a> {
         self.families.get(&at.file).copied()
     }
 
+    /// True for the name of a family of rules.
+    pub(crate) fn is_family(&self, name: Sym) -> bool {
+        name.name() == ir::pipeline::OWN || self.families.values().any(|f| *f == name)
+    }
+
     /// What the program's own files call a definition: by its name where that means it there, by the name that a `use`
     /// gives it, or else behind its module's name.
     pub(crate) fn outer_name(&self, item: &Item, name: Ident) -> Sym {

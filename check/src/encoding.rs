@@ -133,6 +133,10 @@ impl<'a> Checker<'a> {
         if let Some(known) = self.instances.decoders.get(&(id, rank)) {
             return *known;
         }
+        // What nothing decodes, no rule of the library is about.
+        if self.only_known {
+            return None;
+        }
         let made = self.make_decoder(id, rank, span).map(|(prim, _)| self.add_prim(prim));
         self.instances.decoders.insert((id, rank), made);
         made
@@ -277,6 +281,7 @@ impl<'a> Checker<'a> {
             match t {
                 Ty::Tensor(_) | Ty::Fn => {}
                 Ty::Encoded(e) => out.extend(e.shape.last().and_then(Dim::as_sym).map(|s| (e.id, s))),
+                Ty::Several(s) => s.stacks.iter().for_each(|t| go(t, out)),
                 Ty::Tuple(parts) => parts.iter().for_each(|t| go(t, out)),
                 Ty::Record(r) => r.fields.iter().for_each(|f| go(&f.ty, out)),
                 Ty::Array(_, of) => go(of, out),

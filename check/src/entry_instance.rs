@@ -17,13 +17,14 @@ use crate::Checker;
 use crate::defs::Def;
 use crate::types::{Elem, Named};
 
-/// What is known of an argument: the name of its element type or encoding, and how many axes it has.
+/// What is known of an argument: the name of its element type or encoding, and how many axes it has. The name may be
+/// that of several, [`crate::ways`].
 pub type KnownArg = (Option<Sym>, Option<usize>);
 
 /// What was chosen for a generic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// Of an element type: its name, or that of an encoding.
+    /// Of an element type: its name, or that of an encoding, or of several.
     Elem(Sym),
     /// Of a pack.
     Rank(usize),
@@ -94,10 +95,13 @@ impl<'a> Checker<'a> {
             let name = g.name.name;
             match (g.kind, told.get(&name)) {
                 (GenericKind::DType, Some(Choice::Elem(chosen))) => {
-                    let elem = self.elem(&self.env(), *chosen);
+                    let elem = match self.several_ways(chosen.name()) {
+                        Some(id) => Some(Elem::Several(id)),
+                        None => self.elem(&self.env(), *chosen),
+                    };
                     let fits = elem.is_some_and(|e| match e {
                         Elem::Plain(d) => crate::bind::allows(g, d),
-                        Elem::Encoded(_) => crate::bind::allows_encoding(g, true),
+                        Elem::Encoded(_) | Elem::Several(_) => crate::bind::allows_encoding(g, true),
                     });
                     let Some(elem) = elem.filter(|_| fits) else {
                         return self.fail(crate::bind::refused(

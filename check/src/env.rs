@@ -15,7 +15,7 @@ use tensor::DType;
 
 use crate::consts::Constant;
 use crate::graph::Value;
-use crate::types::{Elem, EncodingId};
+use crate::types::Elem;
 
 /// A compile-time attribute.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -81,8 +81,8 @@ pub(crate) struct Env {
     pub(crate) dims: BTreeMap<Sym, Dim>,
     pub(crate) packs: BTreeMap<Sym, Vec<Dim>>,
     pub(crate) consts: BTreeMap<Sym, Const>,
-    /// Generic element types that stand for encodings.
-    pub(crate) encodings: BTreeMap<Sym, EncodingId>,
+    /// Generic element types that stand for encodings, or for several ways of storage.
+    pub(crate) encodings: BTreeMap<Sym, Elem>,
     /// What generics of any kind stand for, `S: value`; no value where that is not known.
     pub(crate) kinds: BTreeMap<Sym, Value>,
     /// Dims that an instance counts in blocks of so many.
@@ -131,15 +131,15 @@ impl Env {
             Elem::Plain(d) => {
                 self.dtypes.insert(name, d);
             }
-            Elem::Encoded(id) => {
-                self.encodings.insert(name, id);
+            Elem::Encoded(_) | Elem::Several(_) => {
+                self.encodings.insert(name, e);
             }
         }
     }
 
     /// What a generic element type stands for.
     pub(crate) fn bound_elem(&self, name: Sym) -> Option<Elem> {
-        let encoded = self.encodings.get(&name).map(|id| Elem::Encoded(*id));
+        let encoded = self.encodings.get(&name).copied();
         encoded.or_else(|| self.dtypes.get(&name).map(|d| Elem::Plain(*d)))
     }
 

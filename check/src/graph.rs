@@ -21,6 +21,7 @@ mod mentions;
 mod operator;
 mod results;
 mod runtime_dims;
+mod several;
 mod stmt;
 mod tree;
 mod value;
@@ -40,6 +41,8 @@ use crate::types::{MOST_LEAVES, Ty};
 use crate::{Checker, Maybe};
 pub(crate) use closure::Closure;
 pub(crate) use inline_call::{is_template, is_value_generic};
+pub(crate) use several::Storage;
+pub use several::ways;
 pub(crate) use tree::{Literals, Tree};
 pub(crate) use value::Value;
 
@@ -416,6 +419,7 @@ impl<'a> Checker<'a> {
             Value::Tree(Tree { ty, leaves }) if let Ty::Encoded(e) = &**ty => {
                 self.decoded(body, e, leaves, span)
             }
+            Value::Tree(tree) if let Ty::Several(s) = &*tree.ty => self.numbers_of(body, tree, s, span),
             Value::Lit(Lit::Float(_)) => {
                 let text = format!("`{dtype}` is needed, and this is a float literal");
                 let d = Diagnostic::error("E0303", span, text);

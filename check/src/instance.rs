@@ -675,7 +675,7 @@ impl<'a> Checker<'a> {
             plan: item.attrs.iter().any(|a| a.name.name.name() == "plan"),
             pins: crate::pins::from_attributes(item),
             invariant: crate::invariant::from_attributes(item),
-            tolerance: crate::tolerance::from_attributes(item),
+            tolerance: crate::tolerance::of_function(item),
             pipeline: self.pipeline_of(item),
             ..Func::named(def.sig.name.name.name(), def.sig.name.span)
         };

@@ -68,6 +68,7 @@ use ir::source::{SourceId, Span};
 use shape::Sym;
 
 pub use entry_instance::{Choice, EntryInstance, Instance, KnownArg, Request};
+pub use graph::ways;
 pub use repl_line::{Form, Input};
 
 /// What checking gives.
@@ -101,6 +102,8 @@ pub struct Files {
     /// The library's rules that lose digits have instances although no function of the program tolerates any: whoever
     /// plans it may say so, or ask why they do not fire.
     pub lossy: bool,
+    /// What was made of the program for the library to have: it is read as a part of that.
+    pub derived: Vec<File>,
 }
 
 impl From<Vec<File>> for Files {
@@ -131,16 +134,17 @@ pub fn check(library: &[File], files: &Files) -> Checked {
 /// those that nothing in it can match.
 pub fn check_rules(library: &[File], files: &Files) -> Checked {
     let every = |checker: &mut Checker<'_>| checker.every_rule = true;
-    run_with(library, files, every, |_, _| ())
+    run_with(library, files, every, |_, _| (), |_, _| ())
 }
 
 /// Checks a program, and makes an instance of one of its definitions for a call from outside; none where the definition
 /// has but one, or cannot be called so.
 pub fn check_entry(library: &[File], files: &Files, request: &Request) -> (Checked, Option<EntryInstance>) {
     let mut entered = None;
-    let checked = run(library, files, |checker, files| {
+    let slot = &mut entered;
+    let checked = enter(library, files, |checker, files| {
         let items: Vec<&Item> = files.own.iter().flat_map(|f| &f.items).collect();
-        entered = checker.entry_instance(request, &items);
+        *slot = checker.entry_instance(request, &items);
     });
     (checked, entered)
 }
@@ -160,22 +164,45 @@ pub fn check_line(
 
 /// Writes out what definitions leave unsaid, checks the program, then what comes after it.
 fn run(library: &[File], files: &Files, after: impl for<'a> FnOnce(&mut Checker<'a>, &'a Files)) -> Checked {
-    run_with(library, files, |_| (), after)
+    run_with(library, files, |_| (), |_, _| (), after)
+}
+
+/// The same, with what comes before the rules: they have instances for it too.
+fn enter(
+    library: &[File],
+    files: &Files,
+    entered: impl for<'a> FnOnce(&mut Checker<'a>, &'a Files),
+) -> Checked {
+    run_with(library, files, |_| (), entered, |_, _| ())
 }
 
 fn run_with(
     library: &[File],
     files: &Files,
     before: impl FnOnce(&mut Checker<'_>),
+    entered: impl for<'a> FnOnce(&mut Checker<'a>, &'a Files),
     after: impl for<'a> FnOnce(&mut Checker<'a>, &'a Files),
 ) -> Checked {
+    let more: Vec<File>;
+    let library = match files.derived.is_empty() {
+        true => library,
+        false => {
+            // A program's own encoding stands in the place of one of the library.
+            let names =
+                |f: &File| f.items.iter().filter_map(defs::name_of).map(|n| n.name).collect::<HashSet<Sym>>();
+            let own: HashSet<Sym> = files.derived.iter().flat_map(names).collect();
+            let stays = |f: &&File| f.family != Some(Sym::new("panels")) || names(f).is_disjoint(&own);
+            more = library.iter().filter(stays).chain(&files.derived).cloned().collect();
+            &more
+        }
+    };
     let (files, settings, said) = config::desugar_configs(library, files);
     let (library, files, elided) = generics::spell_generics(library, modules::qualify_names(library, files));
     let mut checker = Checker::new(&library, &files);
     said.into_iter().chain(elided).for_each(|d| checker.report(d));
     checker.module.settings = settings;
     before(&mut checker);
-    checker.program(&library, &files);
+    checker.program(&library, &files, entered);
     after(&mut checker, &files);
     checker.finish()
 }
@@ -231,13 +258,20 @@ impl<'a> Checker<'a> {
     }
 
     /// Modules come before what uses them, so that their faults are said where they are.
-    fn program(&mut self, library: &'a [File], files: &'a Files) {
+    fn program(
+        &mut self,
+        library: &'a [File],
+        files: &'a Files,
+        entered: impl FnOnce(&mut Checker<'a>, &'a Files),
+    ) {
         let all = || files.modules.iter().chain(&files.own);
         self.pipelines(library, files);
         // Before anything calls them: what is wrong with them is said of them.
         all().for_each(|f| self.tries_of(f));
         all().for_each(|f| self.file(f));
         self.bodies();
+        // Rules have instances for what stands in it as well.
+        entered(self, files);
         self.products();
         all().for_each(|f| self.rules(f, |_| true));
         // Those of the library come last: they may go on with what the program's own give. Whoever asks for every rule

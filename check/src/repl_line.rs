@@ -162,6 +162,6 @@ fn written(ty: &Ty) -> Option<TypeExpr> {
         Ty::Array(k, of) => {
             Some(TypeExpr { kind: TypeKind::Array(Box::new(written(of)?), Box::new(number(k)?)), span })
         }
-        Ty::Fn => None,
+        Ty::Several(_) | Ty::Fn => None,
     }
 }

@@ -8,11 +8,12 @@
 //! Here stand the tree, what can be asked of it, and how a written type becomes one ([`Checker::ty`]).
 //! Records are equal by name and by what their generics are; whether a declared one makes sense is [`record`]'s to say.
 
+mod display;
 mod origin;
 mod record;
+mod several;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 
 use ir::ast::{
     EncodingDef, Exist, ExprKind, File, Generic, GenericKind, ItemKind, RecordDef, TypeExpr, TypeKind,
@@ -26,7 +27,10 @@ use tensor::DType;
 
 use crate::config::is_config;
 use crate::env::Env;
+use crate::graph::Storage;
 use crate::{Checker, Maybe};
+
+pub(crate) use several::{Several, SeveralId};
 
 /// A record by its place among the declared ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -41,6 +45,8 @@ pub(crate) struct EncodingId(u32);
 pub(crate) enum Elem {
     Plain(DType),
     Encoded(EncodingId),
+    /// One of these or another in each place of an array.
+    Several(SeveralId),
 }
 
 /// A type.
@@ -48,6 +54,7 @@ pub(crate) enum Elem {
 pub(crate) enum Ty {
     Tensor(Type),
     Encoded(Encoded),
+    Several(Several),
     Tuple(Vec<Ty>),
     Record(Record),
     /// What holds functions: no tensors, and known only where it is a value.
@@ -121,6 +128,7 @@ impl Ty {
                 let fields = fields.map(|(n, t)| (n, Type { dtype: t.dtype, shape: front(t.shape) }));
                 Ty::Encoded(Encoded { shape: front(e.shape), fields: fields.collect(), ..e })
             }
+            Ty::Several(s) => Ty::Several(Several { front: front(s.front), ..s }),
             of @ (Ty::Tuple(_) | Ty::Record(_) | Ty::Array(..) | Ty::Fn) => Ty::Array(k, Box::new(of)),
         }
     }
@@ -131,6 +139,7 @@ impl Ty {
             Ty::Tensor(_) => 1,
             Ty::Fn => 0,
             Ty::Encoded(e) => e.fields.len(),
+            Ty::Several(s) => Several::PLACED + s.stacks.iter().map(Ty::count).sum::<usize>(),
             Ty::Tuple(parts) => parts.iter().map(Ty::count).sum(),
             Ty::Record(r) => r.fields.iter().map(|f| f.ty.count()).sum(),
             Ty::Array(_, of) => of.count(),
@@ -162,6 +171,7 @@ impl Ty {
                     out.push(Leaf { path: under(name.name()), ty: whole(front, t), from });
                 }
             }
+            Ty::Several(s) => s.gather(&path, front, from, out),
             Ty::Tuple(parts) => {
                 for (i, t) in parts.iter().enumerate() {
                     t.gather(under(&i.to_string()), front, None, out);
@@ -199,7 +209,7 @@ impl Ty {
             None
         };
         match self {
-            Ty::Tensor(_) | Ty::Fn => None,
+            Ty::Tensor(_) | Ty::Several(_) | Ty::Fn => None,
             Ty::Encoded(e) => {
                 let at = e.fields.iter().position(|f| f.0.name() == name)?;
                 Some((Ty::Tensor(e.fields[at].1.clone()), at))
@@ -227,7 +237,10 @@ impl Ty {
                 let fields = e.fields.iter().map(field).collect();
                 Some(Ty::Encoded(Encoded { shape: rest(&e.shape), fields, ..*e }))
             }
-            Ty::Tensor(_) | Ty::Encoded(_) | Ty::Tuple(_) | Ty::Record(_) | Ty::Fn => None,
+            Ty::Several(s) if !s.front.is_empty() => {
+                Some(Ty::Several(Several { front: rest(&s.front), ..s.clone() }))
+            }
+            Ty::Tensor(_) | Ty::Encoded(_) | Ty::Several(_) | Ty::Tuple(_) | Ty::Record(_) | Ty::Fn => None,
         }
     }
 
@@ -280,7 +293,7 @@ impl Ty {
     /// The names of its fields.
     pub(crate) fn field_names(&self) -> Vec<String> {
         match self {
-            Ty::Tensor(_) | Ty::Fn => vec![],
+            Ty::Tensor(_) | Ty::Several(_) | Ty::Fn => vec![],
             Ty::Encoded(e) => e.fields.iter().map(|f| f.0.to_string()).collect(),
             Ty::Tuple(parts) => (0..parts.len()).map(|i| i.to_string()).collect(),
             Ty::Record(r) => r.fields.iter().map(|f| f.name.to_string()).collect(),
@@ -297,6 +310,12 @@ impl Ty {
                 shape: e.shape.iter().map(|d| d.subst(f)).collect(),
                 fields: e.fields.iter().map(|(n, t)| (*n, t.subst(f))).collect(),
                 ..*e
+            }),
+            Ty::Several(s) => Ty::Several(Several {
+                front: s.front.iter().map(|d| d.subst(f)).collect(),
+                shape: s.shape.iter().map(|d| d.subst(f)).collect(),
+                stacks: s.stacks.iter().map(|t| t.subst(f)).collect(),
+                ..*s
             }),
             Ty::Tuple(parts) => Ty::Tuple(parts.iter().map(|t| t.subst(f)).collect()),
             Ty::Record(r) => Ty::Record(Record {
@@ -319,7 +338,7 @@ impl Ty {
     pub(crate) fn has_function(&self) -> bool {
         match self {
             Ty::Fn => true,
-            Ty::Tensor(_) | Ty::Encoded(_) => false,
+            Ty::Tensor(_) | Ty::Encoded(_) | Ty::Several(_) => false,
             Ty::Tuple(parts) => parts.iter().any(Ty::has_function),
             Ty::Record(r) => r.fields.iter().any(|f| f.ty.has_function()),
             Ty::Array(_, of) => of.has_function(),
@@ -331,6 +350,7 @@ impl Ty {
         match (self, other) {
             (Ty::Tensor(a), Ty::Tensor(b)) => a.dtype == b.dtype && a.shape.len() == b.shape.len(),
             (Ty::Encoded(a), Ty::Encoded(b)) => a.id == b.id && a.shape.len() == b.shape.len(),
+            (Ty::Several(a), Ty::Several(b)) => a.id == b.id && a.front.len() == b.front.len(),
             (Ty::Tuple(a), Ty::Tuple(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.like(b)),
             (Ty::Record(a), Ty::Record(b)) => {
                 let same = |(a, b): (&Arg, &Arg)| match (a, b) {
@@ -351,31 +371,11 @@ impl Ty {
         match self {
             Ty::Tensor(_) => "a tensor",
             Ty::Encoded(_) => "an encoded tensor",
+            Ty::Several(_) => "a tensor that is stored in several ways",
             Ty::Tuple(_) => "a tuple",
             Ty::Record(_) => "a record",
             Ty::Array(..) => "an array",
             Ty::Fn => "a function",
-        }
-    }
-}
-
-impl fmt::Display for Ty {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |items: Vec<String>| items.join(", ");
-        match self {
-            Ty::Tensor(t) => t.fmt(f),
-            Ty::Encoded(e) => write!(f, "{}[{}]", e.name, list(e.shape.iter().map(Dim::to_string).collect())),
-            Ty::Tuple(parts) => write!(f, "({})", list(parts.iter().map(Ty::to_string).collect())),
-            Ty::Record(r) if r.args.is_empty() => write!(f, "{}", r.name),
-            Ty::Record(r) => {
-                let arg = |a: &Arg| match a {
-                    Arg::Dim(d) => d.to_string(),
-                    Arg::Elem(_, name) => name.to_string(),
-                };
-                write!(f, "{}<{}>", r.name, list(r.args.iter().map(arg).collect()))
-            }
-            Ty::Array(k, of) => write!(f, "[{of}; {k}]"),
-            Ty::Fn => write!(f, "fn"),
         }
     }
 }
@@ -392,6 +392,8 @@ pub(crate) enum Named {
 pub(crate) struct Types<'a> {
     records: Vec<&'a RecordDef>,
     encodings: Vec<&'a EncodingDef>,
+    /// Ways of storage that places of an array differ in, in use so far.
+    pub(crate) several: Vec<Storage>,
     by_name: HashMap<Sym, Named>,
     /// Records that cannot be laid out: said once, and no type.
     broken: BTreeSet<RecordId>,
@@ -510,6 +512,12 @@ impl<'a> Checker<'a> {
                     }
                     return self.encoded(env, id, dims.as_deref().unwrap_or(&[]), t.span);
                 }
+                if let Some(Elem::Several(id)) = env.encodings.get(&name.name) {
+                    return match env.dims(dims.as_deref().unwrap_or(&[])) {
+                        Ok(shape) => self.several_of(*id, shape, t.span),
+                        Err(d) => self.fail(*d),
+                    };
+                }
                 match self.types.get(name.name) {
                     Some(Named::Record(id)) if env.dtype(name.name).is_none() => {
                         if dims.is_some() {
@@ -575,7 +583,8 @@ impl<'a> Checker<'a> {
     pub(crate) fn may_be_encoded(&self, env: &Env, t: &TypeExpr) -> bool {
         match &t.kind {
             TypeKind::Named { name, .. } => {
-                self.encoding_named(env, name.name).is_some()
+                env.encodings.contains_key(&name.name)
+                    || self.encoding_named(env, name.name).is_some()
                     || matches!(self.types.get(name.name), Some(Named::Record(_)))
             }
             TypeKind::Tuple(parts) => parts.iter().any(|t| self.may_be_encoded(env, t)),
@@ -586,8 +595,10 @@ impl<'a> Checker<'a> {
 
     /// The encoding that a name means: one declared, or what a generic stands for.
     pub(crate) fn encoding_named(&self, env: &Env, name: Sym) -> Option<EncodingId> {
-        if let Some(id) = env.encodings.get(&name) {
-            return Some(*id);
+        match env.encodings.get(&name) {
+            Some(Elem::Encoded(id)) => return Some(*id),
+            Some(Elem::Plain(_) | Elem::Several(_)) => return None,
+            None => {}
         }
         if env.dtypes.contains_key(&name) {
             return None;
@@ -600,9 +611,10 @@ impl<'a> Checker<'a> {
 
     /// The element type that a name means.
     pub(crate) fn elem(&self, env: &Env, name: Sym) -> Option<Elem> {
-        match self.encoding_named(env, name) {
-            Some(id) => Some(Elem::Encoded(id)),
-            None => env.dtype(name).map(Elem::Plain),
+        match (env.encodings.get(&name), self.encoding_named(env, name)) {
+            (Some(elem), _) => Some(*elem),
+            (None, Some(id)) => Some(Elem::Encoded(id)),
+            (None, None) => env.dtype(name).map(Elem::Plain),
         }
     }
 
@@ -611,6 +623,7 @@ impl<'a> Checker<'a> {
         match e {
             Elem::Plain(d) => Sym::new(d.name()),
             Elem::Encoded(id) => self.types.encoding(id).name.name,
+            Elem::Several(id) => self.types.several[id.0 as usize].name,
         }
     }
 
@@ -697,7 +710,7 @@ impl<'a> Checker<'a> {
     fn allowed(&mut self, g: &Generic, e: Elem, span: Span) -> Maybe<()> {
         let fits = match e {
             Elem::Plain(d) => crate::bind::allows(g, d),
-            Elem::Encoded(_) => crate::bind::allows_encoding(g, true),
+            Elem::Encoded(_) | Elem::Several(_) => crate::bind::allows_encoding(g, true),
         };
         if fits {
             return Some(());

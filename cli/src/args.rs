@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use llm::{CheckpointArgs, ModelArgs, PromptArgs, SamplingArgs, TextArgs};
+use llm::{CheckpointArgs, ModelArgs, PromptArgs, PullArgs, SamplingArgs, TextArgs};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use driver::Failure;
@@ -129,7 +129,7 @@ pub(crate) enum Command {
     /// Show the plan for each regime, with the alternatives and their costs
     #[command(after_help = "Example: tenon opt examples/01_mlp.tn --at n=1")]
     Opt {
-        /// A program
+        /// A program; or a folder of Hugging Face or a GGUF file: the step of its model
         file: PathBuf,
         /// Dims to show the plan for
         #[arg(long, value_delimiter = ',', value_name = "DIM=N")]
@@ -324,6 +324,23 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Say whether a language model fits into memory, and how fast it may be, before it is loaded
+    #[command(after_help = "Example: tenon estimate MODEL.gguf --ctx 8192 --batch 4 --kv bf16")]
+    Estimate {
+        #[command(flatten)]
+        model: ModelArgs,
+        /// How many sequences go on together
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive)]
+        batch: usize,
+        /// One JSON object on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Download a checkpoint of the Hugging Face Hub, or of the one at HF_ENDPOINT; HF_TOKEN holds a token for it
+    #[command(
+        after_help = "Example: tenon pull Qwen/Qwen3-0.6B && tenon generate Qwen3-0.6B --chat 'What is a tenon?'"
+    )]
+    Pull(PullArgs),
     /// The tokens of a text
     #[command(after_help = "Example: tenon tokenize MODEL.gguf --text 'Hello, world'")]
     Tokenize {
@@ -448,6 +465,9 @@ pub(crate) struct Compile {
     /// Let rules fire whose results are off by no more than this part, in functions without a `#[tolerance(..)]`
     #[arg(long, value_name = "T", value_parser = tolerance, conflicts_with = "no_rewrites")]
     pub(crate) tolerance: Option<f64>,
+    /// No function tolerates anything, whatever its text says
+    #[arg(long, conflicts_with = "tolerance")]
+    pub(crate) exact: bool,
     /// A machine model to choose the plan for
     #[arg(long, value_name = "FILE")]
     pub(crate) machine: Option<PathBuf>,
@@ -476,6 +496,7 @@ impl Compile {
             (!self.forbid.is_empty(), "--forbid"),
             (self.invariant, "--invariant"),
             (self.tolerance.is_some(), "--tolerance"),
+            (self.exact, "--exact"),
             (self.target_cpu.is_some(), "--target-cpu"),
             (self.plain, "--plain"),
             (self.db.is_some(), "--db"),

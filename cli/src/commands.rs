@@ -35,6 +35,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         | Command::Tokenize { json, .. }
         | Command::Perplexity { json, .. }
         | Command::BenchLlm { json, .. }
+        | Command::Estimate { json, .. }
         | Command::Tune { json, .. } => *json,
         // `check` answers for itself; the others have no `--json`.
         Command::Check { .. }
@@ -45,6 +46,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         | Command::Calibrate { .. }
         | Command::Repl { .. }
         | Command::Chat { .. }
+        | Command::Pull(_)
         | Command::Explain { .. } => false,
     };
     let done = match cli.command {
@@ -76,6 +78,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Generate { model, prompt, sampling, logits, json } => {
             llm::generate(&model, &prompt, &sampling, logits.as_deref(), json)
         }
+        Command::Estimate { model, batch, json } => llm::estimate(&model, batch, json),
+        Command::Pull(args) => llm::pull(&args),
         Command::Chat { model, system, sampling } => llm::chat(&model, system.as_deref(), &sampling),
         Command::Embed { model, texts, truncate, output, json } => {
             llm::embed(&model, &texts, truncate, output.as_deref(), json)
@@ -135,6 +139,7 @@ pub(crate) fn unmeasured(c: &Compile) -> Result<Options, Failure> {
         force: c.force.clone(),
         forbid: c.forbid.clone(),
         tolerance: c.tolerance,
+        exact: c.exact,
         ..PlanOptions::default()
     };
     let mut o = Options { invariant: c.invariant, store: driver::cache::user(), ..Options::from(plan) };
@@ -155,7 +160,7 @@ pub(crate) fn pool(threads: Option<u16>) -> Result<Arc<Pool>, Failure> {
 pub(crate) fn limits(call: &Call) -> Limits {
     Limits {
         deadline: call.deadline.and_then(|s| Instant::now().checked_add(Duration::from_secs_f64(s.min(1e9)))),
-        memory: call.memory_limit.or_else(crate::memory::available),
+        memory: call.memory_limit.or_else(crate::memory::budget),
         ..Limits::default()
     }
 }
@@ -396,7 +401,11 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
         // What weights make by themselves is made before: a run is one of many.
         let loaded = engine::load_weights(&mut context, &name, &args, &limits(call), &front.sources)?;
         let (entry, args) = match loaded {
-            Some(loaded) => (loaded.step, args.into_iter().chain(loaded.kept).collect()),
+            Some(loaded) => {
+                let mut args: Vec<Option<tensor::Tensor>> = args.into_iter().map(Some).collect();
+                let taken: Vec<_> = loaded.takes.iter().filter_map(|&i| args[i].take()).collect();
+                (loaded.step, taken.into_iter().chain(loaded.kept).collect())
+            }
             None => (name.clone(), args),
         };
         let takes: Vec<bool> = exe
@@ -475,15 +484,20 @@ fn opt(
     question: &Question,
     compile: &Compile,
 ) -> Done {
-    let mut front = open(file, compile)?;
+    let (mut front, bound) =
+        if is_checkpoint(file) { model(file, which)? } else { (open(file, compile)?, None) };
     if question.why_not.is_some() {
         // It may be asked of a rule that only a tolerance would let fire.
         pipeline::lossy(&mut front);
     }
     let sources = front.sources.clone();
     let mut go = || -> Result<ExitCode, Failure> {
-        let entry = chosen(&mut front, which)?;
+        let entry = match &bound {
+            Some(_) => bound.as_deref(),
+            None => chosen(&mut front, which)?,
+        };
         let mut options = options(compile)?;
+        options.invariant |= bound.is_some();
         for text in at {
             let pair = text.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse::<i64>().ok()?)));
             options.plan.at.push(pair.ok_or_else(|| Failure::Usage(format!("--at: `{text}` is not DIM=N")))?);
@@ -532,6 +546,26 @@ fn opt(
         }
     };
     go().map_err(|f| (sources, f))
+}
+
+/// A folder of Hugging Face or a GGUF file, and no program.
+fn is_checkpoint(path: &Path) -> bool {
+    path.is_dir() || path.extension().is_some_and(|e| e == "gguf")
+}
+
+/// The program of a language model, and the entry that is bound to its checkpoint.
+fn model(path: &Path, which: &Which) -> Result<(driver::Front, Option<String>), (SourceMap, Failure)> {
+    let none = |f: Failure| (SourceMap::default(), f);
+    let checkpoint = driver::Checkpoint::open(path).map_err(|e| none(Failure::data(e.to_string())))?;
+    let mut front = tenon::llm::front(&checkpoint, None)?;
+    let name = which.entry.clone().unwrap_or_else(|| "step".to_owned());
+    match driver::model::bind(&mut front, &name, &checkpoint, &driver::model::Binding::default()) {
+        Ok(bound) => {
+            let name = front.module.func(bound.entry).name.clone();
+            Ok((front, Some(name)))
+        }
+        Err(f) => Err((front.sources, f)),
+    }
 }
 
 /// An answer, as it is asked for.

@@ -3,26 +3,31 @@
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use driver::Failure;
 use ir::source::SourceMap;
 use serde_json::json;
-use tenon::llm::{Chat, Finish, Generated, Load, Model, Request, Sampling};
+use tenon::llm::{Chat, Finish, Generated, Load, Model, Progress, Request, Sampling, Step};
 use tensor::npy;
 
 use crate::args::llm::{CheckpointArgs, ModelArgs, PromptArgs, SamplingArgs};
 use crate::commands::Done;
 use crate::output;
+use crate::progress::{Bar, Unit};
 
 mod bench;
 mod embed;
+mod estimate;
 mod perplexity;
+mod pull;
 
 pub(crate) use bench::{What, bench};
 pub(crate) use embed::{embed, rerank};
+pub(crate) use estimate::estimate;
 pub(crate) use perplexity::perplexity;
+pub(crate) use pull::pull;
 
 /// What a command of this file ends with when it fails: a text that is rendered already.
 pub(crate) fn failed(e: &tenon::Error) -> ExitCode {
@@ -53,8 +58,10 @@ pub(crate) fn load(args: &ModelArgs, sequences: usize) -> Result<Load, (SourceMa
 /// The same, of one that keeps nothing.
 pub(crate) fn compiled(args: &CheckpointArgs) -> Result<Load, (SourceMap, Failure)> {
     let mut load = Load { model: args.program.clone(), context: args.ctx, ..Load::default() };
+    load.quant.clone_from(&args.quant);
     load.options.threads = args.threads.map(usize::from);
     let compile = &mut load.options.compile;
+    compile.plan.exact = args.exact;
     crate::commands::machine(&mut compile.plan, args.machine.as_deref())
         .map_err(|f| (SourceMap::default(), f))?;
     if let Some(cpu) = &args.target_cpu {
@@ -65,10 +72,32 @@ pub(crate) fn compiled(args: &CheckpointArgs) -> Result<Load, (SourceMap, Failur
 }
 
 /// Opens a model, and notes what of its file its text does not read.
-pub(crate) fn open(args: &ModelArgs, load: &Load) -> Result<Model, tenon::Error> {
-    let model = Model::open_with(&args.of.checkpoint, load)?;
+pub(crate) fn open(args: &ModelArgs, load: &Load, quiet: bool) -> Result<Model, tenon::Error> {
+    let model = watching(load, quiet, |load| Model::open_with(&args.of.checkpoint, load))?;
     note(model.unread());
+    note_unencoded(model.unencoded());
     Ok(model)
+}
+
+/// Loads something, and shows how far that is.
+pub(crate) fn watching<T>(
+    load: &Load,
+    quiet: bool,
+    open: impl FnOnce(&Load) -> Result<T, tenon::Error>,
+) -> Result<T, tenon::Error> {
+    let bar = Arc::new(Mutex::new(Bar::new(quiet)));
+    let shown = |bar: &Mutex<Bar>, p: Progress| {
+        let mut bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
+        match p.step {
+            Step::Plan => bar.show("choosing the plan", p.done, p.total, Unit::Pieces),
+            Step::Compile => bar.show("compiling kernels", p.done, p.total, Unit::Pieces),
+            Step::Load => bar.show("loading weights", p.done, p.total, Unit::Bytes),
+        }
+    };
+    let theirs = Arc::clone(&bar);
+    let made = open(&load.clone().watched(move |p| shown(&theirs, p)));
+    bar.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    made
 }
 
 /// Notes which tensors the text of a model does not read: a bias that it does not know, say.
@@ -80,6 +109,16 @@ pub(crate) fn note(unread: &[String]) {
             eprintln!("note: the model's text does not read `{first}` and {} tensors more", rest.len());
         }
     }
+}
+
+/// Notes which matrices are not stored as `--quant` says.
+pub(crate) fn note_unencoded(paths: &[String]) {
+    let more = match paths {
+        [] => return,
+        [one] => format!("`{one}` stays as it is"),
+        [first, rest @ ..] => format!("`{first}` and {} matrices more stay as they are", rest.len()),
+    };
+    eprintln!("note: {more}: rows are no whole blocks of what --quant says");
 }
 
 fn request(args: &SamplingArgs) -> Request {
@@ -116,7 +155,7 @@ pub(crate) fn generate(
     json: bool,
 ) -> Done {
     let load = load(args, 1)?;
-    let model = attempt!(open(args, &load));
+    let model = attempt!(open(args, &load, json));
     let ids = match (&prompt.prompt, &prompt.chat, &prompt.ids) {
         (Some(text), ..) => attempt!(model.tokens(text)),
         (_, Some(text), _) => attempt!(model.conversation(&[("user", text)])),
@@ -197,7 +236,7 @@ pub(crate) fn tokenize(checkpoint: &Path, text: Option<&str>, file: Option<&Path
 /// `tenon chat`
 pub(crate) fn chat(args: &ModelArgs, system: Option<&str>, sampling: &SamplingArgs) -> Done {
     let load = load(args, 1)?;
-    let model = attempt!(open(args, &load));
+    let model = attempt!(open(args, &load, false));
     let mut chat = Chat::new(&model);
     if let Some(text) = system {
         chat.set_system(text);

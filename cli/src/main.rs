@@ -12,6 +12,7 @@ mod measure;
 mod memory;
 mod output;
 mod profile;
+mod progress;
 mod repl;
 mod rules;
 

@@ -5,14 +5,19 @@
 
 use std::path::Path;
 
-/// Bytes that a run may hold on this machine, as far as it tells: three quarters of what is available now, or of what
-/// its group of processes may hold. The rest is for what a budget does not count, and for others.
+/// Bytes that a run may hold on this machine, as far as it tells: three quarters of what is available. The rest is for
+/// what a budget does not count, and for others.
+pub(crate) fn budget() -> Option<usize> {
+    available().map(|bytes| bytes / 4 * 3)
+}
+
+/// Bytes that this machine has to give now, or its group of processes may hold.
 pub(crate) fn available() -> Option<usize> {
     const GROUP: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();
     let machine = read("/proc/meminfo").as_deref().and_then(of_machine);
     let group = GROUP.into_iter().filter_map(|path| read(path)?.trim().parse::<usize>().ok());
-    machine.into_iter().chain(group).min().map(|bytes| bytes / 4 * 3)
+    machine.into_iter().chain(group).min()
 }
 
 fn of_machine(meminfo: &str) -> Option<usize> {

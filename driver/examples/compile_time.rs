@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use codegen::{Compiled, Compiler, Store, Target};
+use driver::progress::Watch;
 use driver::{Options, kernels, pipeline};
 use lower::KernelOf;
 
@@ -70,7 +71,7 @@ fn measured() -> Result<(), Failed> {
         let folder = folder.join(round.to_string());
         let store = Store::open(&folder, 1 << 30).ok_or("no folder for kernels")?;
         let compiler = || Compiler::new(target.clone()).storing(Some(store.clone()));
-        let whole = || kernels::lower(&plan, &[entry], &front.sources, &compiler());
+        let whole = || kernels::lower(&plan, &[entry], &front.sources, &compiler(), &Watch::default());
         let said = |f: driver::Failure| f.render(&front.sources, false);
         let (lowered, _) = times.of("lower, compile", whole).map_err(said)?;
         times.of("lower, from disk", whole).map_err(said)?;

@@ -81,7 +81,7 @@ mod tests {
         };
         let program = |line: &str| {
             format!(
-                "tenon bytecode 5\nentry f = fn0 {{\n    result i64\n}}\nfunction fn0 f() -> (int) {{\n    registers ints 1, floats 0, tensors\n    {line}\n    ret [i0]\n}}\n"
+                "tenon bytecode 6\nentry f = fn0 {{\n    result i64\n}}\nfunction fn0 f() -> (int) {{\n    registers ints 1, floats 0, tensors\n    {line}\n    ret [i0]\n}}\n"
             )
         };
         assert_eq!(said(&program("int.const i0, 5")), "fine");

@@ -1,4 +1,5 @@
-//! Where kernels are kept between runs: `$TENON_CACHE`, or else the user's cache folder; `TENON_CACHE=off` keeps none.
+//! Where kernels and weights are kept between runs: `$TENON_CACHE`, or else the user's cache folder; `TENON_CACHE=off`
+//! keeps none.
 #![allow(clippy::disallowed_methods, reason = "the environment says where")]
 
 use std::path::PathBuf;
@@ -10,14 +11,25 @@ const LIMIT: u64 = 1 << 30;
 
 /// The store of whoever runs this; none if there is to be none, or no place for it.
 pub fn user() -> Option<Store> {
+    Store::open(&folder("kernels")?, LIMIT)
+}
+
+/// The folder of weights as programs want them; none if there is to be none, or no place for it.
+pub fn weights() -> Option<PathBuf> {
+    folder("weights")
+}
+
+fn folder(what: &str) -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
-    let folder = match variable("TENON_CACHE") {
-        Some(off) if off == "off" => return None,
-        Some(folder) => PathBuf::from(folder),
-        None => variable("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache")))?
-            .join("tenon/kernels"),
-    };
-    Store::open(&folder, LIMIT)
+    match variable("TENON_CACHE") {
+        Some(off) if off == "off" => None,
+        // Kernels are in that folder itself.
+        Some(folder) if what == "kernels" => Some(PathBuf::from(folder)),
+        Some(folder) => Some(PathBuf::from(folder).join(what)),
+        None => {
+            let own = variable("XDG_CACHE_HOME").map(PathBuf::from);
+            let home = own.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache")))?;
+            Some(home.join("tenon").join(what))
+        }
+    }
 }

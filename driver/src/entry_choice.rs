@@ -68,7 +68,7 @@ pub(crate) fn instance(front: &mut Front, name: Option<&str>, given: &[String]) 
     let wanted = data::wanted(front.module.func(id));
     let args = data::shown(given, &wanted, &front.module.settings)?;
     let request = Request { at: sig.name.span, args, listed };
-    let (checked, entered) = check::check_entry(&Library::get().files, &front.files, &request);
+    let (checked, entered) = check::check_entry(&Library::get().all, &front.files, &request);
     if !checked.ok() {
         return Err(Failure::Diagnostics(checked.diagnostics));
     }

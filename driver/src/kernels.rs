@@ -1,6 +1,7 @@
 //! Machine code for the kernels of a program: compiled with it, or again from the loop text of a file.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use codegen::{Compiled, Compiler, Store, Target};
 use ir::ast::ItemKind;
@@ -19,6 +20,7 @@ use crate::cores::on_all_cores;
 use crate::data::Wanted;
 use crate::library::Library;
 use crate::pipeline;
+use crate::progress::{Step, Watch};
 use crate::stage::Stage;
 
 /// The threads that the environment asks for.
@@ -82,11 +84,18 @@ pub fn lower(
     entries: &[FuncId],
     sources: &SourceMap,
     compiler: &Compiler,
+    watch: &Watch,
 ) -> Result<(Lowered, Vec<Arc<Compiled>>), Failure> {
     let lowered = describe(plan, entries, sources, compiler)?;
-    let code = on_all_cores(&lowered.kernels, |of| match *of {
-        KernelOf::Prim(id) => compiler.compile_prim(plan.prim(id)),
-        KernelOf::Extern(id) => compiler.compile_extern(plan.extern_(id)),
+    let (done, total) = (AtomicU64::new(0), lowered.kernels.len() as u64);
+    watch.tell(Step::Compile, 0, total);
+    let code = on_all_cores(&lowered.kernels, |of| {
+        let made = match *of {
+            KernelOf::Prim(id) => compiler.compile_prim(plan.prim(id)),
+            KernelOf::Extern(id) => compiler.compile_extern(plan.extern_(id)),
+        };
+        watch.tell(Step::Compile, done.fetch_add(1, Ordering::Relaxed) + 1, total);
+        made
     });
     let code = code.into_iter().collect::<Result<_, _>>().map_err(|e| refused(&e))?;
     Ok((lowered, code))

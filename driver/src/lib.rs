@@ -2,7 +2,8 @@
 //!
 //! [`pipeline`] is the whole compiler as a function to be read; everything else here stands around it.
 //!
-//! - Text: [`library`] the operators of `std`, [`modules`] what `use` brings, [`stage`] what stands between stages.
+//! - Text: [`library`] the operators of `std`, `packing` what makes products with an encoding fast, [`modules`] what
+//!   `use` brings, [`stage`] what stands between stages.
 //! - What is entered, with what: [`entry_choice`], [`data`] arguments given from outside (`settings` from a config,
 //!   `weights` from a checkpoint), [`option_names`] those that options speak of, [`passes`] what may be left out.
 //! - Running: [`engine`], [`session`] line by line, [`kernels`] machine code for a program's kernels ([`cache`] where
@@ -12,6 +13,8 @@
 //!   known and checked while running, [`mod@why`] plans, [`reduction_order`] of sums.
 //! - Measuring: [`profile`] where the time of a run goes, [`calibrate`] what a machine can do, [`tune`] what kernels
 //!   take there (`kernel_timer`).
+//! - Loading: [`mod@model`] a program and a checkpoint, [`progress`] how far that is,
+//!   [`mod@estimate`] what it will take.
 //!
 //! ```
 //! let text = "fn double<n>(x: f32[n]) -> f32[n] { x + x }";
@@ -36,6 +39,7 @@ pub mod data;
 pub mod engine;
 mod entry;
 pub mod entry_choice;
+pub mod estimate;
 mod failure;
 mod kernel_timer;
 pub mod kernels;
@@ -44,9 +48,11 @@ mod load_split;
 pub mod model;
 pub mod modules;
 pub mod option_names;
+mod packing;
 pub mod passes;
 pub mod pipeline;
 pub mod profile;
+pub mod progress;
 pub mod reduction_order;
 pub mod runtime_checks;
 pub mod session;

@@ -11,6 +11,7 @@ use ir::source::SourceMap;
 use shape::Sym;
 
 use crate::admit::{Recorded, record};
+use crate::packing;
 
 static TEXTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../std");
 
@@ -18,6 +19,8 @@ static TEXTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../std");
 pub(crate) struct Library {
     /// Its files, by name.
     pub(crate) files: Vec<File>,
+    /// Those, and what is derived of its encodings.
+    pub(crate) all: Vec<File>,
     sources: SourceMap,
     /// What is wrong with it; a test keeps this empty.
     pub(crate) diagnostics: Vec<Diagnostic>,
@@ -37,6 +40,7 @@ impl Library {
                 TEXTS.get_file("rules/status.txt").and_then(|f| f.contents_utf8()).unwrap_or_default();
             let mut library = Library {
                 files: vec![],
+                all: vec![],
                 sources: SourceMap::default(),
                 diagnostics: vec![],
                 statuses: record(known),
@@ -52,6 +56,8 @@ impl Library {
                 library.files.push(file);
                 library.diagnostics.extend(faults);
             }
+            let packed = packed(&library.files, &mut library.sources);
+            library.all = library.files.iter().cloned().chain(packed).collect();
             library
         })
     }
@@ -65,6 +71,21 @@ impl Library {
     pub(crate) fn sources(&self) -> SourceMap {
         self.sources.clone()
     }
+}
+
+/// What makes products with the encodings of some files fast: a file for each, whose rules are the family `panels`.
+pub(crate) fn packed<'f>(files: impl IntoIterator<Item = &'f File>, sources: &mut SourceMap) -> Vec<File> {
+    let mut out = Vec::new();
+    for item in files.into_iter().flat_map(|f| &f.items) {
+        let ItemKind::Encoding(def) = &item.kind else { continue };
+        let Some(text) = packing::derived(def) else { continue };
+        let source = sources.add(format!("std/panels/{}.tn", def.name.name), &text);
+        let (mut file, faults) = parser::parse(source, &text);
+        debug_assert!(faults.is_empty(), "{text}\n{faults:?}");
+        file.family = Some(Sym::new("panels"));
+        out.push(file);
+    }
+    out
 }
 
 /// The names that a file defines for expressions.

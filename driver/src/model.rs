@@ -3,7 +3,7 @@
 //! What the checkpoint says decides which instance of the entry it is: its dims are known when the program is compiled,
 //! and each tensor that may be stored in any way is taken as it is stored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use check::{Choice, Instance, KnownArg, Request};
 use import::Checkpoint;
@@ -13,10 +13,11 @@ use shape::Sym;
 use tensor::Tensor;
 
 use crate::data::{self, Wanted};
+use crate::estimate;
 use crate::library::Library;
 use crate::settings::{self, Source};
-use crate::weights::Weights;
-use crate::{Failure, Front, entry, entry_choice};
+use crate::weights::{Coder, Weights};
+use crate::{Failure, Front, Options, entry, entry_choice};
 
 /// The parameter that is the record of weights.
 pub const WEIGHTS: &str = "w";
@@ -28,12 +29,56 @@ pub struct Bound {
     pub entry: FuncId,
     /// What it asks.
     pub wanted: Vec<Wanted>,
-    /// What the checkpoint gives of that.
+    /// What the config gives of that.
     pub given: Vec<Option<Tensor>>,
     /// The config's values, by name.
     pub config: BTreeMap<String, Value>,
+    dims: BTreeMap<Sym, i64>,
     /// The tensors of the checkpoint that no part of the record is read from.
     pub unread: Vec<String>,
+    /// The matrices that could not be encoded as was asked: their rows are no whole blocks.
+    pub unencoded: Vec<String>,
+    how: Binding,
+    /// The paths of matrices that are stored as was asked.
+    converted: BTreeSet<String>,
+}
+
+impl Bound {
+    /// True for a parameter that weights give.
+    pub fn is_weight(&self, at: usize) -> bool {
+        self.wanted[at].name.starts_with(&format!("{WEIGHTS}."))
+    }
+
+    /// What reads the weights from the checkpoint that this was bound to, and tells who watches.
+    pub fn reader<'b>(
+        &'b self,
+        checkpoint: &'b Checkpoint,
+        options: &Options,
+    ) -> Result<Reader<'b>, Failure> {
+        let weights = Weights::new(checkpoint, &self.config).stored_by(coder(&self.how, options)?);
+        let weights = weights.converting(&self.converted).watched(&options.watch, self.weights());
+        Ok(Reader { bound: self, weights })
+    }
+
+    /// The bytes of all weights.
+    pub fn weights(&self) -> u64 {
+        let all = (0..self.wanted.len()).filter(|i| self.is_weight(*i));
+        all.filter_map(|i| estimate::bytes(&self.wanted[i].ty, &self.dims)).sum()
+    }
+}
+
+/// Reads weights.
+pub struct Reader<'b> {
+    bound: &'b Bound,
+    weights: Weights<'b>,
+}
+
+impl Reader<'_> {
+    /// The weights for some parameters.
+    pub fn read(&self, places: &[usize]) -> Result<Vec<Tensor>, Failure> {
+        let asked: Vec<&Wanted> = places.iter().map(|&i| &self.bound.wanted[i]).collect();
+        self.weights.read(WEIGHTS, &asked, &self.bound.dims)
+    }
 }
 
 /// A checkpoint's values of a program's config. `by_hand` stands before what the checkpoint says.
@@ -47,17 +92,32 @@ pub fn config(
     settings::evaluate(&source, &front.module.settings, by_hand)
 }
 
-/// Binds an entry. `kept` is the element type of what is kept by token, where the program leaves that open.
-pub fn bind(
-    front: &mut Front,
-    name: &str,
-    checkpoint: &Checkpoint,
-    by_hand: &BTreeMap<String, String>,
-    kept: &str,
-) -> Result<Bound, Failure> {
-    let values = config(front, checkpoint, by_hand)?;
-    let weights = Weights::new(checkpoint, &values);
-    let id = instance(front, name, &weights, kept)?;
+/// What is not a checkpoint's to say of its model.
+#[derive(Clone, Debug)]
+pub struct Binding {
+    /// Values of the config that stand before the checkpoint's.
+    pub config: BTreeMap<String, String>,
+    /// The element type of what is kept by token, where the program leaves that open.
+    pub kept: String,
+    /// How matrices that may be stored in any way are, if not as the checkpoint has them: `f32`, `bf16`, or an encoding
+    /// that the library has a quantizer for, `q8_0`.
+    pub quant: Option<String>,
+    /// Threads that encode; none: as many as other kernels have.
+    pub threads: Option<usize>,
+}
+
+impl Default for Binding {
+    fn default() -> Binding {
+        Binding { config: BTreeMap::new(), kept: "f32".to_owned(), quant: None, threads: None }
+    }
+}
+
+/// Binds an entry, but for its weights, which a [`Reader`] gives: of the checkpoint only the names, types and shapes of
+/// its tensors are looked at.
+pub fn bind(front: &mut Front, name: &str, checkpoint: &Checkpoint, how: &Binding) -> Result<Bound, Failure> {
+    let values = config(front, checkpoint, &how.config)?;
+    let weights = Weights::new(checkpoint, &values).stored_by(coder(how, &Options::default())?);
+    let (id, unencoded) = instance(front, name, &weights, how)?;
     let known = |s: &ir::Setting| Some((s.name, values.get(s.name.name())?.as_i64()?));
     let dims: BTreeMap<Sym, i64> =
         front.module.settings.iter().filter(|s| s.dtype.is_none()).filter_map(known).collect();
@@ -82,40 +142,62 @@ pub fn bind(
         });
     }
     let within = format!("{WEIGHTS}.");
-    let parts: Vec<usize> = (0..wanted.len()).filter(|&i| wanted[i].name.starts_with(&within)).collect();
-    let asked: Vec<&Wanted> = parts.iter().map(|&i| &wanted[i]).collect();
-    for (i, t) in parts.into_iter().zip(weights.read(WEIGHTS, &asked, &dims)?) {
-        given[i] = Some(t);
+    let parts: Vec<&Wanted> = wanted.iter().filter(|w| w.name.starts_with(&within)).collect();
+    if !weights.touch(WEIGHTS, &parts, &dims) {
+        // What is missing is said before anything is compiled.
+        weights.read(WEIGHTS, &parts, &dims)?;
     }
     let unread = weights.unread();
-    Ok(Bound { entry: id, wanted, given, config: values, unread })
+    let (how, converted) = (how.clone(), weights.those_converted());
+    Ok(Bound { entry: id, wanted, given, config: values, dims, unread, unencoded, how, converted })
 }
 
-/// The instance of an entry for the element types that a checkpoint has.
-fn instance(front: &mut Front, name: &str, weights: &Weights<'_>, kept: &str) -> Result<FuncId, Failure> {
+fn coder(how: &Binding, options: &Options) -> Result<Option<Coder>, Failure> {
+    how.quant.as_deref().map(|to| Coder::new(to, options, how.threads)).transpose()
+}
+
+/// The instance of an entry for the element types that a checkpoint has, or that were asked for, and the matrices that
+/// stay as they are.
+fn instance(
+    front: &mut Front,
+    name: &str,
+    weights: &Weights<'_>,
+    how: &Binding,
+) -> Result<(FuncId, Vec<String>), Failure> {
     let any = entry::find(front, Some(name))?;
     let wanted = data::wanted(front.module.func(any));
     let within = format!("{WEIGHTS}.");
     let parts: Vec<&Wanted> = wanted.iter().filter(|w| w.name.starts_with(&within)).collect();
-    let mut kinds = weights.kinds(WEIGHTS, &parts);
+    let at = front.module.func(any).span;
+    let open = if how.quant.is_some() { open(front, at) } else { BTreeSet::new() };
+    let storage = weights.storage(WEIGHTS, &parts, &open)?;
+    let mut kinds = storage.kinds;
     let by_token = |w: &&Wanted| w.from.as_ref().is_some_and(|f| f.starts_with("by token"));
-    kinds.extend(wanted.iter().filter(by_token).map(|w| (w.name.clone(), kept.to_owned())));
+    kinds.extend(wanted.iter().filter(by_token).map(|w| (w.name.clone(), how.kept.clone())));
     let args: BTreeMap<String, KnownArg> =
         kinds.into_iter().map(|(path, kind)| (path, (Some(Sym::new(&kind)), None))).collect();
-    let at = front.module.func(any).span;
     let request = Request { at, args, listed: Vec::<Choice>::new() };
-    let (checked, entered) = check::check_entry(&Library::get().files, &front.files, &request);
+    let (checked, entered) = check::check_entry(&Library::get().all, &front.files, &request);
     if !checked.ok() {
         return Err(Failure::Diagnostics(checked.diagnostics));
     }
-    let Some(entered) = entered else { return Ok(any) };
+    let Some(entered) = entered else { return Ok((any, storage.stays)) };
     front.module = checked.module;
     let id = match entered.id {
         Instance::Func(id) => id,
         Instance::Prim(prim) => entry::wrap(&mut front.module, prim),
     };
     entry_choice::rename(front, id, name);
-    Ok(id)
+    Ok((id, storage.stays))
+}
+
+/// The parameters of the entry defined there that may be stored in any way: those whose element type is a generic that
+/// nobody else tells.
+fn open(front: &Front, at: ir::source::Span) -> BTreeSet<String> {
+    let request = Request { at, args: BTreeMap::new(), listed: Vec::new() };
+    let (_, entered) = check::check_entry(&Library::get().all, &front.files, &request);
+    let open = entered.map_or_else(Vec::new, |e| e.open);
+    open.iter().filter_map(|(generic, _)| Some(generic.name().strip_suffix(".E")?.to_owned())).collect()
 }
 
 fn unfit(checkpoint: &Checkpoint, w: &Wanted, why: &str) -> Failure {

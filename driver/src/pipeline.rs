@@ -17,6 +17,7 @@ use vm::verify::Verified;
 
 use crate::library::Library;
 use crate::modules::{self, Reader};
+use crate::progress::{Step, Watch};
 use crate::{Failure, entry_choice, kernels, load_split};
 
 /// How to compile.
@@ -32,6 +33,8 @@ pub struct Options {
     pub target: Target,
     /// Where kernels are kept between runs.
     pub store: Option<Store>,
+    /// Who is told how far compiling is.
+    pub watch: Watch,
 }
 
 impl Default for Options {
@@ -43,7 +46,14 @@ impl Default for Options {
 impl From<PlanOptions> for Options {
     /// The usual options, but for how plans are chosen.
     fn from(plan: PlanOptions) -> Options {
-        Options { plan, invariant: false, admit: true, target: Target::host(), store: None }
+        Options {
+            plan,
+            invariant: false,
+            admit: true,
+            target: Target::host(),
+            store: None,
+            watch: Watch::default(),
+        }
     }
 }
 
@@ -111,8 +121,9 @@ pub fn front_with(
         diagnostics.extend(modules::collect(&mut sources, &mut files, &file, reader));
         files.own.push(file);
     }
+    files.derived = crate::library::packed(files.own.iter().chain(&files.modules), &mut sources);
     let syntax = !diagnostics.is_empty();
-    let checked = check::check(&library.files, &files);
+    let checked = check::check(&library.all, &files);
     diagnostics.extend(checked.diagnostics);
     let mut errors = diagnostics.iter().any(|d| d.severity == ir::diag::Severity::Error);
     if let Some(span) = checked.lost.filter(|_| !errors) {
@@ -129,7 +140,7 @@ pub fn front_with(
 /// Gives a program instances of the library's lossy rules, which it has no use for unless something is tolerated in it.
 pub fn lossy(front: &mut Front) {
     if !std::mem::replace(&mut front.files.lossy, true) {
-        front.module = check::check(&Library::get().files, &front.files).module;
+        front.module = check::check(&Library::get().all, &front.files).module;
     }
 }
 
@@ -170,6 +181,7 @@ pub fn plan_of(module: &Module, entries: &[FuncId], options: &Options) -> (Modul
 pub fn compile(front: &Front, entries: &[FuncId], options: &Options) -> Result<Compilation, Failure> {
     crate::option_names::pipeline(&front.module, options)?;
     crate::option_names::implementations(&front.module, options)?;
+    options.watch.tell(Step::Plan, 0, 0);
     let planned = plan_of(&front.module, entries, options);
     sound(front, &planned.1, options)?;
     compile_plan(front, planned, entries, options)
@@ -195,7 +207,7 @@ pub(crate) fn compile_plan(
     let mut entries = entries.to_vec();
     let splits = load_split::split(&mut plan, &mut entries);
     let compiler = Compiler::new(options.target.clone()).storing(options.store.clone());
-    let (mut lowered, kernels) = kernels::lower(&plan, &entries, &front.sources, &compiler)?;
+    let (mut lowered, kernels) = kernels::lower(&plan, &entries, &front.sources, &compiler, &options.watch)?;
     load_split::record_splits(&mut lowered.program, &splits, &entries);
     let program = Verified::new(lowered.program)
         .map_err(|e| kernels::ours("the verifier refuses what lowering made", &e))?;

@@ -96,8 +96,10 @@ pub fn measure(
     const WARM: usize = 2;
     let mut context = Context::new(Arc::clone(exe));
     let loaded = engine::load_weights(&mut context, entry, args, limits, sources)?;
-    let kept = loaded.iter().flat_map(|l| &l.kept);
-    let args: Vec<&Tensor> = args.iter().chain(kept).collect();
+    let args: Vec<&Tensor> = match &loaded {
+        Some(l) => l.takes.iter().map(|&i| &args[i]).chain(&l.kept).collect(),
+        None => args.iter().collect(),
+    };
     let entry = loaded.as_ref().map_or(entry, |l| l.step.as_str());
     // What the entry takes is given away, as by whoever goes on with what comes back.
     let takes = exe.program().entries.iter().filter(|e| e.name == entry).flat_map(|e| &e.params);

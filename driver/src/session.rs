@@ -125,7 +125,7 @@ impl Session {
         }
         let mut faults = modules::collect(&mut self.sources, &mut self.files, &file, &modules::disk);
         self.files.own.push(file);
-        let checked = check::check(&Library::get().files, &self.files);
+        let checked = check::check(&Library::get().all, &self.files);
         if faults.is_empty() && checked.ok() {
             return Ok(());
         }
@@ -135,7 +135,7 @@ impl Session {
     }
 
     fn front(&self) -> Front {
-        let module = check::check(&Library::get().files, &self.files).module;
+        let module = check::check(&Library::get().all, &self.files).module;
         let (sources, files) = (self.sources.clone(), self.files.clone());
         Front { sources, files, module, warnings: vec![], known: BTreeMap::new() }
     }
@@ -183,7 +183,7 @@ impl Session {
             types: v.tensors.iter().map(ty).collect(),
         };
         let inputs: Vec<Input> = self.values.iter().map(input).collect();
-        let (checked, form) = check::check_line(&Library::get().files, &self.files, &inputs, &stmts);
+        let (checked, form) = check::check_line(&Library::get().all, &self.files, &inputs, &stmts);
         if !checked.ok() {
             return Err(Failure::Diagnostics(checked.diagnostics));
         }

@@ -228,8 +228,10 @@ impl Meaning for Known<'_> {
         let Some(value) = self.json(path).map(converted) else { return Ok(None) };
         let given = rest.iter().map(|t| t.eval(self)).collect::<Result<Option<Vec<_>>, _>>()?;
         let Some(given) = given else { return Ok(None) };
+        // One value, or any of a list.
+        let is = |v: &Value, want: &Value| v == want || matches!(want, Value::List(any) if any.contains(v));
         match (verb, given.as_slice(), value) {
-            ("is", [want], value) => Known::each(value, &|v| Ok(Value::Bool(v == want))),
+            ("is", [want], value) => Known::each(value, &|v| Ok(Value::Bool(is(v, want)))),
             ("index", [Value::List(known)], value) => Known::each(value, &|v| {
                 let at = known.iter().position(|k| k == v);
                 let listed = Value::List(known.clone());
@@ -237,11 +239,11 @@ impl Meaning for Known<'_> {
                     .ok_or_else(|| format!("`{path}` is {v}, and none of {listed}"))
             }),
             ("count", [want], Value::List(list)) => {
-                Ok(Some(Value::Int(list.iter().filter(|v| *v == want).count() as i64)))
+                Ok(Some(Value::Int(list.iter().filter(|v| is(v, want)).count() as i64)))
             }
             ("places", [want], Value::List(list)) => {
                 let at =
-                    list.iter().enumerate().filter(|(_, v)| *v == want).map(|(i, _)| Value::Int(i as i64));
+                    list.iter().enumerate().filter(|(_, v)| is(v, want)).map(|(i, _)| Value::Int(i as i64));
                 Ok(Some(Value::List(at.collect())))
             }
             ("length", [], Value::List(list)) => Ok(Some(Value::Int(list.len() as i64))),
@@ -262,5 +264,5 @@ fn find<'v>(config: &'v Map<String, Json>, path: &str) -> Option<&'v Json> {
     }
     let within = path.split_once('.').and_then(|(first, rest)| find(config.get(first)?.as_object()?, rest));
     // Models of text and pictures have what is about text in an object of its own.
-    within.or_else(|| config.get("text_config")?.as_object()?.get(path))
+    within.or_else(|| find(config.get("text_config")?.as_object()?, path))
 }

@@ -23,6 +23,7 @@ use vm::verify::Verified;
 
 use crate::kernel_timer::{copy, filled, kernels};
 use crate::pipeline::{self, Options};
+use crate::progress::Watch;
 use crate::{Failure, Front, entry};
 
 /// What came of it.
@@ -188,7 +189,8 @@ fn together(
     let calls: Vec<Call> = batch.iter().map(|o| Call::new(&mut module, o)).collect();
     let entries: Vec<FuncId> = calls.iter().map(|c| c.entry).collect();
     let compiler = Compiler::new(options.target.clone()).storing(options.store.clone());
-    let (lowered, code) = crate::kernels::lower(&module, &entries, &front.sources, &compiler)?;
+    let (lowered, code) =
+        crate::kernels::lower(&module, &entries, &front.sources, &compiler, &Watch::default())?;
     let program = Verified::new(lowered.program)
         .map_err(|e| crate::kernels::ours("the verifier refuses what lowering made", &e))?;
     let code = crate::kernels::link(&program, &code)?;

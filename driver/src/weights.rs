@@ -11,7 +11,7 @@
     reason = "a term is one of many, and a verb is about a few of them"
 )]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use import::Checkpoint;
@@ -21,11 +21,14 @@ use tensor::Tensor;
 
 use crate::Failure;
 use crate::data::Wanted;
+use crate::progress::{Step, Watch};
 use crate::settings::Values;
 
 mod convert;
+mod quant;
 mod verbs;
 
+pub(crate) use quant::Coder;
 use verbs::Raw;
 
 /// A checkpoint, with what names in origins mean.
@@ -35,6 +38,12 @@ pub(crate) struct Weights<'c> {
     values: &'c Values,
     /// The tensors that were read.
     used: RefCell<BTreeSet<String>>,
+    /// The bytes that were made, and all that will be.
+    made: Cell<(u64, u64)>,
+    watch: Watch,
+    /// What matrices are stored in another way by, and the paths of those that are.
+    coder: Option<Coder>,
+    converted: RefCell<BTreeSet<String>>,
 }
 
 /// Why a tensor is not made: it is not there, which an alternative or a default may make good, or something is wrong.
@@ -68,7 +77,18 @@ const DERIVED: [&str; 2] = ["position_ids", "rotary_emb.inv_freq"];
 impl<'c> Weights<'c> {
     /// Those of a checkpoint, of which nothing was read.
     pub(crate) fn new(checkpoint: &'c Checkpoint, values: &'c Values) -> Weights<'c> {
-        Weights { checkpoint, values, used: RefCell::default() }
+        let (used, made, watch) = (RefCell::default(), Cell::default(), Watch::default());
+        Weights { checkpoint, values, used, made, watch, coder: None, converted: RefCell::default() }
+    }
+
+    /// The same, told to who watches how many bytes were read of all.
+    pub(crate) fn watched(self, watch: &Watch, all: u64) -> Weights<'c> {
+        Weights { watch: watch.clone(), made: Cell::new((0, all)), ..self }
+    }
+
+    /// The same, with matrices in another way of storage, if there is one.
+    pub(crate) fn stored_by(self, coder: Option<Coder>) -> Weights<'c> {
+        Weights { coder, ..self }
     }
 
     /// The tensors that nothing has read, and that are weights.
@@ -87,9 +107,32 @@ impl<'c> Weights<'c> {
     ) -> Result<Vec<Tensor>, Failure> {
         let mut faults = Vec::new();
         let mut out = Vec::new();
-        for w in parts {
-            match self.part(name, w, dims) {
-                Ok(t) => out.push(t),
+        let before = self.made.get().0;
+        let names = Names { values: self.values, dims };
+        let mut left = parts;
+        while let Some((w, others)) = left.split_first() {
+            let group = self.group(name, left);
+            let made = match self.encoded(name, group, &names) {
+                Ok(Some(fields)) => {
+                    left = &left[group.len()..];
+                    Ok(fields)
+                }
+                Ok(None) => {
+                    left = others;
+                    self.part(name, w, dims).map(|t| vec![t])
+                }
+                Err(Fault::Wrong(text) | Fault::Absent(text)) => {
+                    left = &left[group.len()..];
+                    Err(text)
+                }
+            };
+            match made {
+                Ok(made) => {
+                    out.extend(made);
+                    // Defaults are not counted while they are made.
+                    let all: u64 = out.iter().map(|t| t.bytes().len() as u64).sum();
+                    self.count(before + all);
+                }
                 Err(text) => faults.push(text),
             }
         }
@@ -100,6 +143,42 @@ impl<'c> Weights<'c> {
         Err(Failure::data(format!("{path} does not fit {name}:\n  {}", faults.join("\n  "))))
     }
 
+    /// Says that so many bytes were made.
+    fn count(&self, done: u64) {
+        let (before, total) = self.made.get();
+        let (done, total) = (done.max(before), total.max(done));
+        self.made.set((done, total));
+        self.watch.tell(Step::Load, done, total);
+    }
+
+    /// Notes which tensors parts of the record `name` are read from, without reading any; false if some are not there.
+    pub(crate) fn touch(&self, name: &str, parts: &[&Wanted], dims: &BTreeMap<Sym, i64>) -> bool {
+        let names = Names { values: self.values, dims };
+        let mut whole = true;
+        for w in parts {
+            let Ok(origin) = self.origin(name, w) else { continue };
+            let found = origin.tried.iter().find_map(|t| self.tensors_of(t, w, &names));
+            whole &= found.is_some() || origin.default.is_some();
+            self.used.borrow_mut().extend(found.into_iter().flatten());
+        }
+        whole
+    }
+
+    /// The names of the tensors that a term means; none where one is not there.
+    fn tensors_of(&self, term: &Term, w: &Wanted, names: &Names<'_>) -> Option<Vec<String>> {
+        let (term, counts) = match term {
+            Term::Call(verb, args) if verb == "stored" => (&args[0], numbers(&args[2..], names)?),
+            _ => {
+                let exists = |at: &[i64]| self.stored_as(term, at, names).is_ok();
+                (term, counts(w, holes(term), names, &exists))
+            }
+        };
+        let template = innermost(term)?;
+        let name = |at: &Vec<i64>| Place { at, names }.filled_in(template).ok();
+        let all = places(&counts).iter().map(name).collect::<Option<Vec<String>>>()?;
+        all.iter().all(|n| self.checkpoint.tensors().contains_key(n)).then_some(all)
+    }
+
     /// The element types, or encodings, of the tensors that parts of the record `name` are read from, by path. Of one
     /// that is nowhere nothing is said.
     pub(crate) fn kinds(&self, name: &str, parts: &[&Wanted]) -> BTreeMap<String, String> {
@@ -107,33 +186,56 @@ impl<'c> Weights<'c> {
         let names = Names { values: self.values, dims: &dims };
         let mut out = BTreeMap::new();
         for w in parts {
-            let path = w.name.strip_prefix(name).map_or(w.name.as_str(), |p| p.trim_start_matches('.'));
-            let Ok(origin) = w.from.as_deref().map_or(Ok(Origin::named(path)), str::parse) else { continue };
+            let Ok(origin) = self.origin(name, w) else { continue };
             let found = origin.tried.iter().find_map(|t| self.kind(t, w, &names));
             out.extend(found.map(|kind| (w.name.clone(), kind)));
         }
         out
     }
 
-    /// The kind of the tensors that a term names; of several kinds the one that holds the others.
+    /// The kind of the tensors that a term names. Of several floats it is the one that holds the others; else there
+    /// are several ways of storage ([`check::ways`]).
     fn kind(&self, term: &Term, w: &Wanted, names: &Names<'_>) -> Option<String> {
-        let counts: Vec<i64> =
-            w.extents.iter().take(holes(term)).map(|d| names.extent(d).unwrap_or(1)).collect();
-        let mut kinds: Vec<&str> = Vec::new();
-        for k in 0..counts.iter().product() {
-            let name = Place { at: &place(k, &counts), names }.filled_in(innermost(term)?).ok()?;
-            kinds.push(self.checkpoint.tensors().get(&name)?.kind());
+        let kinds = self.stored_kinds(term, w, names)?;
+        if kinds.len() > 1 && kinds.iter().any(|(k, _)| rank(k) == 0) {
+            return Some(check::ways(&kinds).to_string());
         }
-        let wider = |a: &&str, b: &&str| rank(a).cmp(&rank(b));
-        kinds.into_iter().max_by(wider).map(str::to_owned)
+        kinds.into_iter().max_by_key(|(k, _)| rank(k)).map(|(k, _)| k)
+    }
+
+    /// The kinds of the tensors that a term names, each with how many there are of it; none where one is nowhere.
+    fn stored_kinds(&self, term: &Term, w: &Wanted, names: &Names<'_>) -> Option<Vec<(String, i64)>> {
+        let exists = |at: &[i64]| self.stored_as(term, at, names).is_ok();
+        let counts = counts(w, holes(term), names, &exists);
+        let mut kinds: Vec<(String, i64)> = Vec::new();
+        for at in places(&counts) {
+            let kind = self.stored_as(term, &at, names).ok()?;
+            match kinds.iter_mut().find(|(k, _)| k == kind) {
+                Some((_, n)) => *n += 1,
+                None => kinds.push((kind.to_owned(), 1)),
+            }
+        }
+        (!kinds.is_empty()).then_some(kinds)
+    }
+
+    /// The kind of the tensor that a term names at a place of the arrays.
+    fn stored_as(&self, term: &Term, at: &[i64], names: &Names<'_>) -> Made<&str> {
+        let Some(template) = innermost(term) else { return wrong(format!("`{term}` names no tensor")) };
+        let name = Place { at, names }.filled_in(template)?;
+        self.checkpoint.tensors().get(&name).map(import::Tensor::kind).ok_or(Fault::Absent(name))
+    }
+
+    /// Where a part is read from.
+    fn origin(&self, record: &str, w: &Wanted) -> Result<Origin, String> {
+        let path = w.name.strip_prefix(record).map_or(w.name.as_str(), |p| p.trim_start_matches('.'));
+        match &w.from {
+            Some(text) => text.parse().map_err(|e| format!("{}: {e}", w.name)),
+            None => Ok(Origin::named(path)),
+        }
     }
 
     fn part(&self, record: &str, w: &Wanted, dims: &BTreeMap<Sym, i64>) -> Result<Tensor, String> {
-        let path = w.name.strip_prefix(record).map_or(w.name.as_str(), |p| p.trim_start_matches('.'));
-        let origin: Origin = match &w.from {
-            Some(text) => text.parse().map_err(|e| format!("{}: {e}", w.name))?,
-            None => Origin::named(path),
-        };
+        let origin = self.origin(record, w)?;
         let names = Names { values: self.values, dims };
         let mut absent: Vec<String> = Vec::new();
         for term in &origin.tried {
@@ -156,28 +258,73 @@ impl<'c> Weights<'c> {
 
     /// What a term gives for each place of the arrays around the part, one behind the other.
     fn stacked(&self, term: &Term, w: &Wanted, names: &Names<'_>) -> Made<Tensor> {
+        match term {
+            Term::Call(verb, args) if matches!(verb.as_str(), "way" | "place") => {
+                return self.ways(verb, args, w, names);
+            }
+            Term::Call(verb, args) if verb == "stored" => return self.stored(args, w, names),
+            _ => {}
+        }
         let holes = holes(term);
         if holes > w.extents.len() {
             return wrong(format!("{}: {} has fewer axes than `{term}` has counts", w.name, w.ty));
         }
-        // How many of each count: said by the shape, or else as many as the checkpoint has.
-        let mut counts: Vec<i64> = Vec::new();
-        for axis in 0..holes {
-            let said = names.extent(&w.extents[axis]);
-            let has = |n: i64| {
-                let zeros = vec![0; holes - axis - 1];
-                let at: Vec<i64> = counts.iter().map(|_| 0).chain([n]).chain(zeros).collect();
-                self.raw(term, &mut Place { at: &at, names }).is_ok()
-            };
-            counts.push(said.unwrap_or_else(|| (0..).take_while(|n| has(*n)).count() as i64));
+        let exists = |at: &[i64]| self.raw(term, &mut Place { at, names }).is_ok();
+        let counts = counts(w, holes, names, &exists);
+        self.each(term, w, (&counts, &places(&counts)), names)
+    }
+
+    /// Those of the places of the arrays that are stored in one way: `stored(term, kind, counts ..)`.
+    fn stored(&self, args: &[Term], w: &Wanted, names: &Names<'_>) -> Made<Tensor> {
+        let [term, Term::Text(kind), counts @ ..] = args else {
+            return wrong("`stored` is of a tensor and a kind");
+        };
+        let Some(counts) = numbers(counts, names) else {
+            return wrong(format!("{}: how many places there are is not known", w.name));
+        };
+        let mut these = Vec::new();
+        for at in places(&counts) {
+            if self.stored_as(term, &at, names)? == kind {
+                these.push(at);
+            }
         }
-        let inner = &w.extents[holes..];
-        let total = counts.iter().product::<i64>().max(0);
+        self.each(term, w, (&[these.len() as i64], &these), names)
+    }
+
+    /// Which way each place of the arrays is stored in, or where it is among those of its way.
+    fn ways(&self, verb: &str, args: &[Term], w: &Wanted, names: &Names<'_>) -> Made<Tensor> {
+        let [term, kinds @ ..] = args else { return wrong(format!("`{verb}` is of a tensor")) };
+        let exists = |at: &[i64]| self.stored_as(term, at, names).is_ok();
+        let counts = counts(w, w.extents.len(), names, &exists);
+        let mut before = vec![0; kinds.len()];
+        let made = Tensor::zeros(w.ty.dtype, &counts);
+        let mut out = made.map_err(|e| Fault::Wrong(format!("{}: {e}", w.name)))?;
+        for (k, at) in places(&counts).iter().enumerate() {
+            let kind = self.stored_as(term, at, names)?;
+            let way = kinds.iter().position(|t| matches!(t, Term::Text(name) if name == kind));
+            let Some(way) = way else {
+                return wrong(format!("{}: `{kind}` is no way of storage here", w.name));
+            };
+            out.set_i64(k, if verb == "way" { way as i64 } else { before[way] });
+            before[way] += 1;
+        }
+        Ok(out)
+    }
+
+    /// What a term gives for some places of arrays, one behind the other, with so many of each axis.
+    fn each(
+        &self,
+        term: &Term,
+        w: &Wanted,
+        (counts, places): (&[i64], &[Vec<i64>]),
+        names: &Names<'_>,
+    ) -> Made<Tensor> {
+        let inner = &w.extents[counts.len()..];
+        let total = places.len();
         let mut whole: Option<Tensor> = None;
         let mut shape: Vec<i64> = Vec::new();
-        for k in 0..total {
-            let at = place(k, &counts);
-            let raw = self.raw(term, &mut Place { at: &at, names })?;
+        for (k, at) in places.iter().enumerate() {
+            let raw = self.raw(term, &mut Place { at, names })?;
             let fits = raw.shape.len() == inner.len()
                 && raw.shape.iter().zip(inner).all(|(n, d)| names.extent(d).is_none_or(|want| want == *n))
                 && (k == 0 || shape == raw.shape);
@@ -197,18 +344,20 @@ impl<'c> Weights<'c> {
                     whole.insert(made.map_err(|e| Fault::Wrong(format!("{}: {e}", w.name)))?)
                 }
             };
-            let each = to.bytes().len() / total.max(1) as usize;
-            let into = &mut to.bytes_mut()[each * k as usize..each * (k as usize + 1)];
-            if let Err(why) = convert::into(&raw, w.ty.dtype, into) {
+            let each = to.bytes().len() / total;
+            let into = &mut to.bytes_mut()[each * k..each * (k + 1)];
+            let made = self.converted(w, &raw, into);
+            if let Err(why) = made.unwrap_or_else(|| convert::into(&raw, w.ty.dtype, into)) {
                 return wrong(format!("{}: {} is needed, and `{}` is {why}", w.name, w.ty.dtype, raw.name));
             }
+            self.count(self.made.get().0 + each as u64);
         }
         match whole {
             Some(t) => Ok(t),
             None => {
                 let inner = inner.iter().map(|d| names.extent(d)).collect::<Option<Vec<i64>>>();
                 let Some(inner) = inner else { return Err(Fault::Absent(term.to_string())) };
-                let extents: Vec<i64> = counts.into_iter().chain(inner).collect();
+                let extents: Vec<i64> = counts.iter().copied().chain(inner).collect();
                 Tensor::zeros(w.ty.dtype, &extents).map_err(|e| Fault::Wrong(format!("{}: {e}", w.name)))
             }
         }
@@ -241,6 +390,21 @@ impl<'c> Weights<'c> {
     }
 }
 
+/// How many places each of the arrays around a part has: said by the shape, or else as many as the checkpoint has.
+fn counts(w: &Wanted, holes: usize, names: &Names<'_>, exists: &dyn Fn(&[i64]) -> bool) -> Vec<i64> {
+    let one = |axis: usize| {
+        let at = |n: i64| (0..holes).map(|a| if a == axis { n } else { 0 }).collect::<Vec<i64>>();
+        let said = w.extents.get(axis).and_then(|d| names.extent(d));
+        said.unwrap_or_else(|| (0..).take_while(|n| exists(&at(*n))).count() as i64)
+    };
+    (0..holes).map(one).collect()
+}
+
+/// The numbers that terms are.
+fn numbers(terms: &[Term], names: &Names<'_>) -> Option<Vec<i64>> {
+    terms.iter().map(|t| t.eval(names).ok().flatten().and_then(|v| v.as_i64())).collect()
+}
+
 /// How many counts a term's name has.
 fn holes(term: &Term) -> usize {
     match term {
@@ -269,20 +433,11 @@ fn rank(kind: &str) -> i32 {
     }
 }
 
-/// The k-th place of arrays in arrays.
-fn place(k: i64, counts: &[i64]) -> Vec<i64> {
-    let mut rest = k;
-    let mut at: Vec<i64> = counts
-        .iter()
-        .rev()
-        .map(|c| {
-            let i = rest % c;
-            rest /= c;
-            i
-        })
-        .collect();
-    at.reverse();
-    at
+/// The places of arrays in arrays, in order.
+fn places(counts: &[i64]) -> Vec<Vec<i64>> {
+    counts.iter().fold(vec![vec![]], |before, &n| {
+        before.iter().flat_map(|at| (0..n).map(|i| at.iter().copied().chain([i]).collect())).collect()
+    })
 }
 
 /// The default of a part that is not there: a number everywhere.

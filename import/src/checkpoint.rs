@@ -113,6 +113,12 @@ impl Checkpoint {
         &self.path
     }
 
+    /// The files that hold its tensors, each once.
+    pub fn files(&self) -> Vec<&Path> {
+        let all: BTreeSet<&Path> = self.tensors.values().map(Tensor::file).collect();
+        all.into_iter().collect()
+    }
+
     /// How the weights are stored.
     pub fn format(&self) -> Format {
         self.format

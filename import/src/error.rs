@@ -60,7 +60,7 @@ impl Error {
 }
 
 /// A name from a file, fit to be printed: without control characters, and not endless.
-pub(crate) struct Shown<'a>(pub(crate) &'a str);
+pub struct Shown<'a>(pub &'a str);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

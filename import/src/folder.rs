@@ -3,7 +3,7 @@
 //! With `model.safetensors.index.json` each tensor is read from the file that it says, and no other file is looked at.
 //! Without it `model*.safetensors` is read, or where there is none, every `.safetensors` file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
@@ -22,7 +22,7 @@ pub const MAX_FILE: u64 = 256 << 20;
 const MAX_CONFIG: u64 = 4 << 20;
 
 /// The file that says where each tensor is.
-pub(crate) const INDEX: &str = "model.safetensors.index.json";
+pub const INDEX: &str = "model.safetensors.index.json";
 
 /// The files of a folder with this extension, in the order of their names. Hidden ones are nobody's weights.
 pub(crate) fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, Error> {
@@ -94,10 +94,10 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// The files that an index names.
-#[cfg(feature = "hub")]
-pub(crate) fn shards(path: &Path) -> Result<std::collections::BTreeSet<String>, Error> {
-    let text = path.parent().map_or(Ok(None), |folder| bytes(folder, INDEX, MAX_FILE))?.unwrap_or_default();
+/// The files that an index names. The index is in a folder, under its own name.
+pub fn shards(folder: &Path) -> Result<BTreeSet<String>, Error> {
+    let path = &folder.join(INDEX);
+    let text = bytes(folder, INDEX, MAX_FILE)?.unwrap_or_default();
     let index: Index = serde_json::from_slice(&text).map_err(|e| Error::file(path, e.to_string()))?;
     Ok(index.weight_map.into_values().collect())
 }

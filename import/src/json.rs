@@ -1,6 +1,7 @@
 //! JSON as Python writes it: with `NaN`, `Infinity` and `-Infinity`.
 //!
-//! JSON has no such numbers. They are read as the texts `"NaN"`, `"Infinity"` and `"-Infinity"`.
+//! JSON has no such numbers. They are read as the texts `"NaN"`, `"Infinity"` and `"-Infinity"`, and so is
+//! `{"__float__": "Infinity"}`, which says the same in JSON.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -15,11 +16,26 @@ const NAMES: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 /// An object from a file's text.
 pub(crate) fn object(path: &Path, text: &[u8]) -> Result<Map<String, Value>, Error> {
     match parsed(text) {
-        Ok(Value::Object(map)) => Ok(map),
+        Ok(Value::Object(mut map)) => {
+            map.values_mut().for_each(unwrapped);
+            Ok(map)
+        }
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
             Err(Error::file(path, "is JSON, but no object"))
         }
         Err(e) => Err(Error::file(path, format!("is no JSON: {e}"))),
+    }
+}
+
+/// A value with the names of numbers in the place of objects that say them.
+fn unwrapped(value: &mut Value) {
+    match value {
+        Value::Object(map) => match map.get_mut("__float__") {
+            Some(name @ Value::String(_)) => *value = name.take(),
+            _ => map.values_mut().for_each(unwrapped),
+        },
+        Value::Array(list) => list.iter_mut().for_each(unwrapped),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -90,6 +106,8 @@ mod tests {
         let value = parsed(text).expect("Python reads it");
         let want = r#"{"a":["NaN","-Infinity","Infinity",-1],"b\"NaN":"NaN \\","c":"NaN"}"#;
         assert_eq!(value, serde_json::from_str::<Value>(want).expect("it is JSON"));
+        let object = object(Path::new("x"), br#"{"a": [0, {"__float__": "Infinity"}]}"#).expect("it is one");
+        assert_eq!(object["a"], serde_json::json!([0, "Infinity"]));
         assert!(parsed(b"{\"a\": NaNaN}").is_err());
         assert!(parsed(b"{\"a\": \"NaN\\").is_err());
         assert!(parsed(b"{\"a\": Inf}").is_err());

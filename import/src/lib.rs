@@ -3,8 +3,6 @@
 //! A [`Checkpoint`] is what a path leads to: tensors by name, the config, who it is. [`Tensor`]s keep their file
 //! mapped; their bytes are read when they are first looked at. [`layout()`] says what a type of elements is made of.
 //!
-//! With the feature `hub` there is `hub::pull`, which downloads a checkpoint into a folder.
-//!
 //! The crate knows formats. It knows nothing of Tenon's language.
 //!
 //! Files may be hostile. Each count and length is compared with the bytes that are left before anything is allocated
@@ -20,8 +18,6 @@ mod checkpoint;
 mod error;
 mod folder;
 mod gguf;
-#[cfg(feature = "hub")]
-pub mod hub;
 mod json;
 mod layout;
 mod map;
@@ -31,8 +27,8 @@ mod sentence;
 mod tensors;
 
 pub use checkpoint::{Checkpoint, Format};
-pub use error::Error;
-pub use folder::MAX_FILE;
-pub use gguf::MAX_VALUES;
+pub use error::{Error, Shown};
+pub use folder::{INDEX, MAX_FILE, shards};
+pub use gguf::{MAX_VALUES, only_one};
 pub use layout::{Layout, layout};
 pub use tensors::Tensor;

@@ -422,7 +422,7 @@ fn f<m>(x: f32[m, 8], w: f32[8, 4]) -> f32[m, 4] { x @ w }"#,
     Code {
         code: "E0509",
         title: "a tolerance that is none",
-        cause: r#"`#[tolerance(0.01)]` before a rule says by how much what its right side gives may be off, as a part of the size of what it is computed from (of a product the sum of the sizes of its terms); before a function, that rules which are off by no more may fire in its plan. It is one positive, finite number. A rule that loses something is read from left to right only, and a function that takes or gives functions has no plan of its own that could tolerate anything."#,
+        cause: r#"`#[tolerance(0.01)]` before a rule says by how much what its right side gives may be off, as a part of the size of what it is computed from (of a product the sum of the sizes of its terms); before a function, that rules which are off by no more may fire in its plan, all of them or those of the families that stand behind the number. It is one positive, finite number. A rule that loses something is read from left to right only, and a function that takes or gives functions has no plan of its own that could tolerate anything."#,
         wrong: r#"#[tolerance(-0.01)]
 fn f<n, m>(x: f32[n, m], w: f32[m, n]) -> f32[n, n] { x @ w }"#,
         right: r#"#[tolerance(0.01)]
@@ -506,7 +506,7 @@ fn f<n>(x: f32[n]) -> f32[n] { x }"#,
         title: "a wrong listing",
         cause: r#"A listing of bytecode, as `tenon dis` writes it and `tenon asm` reads it, has a line that says nothing: an unknown instruction, an operand of another kind, a label that stands nowhere."#,
         wrong: r#"$ tenon asm f.tn -o f.tnx
-tenon bytecode 5
+tenon bytecode 6
 entry f = fn0 {
     result i64
 }
@@ -516,7 +516,7 @@ function fn0 f() -> (int) {
     ret [i0]
 }"#,
         right: r#"$ tenon asm f.tn -o f.tnx
-tenon bytecode 5
+tenon bytecode 6
 entry f = fn0 {
     result i64
 }
@@ -531,7 +531,7 @@ function fn0 f() -> (int) {
         title: "a compiled program that is refused",
         cause: r#"Bytecode is verified before it runs: registers are of the right kind and written before they are read, jumps lead to instructions, calls and kernels get what they ask for."#,
         wrong: r#"$ tenon asm f.tn -o f.tnx
-tenon bytecode 5
+tenon bytecode 6
 entry f = fn0 {
     result i64
 }
@@ -540,7 +540,7 @@ function fn0 f() -> (int) {
     ret [i0]
 }"#,
         right: r#"$ tenon asm f.tn -o f.tnx
-tenon bytecode 5
+tenon bytecode 6
 entry f = fn0 {
     result i64
 }

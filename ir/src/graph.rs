@@ -74,11 +74,43 @@ pub struct Func {
     /// Whether the bits of a row may depend on the other rows ([`crate::invariant`]).
     pub invariant: Invariant,
     /// `#[tolerance(t)]`: rules that lose no more than that may fire in its plan; none: only those that are exact.
-    pub tolerance: Option<f64>,
+    pub tolerance: Option<Tolerance>,
     /// The pipeline that plans it, where the text says one: `#[pipeline(NAME)]`.
     pub pipeline: Option<PipelineId>,
     /// The definition in the source.
     pub span: Span,
+}
+
+/// What rules may lose in the plan of a function.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Tolerance {
+    /// The part of the sizes of its terms by which a sum may be off.
+    pub by: f64,
+    /// The families whose rules may lose that; empty: all may.
+    pub families: Vec<Sym>,
+}
+
+impl Tolerance {
+    /// True if a rule of a family that loses so much may fire.
+    pub fn allows(&self, lost: f64, family: Sym) -> bool {
+        lost <= self.by && (self.families.is_empty() || self.families.contains(&family))
+    }
+}
+
+impl From<f64> for Tolerance {
+    fn from(by: f64) -> Tolerance {
+        Tolerance { by, families: Vec::new() }
+    }
+}
+
+impl std::fmt::Display for Tolerance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let families: Vec<&str> = self.families.iter().map(|s| s.name()).collect();
+        match families.is_empty() {
+            true => self.by.fmt(f),
+            false => write!(f, "{} of {}", self.by, families.join(", ")),
+        }
+    }
 }
 
 /// What may decide the bits of a row of a function's results.

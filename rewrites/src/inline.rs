@@ -153,8 +153,8 @@ impl Callees<'_> {
             return false;
         }
         // What says how exact it is stays so.
-        let own = self.funcs[callee].tolerance;
-        (own.is_none() || own == caller.func.tolerance)
+        let own = &self.funcs[callee].tolerance;
+        (own.is_none() || *own == caller.func.tolerance)
             && (self.straight[callee]
                 || (given()
                     && is_whole(&self.funcs, callee)

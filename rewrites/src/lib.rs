@@ -133,6 +133,8 @@ pub struct Options {
     pub forbid: Vec<String>,
     /// What rules may lose in functions that do not say themselves what they tolerate; none: nothing.
     pub tolerance: Option<f64>,
+    /// True: no function tolerates anything, whatever its text says.
+    pub exact: bool,
     /// For each extern of the module, whether its library can be loaded; one that is not listed can.
     pub available: Vec<bool>,
     /// Dims for which the report shows the plan and its costs; empty: a typical point of each regime.
@@ -225,6 +227,7 @@ impl Options {
             force: Vec::new(),
             forbid: Vec::new(),
             tolerance: None,
+            exact: false,
             available: Vec::new(),
             at: Vec::new(),
             offers: None,

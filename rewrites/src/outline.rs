@@ -471,7 +471,7 @@ fn blank(of: &Func) -> Func {
     Func {
         pins: of.pins.clone(),
         invariant: of.invariant,
-        tolerance: of.tolerance,
+        tolerance: of.tolerance.clone(),
         pipeline: of.pipeline,
         ..Func::named(&format!("{}_part", of.name), of.span)
     }

@@ -153,6 +153,10 @@ pub(crate) fn run_function_passes<'m>(
         begun.flat = Cow::Owned(inline(&begun.flat, &|_| false));
     }
     let flat = begun.flat.to_mut();
+    if options.exact {
+        tolerance::lift(flat);
+        tolerance::lift(&mut begun.left);
+    }
     for of in tolerance::inherit(flat) {
         begun.left.funcs.push(flat.funcs[begun.left.funcs.len()].clone());
         assigned.0.push(assigned.get(of.0 as usize));

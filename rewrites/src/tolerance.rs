@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use ir::graph::{Block, Func, Op};
+use ir::graph::{Block, Func, Op, Tolerance};
 use ir::{FuncId, Module};
 
 use crate::pattern::Pattern;
@@ -16,20 +16,25 @@ use crate::pattern::Pattern;
 /// Gives the tolerance of the options to all functions that say nothing and are no plan.
 pub(crate) fn declare(module: &mut Module, tolerance: Option<f64>) {
     for f in module.funcs.iter_mut().filter(|f| !f.plan) {
-        f.tolerance = f.tolerance.or(tolerance);
+        f.tolerance = f.tolerance.take().or(tolerance.map(Tolerance::from));
     }
+}
+
+/// Has no function tolerate anything.
+pub(crate) fn lift(module: &mut Module) {
+    module.funcs.iter_mut().for_each(|f| f.tolerance = None);
 }
 
 /// Has functions call copies that tolerate what they do, of what says nothing. The copies come behind all others; gives
 /// what each is of.
 pub(crate) fn inherit(module: &mut Module) -> Vec<FuncId> {
-    let mut copies: Vec<(FuncId, f64, FuncId)> = Vec::new();
+    let mut copies: Vec<(FuncId, Tolerance, FuncId)> = Vec::new();
     let mut next = 0;
     while next < module.funcs.len() {
         let f = &module.funcs[next];
-        if let Some(t) = f.tolerance.filter(|_| !f.plan) {
+        if let Some(t) = f.tolerance.clone().filter(|_| !f.plan) {
             let mut body = std::mem::take(&mut module.funcs[next].body);
-            redirect(&mut body, &mut |id| copy(module, &mut copies, id, t));
+            redirect(&mut body, &mut |id| copy(module, &mut copies, id, &t));
             module.funcs[next].body = body;
         }
         next += 1;
@@ -38,19 +43,24 @@ pub(crate) fn inherit(module: &mut Module) -> Vec<FuncId> {
 }
 
 /// The function that a caller of a tolerance calls for another.
-fn copy(module: &mut Module, copies: &mut Vec<(FuncId, f64, FuncId)>, id: FuncId, t: f64) -> FuncId {
+fn copy(
+    module: &mut Module,
+    copies: &mut Vec<(FuncId, Tolerance, FuncId)>,
+    id: FuncId,
+    t: &Tolerance,
+) -> FuncId {
     let callee = module.func(id);
     if callee.tolerance.is_some() || callee.plan {
         return id;
     }
-    if let Some(known) = copies.iter().find(|c| c.0 == id && c.1 == t) {
+    if let Some(known) = copies.iter().find(|c| c.0 == id && c.1 == *t) {
         return known.2;
     }
     let name = module.unused(&format!("{}_within", callee.name));
-    let func = Func { name, tolerance: Some(t), ..callee.clone() };
+    let func = Func { name, tolerance: Some(t.clone()), ..callee.clone() };
     module.funcs.push(func);
     let new = FuncId(module.funcs.len() as u32 - 1);
-    copies.push((id, t, new));
+    copies.push((id, t.clone(), new));
     new
 }
 
@@ -74,8 +84,8 @@ pub(crate) fn withhold_lossy<'p>(patterns: &'p [Pattern], func: &Func) -> Cow<'p
 /// Why a rule may not fire in a function, if it loses more than that tolerates.
 fn withheld(pattern: &Pattern, func: &Func) -> Option<String> {
     let lost = pattern.tolerance?;
-    let said = match func.tolerance {
-        Some(t) if lost <= t => return None,
+    let said = match &func.tolerance {
+        Some(t) if t.allows(lost, pattern.family) => return None,
         Some(t) => format!("{} tolerates {t}", func.name),
         None => format!("{} says none", func.name),
     };

@@ -9,6 +9,7 @@ use ir::origin::Value;
 use ir::source::SourceMap;
 use vm::{Arg, Context, Executable, Limits, Loaded, Output};
 
+use crate::packed::Weights;
 use crate::{Error, Tensor};
 
 /// A function, compiled for every shape. Clones share its code and what is bound; threads share it by reference.
@@ -20,6 +21,7 @@ pub struct Function {
     bound: Vec<Option<Arc<Tensor>>>,
     config: Arc<BTreeMap<String, Value>>,
     unread: Arc<[String]>,
+    unencoded: Arc<[String]>,
     /// What bound weights make by themselves, if anything, once that is known.
     loaded: Arc<OnceLock<Option<Loaded>>>,
     /// For texts in errors.
@@ -56,23 +58,34 @@ impl Function {
             bound,
             config: Arc::default(),
             unread: Arc::default(),
+            unencoded: Arc::default(),
             loaded,
             sources: Arc::new(sources),
             idle,
         }
     }
 
-    /// A function whose weights and config are given.
+    /// A function whose weights and config are given. Weights that only loading reads are no more: what it gave is
+    /// there.
     pub(crate) fn bound(
         exe: Arc<Executable>,
         name: String,
         bound: driver::model::Bound,
+        weights: Weights,
         sources: SourceMap,
     ) -> Function {
         let mut f = Function::new(exe, name, bound.wanted, sources);
         f.bound = bound.given.into_iter().map(|t| t.map(Arc::new)).collect();
+        let empty = Arc::new(Tensor::scalar_i(tensor::DType::I64, 0));
+        for (at, t) in weights.read {
+            f.bound[at] = Some(t.map_or_else(|| Arc::clone(&empty), Arc::new));
+        }
+        if let Some(loaded) = weights.loaded {
+            f.loaded = Arc::new(OnceLock::from(Some(loaded)));
+        }
         f.config = Arc::new(bound.config);
         f.unread = bound.unread.into();
+        f.unencoded = bound.unencoded.into();
         f
     }
 
@@ -84,6 +97,11 @@ impl Function {
     /// The tensors of the checkpoint it was bound to that its record does not read.
     pub fn unread(&self) -> &[String] {
         &self.unread
+    }
+
+    /// The matrices that are not stored as was asked ([`Binding`](crate::Binding)): their rows are no whole blocks.
+    pub fn unencoded(&self) -> &[String] {
+        &self.unencoded
     }
 
     /// Its name.
@@ -226,8 +244,12 @@ impl Function {
         let loaded = self.load(&mut context, limits);
         let results = match &loaded {
             Ok(Some(loaded)) => {
-                let kept = loaded.kept.iter().map(Arg::Lent);
-                context.update(&loaded.step, args.into_iter().chain(kept).collect(), limits)
+                let results = context.update(&loaded.step, loaded.args(args), limits);
+                let place = |r| match r {
+                    Output::Updated(at) => Output::Updated(loaded.takes.get(at).copied().unwrap_or(at)),
+                    new => new,
+                };
+                results.map(|all| all.into_iter().map(place).collect())
             }
             Ok(None) => context.update(&self.name, args, limits),
             Err(e) => Err(e.clone()),

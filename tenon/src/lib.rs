@@ -48,7 +48,9 @@ mod error;
 mod function;
 pub mod llm;
 mod module;
+mod packed;
 
+pub use driver::model::Binding;
 pub use driver::{Checkpoint, Options as Compile};
 pub use error::Error;
 pub use function::{Function, Parameter};

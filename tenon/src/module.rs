@@ -1,17 +1,17 @@
 //! A program, loaded: from text, from a file, or compiled already.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use driver::Checkpoint;
+use driver::model::Binding;
 use driver::{Failure, Front, Options as Compile, data, engine, kernels, pipeline};
 use ir::ast::ItemKind;
 use ir::source::SourceMap;
 use vm::Executable;
 use vm::threads::Pool;
 
-use crate::{Error, Function};
+use crate::{Error, Function, packed};
 
 /// How a program is loaded.
 #[derive(Clone, Debug)]
@@ -105,30 +105,13 @@ impl Module {
         self.find(None)
     }
 
-    /// True if its config declares a value of this name.
-    pub(crate) fn has_setting(&self, name: &str) -> bool {
-        match &self.form {
-            Form::Text(front) => front.module.settings.iter().any(|s| s.name.name() == name),
-            Form::Compiled(_) => false,
-        }
-    }
-
     /// True if its text defines a function of this name itself.
     pub(crate) fn defines(&self, name: &str) -> bool {
-        let Form::Text(front) = &self.form else { return false };
-        let mut items = front.files.own.iter().flat_map(|f| &f.items);
-        items.any(|i| matches!(&i.kind, ItemKind::Fn(f) if f.sig.name.name.name() == name))
+        matches!(&self.form, Form::Text(front) if defines(front, name))
     }
 
-    /// An entry of a model, compiled for a checkpoint: its config, and its weights in the record `w`, are bound. `kept`
-    /// is the element type of what sequences keep by token, where the program leaves that open.
-    pub fn model(
-        &self,
-        name: &str,
-        checkpoint: &Checkpoint,
-        config: &BTreeMap<String, String>,
-        kept: &str,
-    ) -> Result<Function, Error> {
+    /// An entry of a model, compiled for a checkpoint: its config, and its weights in the record `w`, are bound.
+    pub fn model(&self, name: &str, checkpoint: &Checkpoint, how: &Binding) -> Result<Function, Error> {
         let Form::Text(front) = &self.form else {
             return Err(Error::message(
                 "E0605",
@@ -137,12 +120,15 @@ impl Module {
         };
         deep(|| {
             let mut front = Front::clone(front);
-            let bound = driver::model::bind(&mut front, name, checkpoint, config, kept);
+            let options = &self.options.compile;
+            let bound = driver::model::bind(&mut front, name, checkpoint, how);
             let made = bound.and_then(|bound| {
                 let compilation = pipeline::compile(&front, &[bound.entry], &self.options.compile)?;
                 let exe = engine::load(&compilation, Arc::clone(&self.threads))?;
                 let name = front.module.func(bound.entry).name.clone();
-                Ok(Function::bound(exe, name, bound, front.sources.clone()))
+                let key = packed::key(&compilation, checkpoint, &bound);
+                let weights = packed::weights(&exe, &name, &bound, checkpoint, &key, options)?;
+                Ok(Function::bound(exe, name, bound, weights, front.sources.clone()))
             });
             made.map_err(|f| (front.sources, f))
         })
@@ -162,6 +148,12 @@ impl Module {
             }
         }
     }
+}
+
+/// True if the text of a program defines a function of this name itself.
+pub(crate) fn defines(front: &Front, name: &str) -> bool {
+    let mut items = front.files.own.iter().flat_map(|f| &f.items);
+    items.any(|i| matches!(&i.kind, ItemKind::Fn(f) if f.sig.name.name.name() == name))
 }
 
 /// The pipeline, for one function.
@@ -192,11 +184,18 @@ fn pool(options: &Options) -> Result<Arc<Pool>, Error> {
 pub(crate) fn deep<T: Send>(
     run: impl FnOnce() -> Result<T, (SourceMap, Failure)> + Send,
 ) -> Result<T, Error> {
+    on_deep_stack(run).map_err(|(sources, failure)| Error::new(&failure, &sources))
+}
+
+/// [`deep`], with the texts that a fault is about.
+pub(crate) fn on_deep_stack<T: Send>(
+    run: impl FnOnce() -> Result<T, (SourceMap, Failure)> + Send,
+) -> Result<T, (SourceMap, Failure)> {
     const STACK: usize = 1 << 30;
     let done = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run);
         thread.map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
-    let done = done.map_err(|e| Error::message("E0604", format!("cannot start a thread: {e}")))?;
-    done.map_err(|(sources, failure)| Error::new(&failure, &sources))
+    let text = |e| format!("cannot start a thread: {e}");
+    done.map_err(|e| (SourceMap::default(), Failure::Message { code: "E0604", text: text(e) }))?
 }

@@ -76,6 +76,20 @@ impl Block {
         Some(Block { start, size, home: None })
     }
 
+    /// So many bytes of a file from a place on that is whole pages. A large block is the file's pages, which are read
+    /// when they are first touched and shared with others that map it; what is written to it stays here. Nobody may
+    /// shorten the file meanwhile.
+    pub fn of_file(file: &std::fs::File, at: u64, size: usize) -> std::io::Result<Block> {
+        let none = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+        if size < LARGE {
+            let mut block = Block::zeroed(size).ok_or_else(none)?;
+            read_at(file, at, block.bytes_mut())?;
+            return Ok(block);
+        }
+        let start = file_pages(file, at, size)?;
+        Ok(Block { start, size, home: None })
+    }
+
     /// The block, to come back to this pool when it is dropped.
     pub fn lent(mut self, home: &Arc<Returned>) -> Block {
         self.home = Some(Arc::clone(home));
@@ -127,6 +141,26 @@ fn mapped(size: usize) -> Option<NonNull<u8>> {
     NonNull::new(start.cast())
 }
 
+/// Pages of a file, which may be written to without changing it.
+#[cfg(unix)]
+fn file_pages(file: &std::fs::File, at: u64, size: usize) -> std::io::Result<NonNull<u8>> {
+    use std::os::fd::AsRawFd;
+    let at = libc::off_t::try_from(at).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let (place, file) = (std::ptr::null_mut(), file.as_raw_fd());
+    // SAFETY: the system chooses a place at which nothing is.
+    let start = unsafe { libc::mmap(place, size, rights, libc::MAP_PRIVATE, file, at) };
+    if start == libc::MAP_FAILED {
+        return Err(std::io::Error::last_os_error());
+    }
+    NonNull::new(start.cast()).ok_or_else(|| std::io::ErrorKind::OutOfMemory.into())
+}
+
+#[cfg(unix)]
+fn read_at(file: &std::fs::File, at: u64, to: &mut [u8]) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, to, at)
+}
+
 impl Drop for Block {
     fn drop(&mut self) {
         if let Some(home) = self.home.take()
@@ -136,7 +170,7 @@ impl Drop for Block {
             return;
         }
         if self.size >= LARGE {
-            // SAFETY: mapped by `zeroed`, this many bytes.
+            // SAFETY: mapped by `zeroed` or `of_file`, this many bytes.
             unsafe { libc::munmap(self.start.as_ptr().cast(), self.size) };
         } else if self.size > 0 {
             let layout = Layout::from_size_align(self.size, LINE).expect("it was allocated with it");
@@ -149,6 +183,24 @@ impl Drop for Block {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test writes a file")]
+    fn a_block_of_a_file_is_its_bytes_and_does_not_change_it() {
+        use std::io::Write as _;
+        let path = std::env::temp_dir().join(format!("tenon-block-{}", std::process::id()));
+        let bytes: Vec<u8> = (0..LARGE + 8192).map(|i| (i % 251) as u8).collect();
+        std::fs::File::create(&path).expect("there is room").write_all(&bytes).expect("it is written");
+        let file = std::fs::File::open(&path).expect("it is there");
+        for (at, size) in [(0, 100), (4096, LARGE), (8192, LARGE - 1), (0, 0)] {
+            let mut block = Block::of_file(&file, at, size).expect("it is there");
+            assert_eq!(block.bytes(), &bytes[at as usize..at as usize + size]);
+            block.bytes_mut().fill(7);
+        }
+        assert!(Block::of_file(&file, LARGE as u64, 1 << 20).is_err(), "it is shorter");
+        assert_eq!(std::fs::read(&path).expect("it is there"), bytes);
+        std::fs::remove_file(&path).expect("it is there");
+    }
 
     #[test]
     fn a_lent_block_comes_back_and_one_that_is_kept_does_not() {

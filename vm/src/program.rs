@@ -219,8 +219,10 @@ pub struct Entry {
 pub struct LoadSplit {
     /// The entries that make it.
     pub loads: Vec<LoadCall>,
-    /// The entry that runs instead: it takes the same arguments, and after them the results of all loads.
+    /// The entry that runs instead: it takes some of the arguments, and after them the results of all loads.
     pub step: u32,
+    /// Which arguments those are, by their places: not weights that are for loads alone.
+    pub takes: Vec<u32>,
 }
 
 /// An entry that loads for another.

@@ -41,7 +41,7 @@ use crate::program::{Bytes, LoadSplit, Program, Work};
 /// What the file of a compiled program begins with.
 pub const MAGIC: &[u8; 8] = b"TENONX\r\n";
 /// The version this crate writes, and the only one it reads.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 const ALIGN: usize = 64;
 const HEADER: usize = 16;
 const ROW: usize = 24;

@@ -253,7 +253,10 @@ fn load_split(program: &Program, e: &Entry, kept: &LoadSplit) -> Result {
     let entry = |at: u32| program.entries.get(at as usize).ok_or_else(|| format!("there is no entry {at}"));
     let param = |p: &EntryParam| (p.dtype, p.shape.len(), p.own);
     let step = entry(kept.step)?;
-    let mut takes: Vec<_> = e.params.iter().map(param).collect();
+    let taken = kept.takes.iter().map(|&a| e.params.get(a as usize).map(param));
+    let taken: Option<Vec<_>> = taken.collect();
+    let mut takes =
+        taken.ok_or_else(|| format!("{} takes a parameter that {} has not", step.name, e.name))?;
     for load in &kept.loads {
         let made = entry(load.entry)?;
         let given = load.args.iter().map(|&a| e.params.get(a as usize).map(param));

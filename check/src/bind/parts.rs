@@ -210,7 +210,7 @@ impl Checker<'_> {
                     let fits = match has {
                         Elem::Plain(d) => allows(x, *d),
                         // What only passes through may be stored in any way.
-                        Elem::Encoded(_) => allows_encoding(x, true),
+                        Elem::Encoded(_) | Elem::Several(_) => allows_encoding(x, true),
                     };
                     if !fits {
                         return self.fail(refused(b.callee, shown.name(), x, g.span));
@@ -329,8 +329,8 @@ impl Checker<'_> {
             let g = b.sig.generics.iter().find(|g| g.name.name == name).expect("found above");
             let known = match b.env.bound_elem(name) {
                 Some(Elem::Plain(d)) => d,
-                Some(Elem::Encoded(id)) => {
-                    let shown = self.elem_name(Elem::Encoded(id));
+                Some(other @ (Elem::Encoded(_) | Elem::Several(_))) => {
+                    let shown = self.elem_name(other);
                     let text = format!("{}: `{shown}` is needed, and this is a literal", b.callee);
                     return self.fail(Diagnostic::error("E0303", b.span, text));
                 }
@@ -383,6 +383,9 @@ impl Checker<'_> {
             Value::Tree(Tree { ty, .. }) if let Ty::Encoded(e) = &**ty => {
                 let dtype = self.decoded_dtype(e.id)?;
                 Some(Type { dtype, shape: e.shape.clone() })
+            }
+            Value::Tree(Tree { ty, .. }) if let Ty::Several(s) = &**ty => {
+                Some(Type { dtype: DType::F32, shape: s.front.iter().chain(&s.shape).cloned().collect() })
             }
             Value::Fn(_) => self.not_a_tensor(value, span),
             other => {

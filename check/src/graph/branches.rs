@@ -12,6 +12,7 @@ use tensor::{DType, Tensor};
 
 use super::loop_carried::Repeat;
 use super::{Body, Closure, Tree, Value};
+use crate::types::Ty;
 use crate::{Checker, Maybe};
 
 impl<'a> Checker<'a> {
@@ -46,19 +47,35 @@ impl<'a> Checker<'a> {
             assigned.into_iter().filter(|n| body.find(*n).is_some_and(|l| l.mutable)).collect();
         let mut facts = Vec::new();
         let known = self.facts_of(body, cond, &mut facts);
+        let negated = facts.iter().map(Pred::negate).collect::<Vec<_>>();
+        let assumed = [facts, if known && negated.len() == 1 { negated } else { vec![] }];
+        let blocks = [Some(then), otherwise];
+        let ways = Ways { cond: val, vars: &vars, assumed, ends: blocks.map(|b| b.map(super::stmt::end_of)) };
+        self.one_of_two(body, ways, span, &mut |c, body, k| match blocks[k] {
+            Some(b) => c.statements(body, b),
+            None => Some(Value::Unit),
+        })
+    }
+
+    /// One of two values, `run` being asked for either.
+    pub(super) fn one_of_two(
+        &mut self,
+        body: &mut Body,
+        ways: Ways<'_>,
+        span: Span,
+        run: &mut dyn FnMut(&mut Self, &mut Body, usize) -> Maybe<Value>,
+    ) -> Maybe<Value> {
+        let Ways { cond: val, vars, assumed, ends } = ways;
         let before = body.consumed.clone();
         let before_both = before.clone();
         let outside = body.dims.clone();
         let inner = body.func.vals.len() as u32;
-        let branch = |c: &mut Self, body: &mut Body, block: Option<&ast::Block>, facts: &[Pred]| {
+        let mut branch = |c: &mut Self, body: &mut Body, k: usize| {
             let saved = (body.env.clone(), body.scopes.clone());
             let mark = body.integers.mark();
-            facts.iter().for_each(|f| body.env.facts.assume(f.clone()));
+            assumed[k].iter().for_each(|f| body.env.facts.assume(f.clone()));
             body.blocks.push(Block::default());
-            let value = match block {
-                Some(b) => c.statements(body, b),
-                None => Some(Value::Unit),
-            };
+            let value = run(c, body, k);
             let finals: Vec<Value> =
                 vars.iter().filter_map(|n| body.find(*n)).map(|l| l.value.clone()).collect();
             let done = body.blocks.pop().expect("pushed above");
@@ -67,11 +84,9 @@ impl<'a> Checker<'a> {
             body.integers.leave(mark);
             (value, finals, done, known)
         };
-        let (a, a_vars, mut a_block, a_facts) = branch(self, body, Some(then), &facts);
+        let (a, a_vars, mut a_block, a_facts) = branch(self, body, 0);
         let after_a = std::mem::replace(&mut body.consumed, before);
-        let negated = facts.iter().map(Pred::negate).collect::<Vec<_>>();
-        let (b, b_vars, mut b_block, b_facts) =
-            branch(self, body, otherwise, if known && negated.len() == 1 { &negated } else { &[] });
+        let (b, b_vars, mut b_block, b_facts) = branch(self, body, 1);
         let after_b = std::mem::replace(&mut body.consumed, after_a);
         let (val, a, b) = (val?, a?, b?);
         // What a branch gives must be alive at its own end; the other may have given it away.
@@ -102,16 +117,15 @@ impl<'a> Checker<'a> {
             (Value::Unit, Value::Unit) => Value::Unit,
             // One branch gives nothing, so nothing uses what the other gives.
             (Value::Unit, _) | (_, Value::Unit) => {
-                let blocks = [Some(then), otherwise].into_iter();
-                for (block, v) in blocks.zip([&a, &b]).filter_map(|(block, v)| Some((block?, v))) {
-                    self.unused(body, v, super::stmt::end_of(block));
+                for (end, v) in ends.into_iter().zip([&a, &b]).filter_map(|(end, v)| Some((end?, v))) {
+                    self.unused(body, v, end);
                 }
                 Value::Unit
             }
             _ => self.merge(body, &a, &b, (&mut a_block, &mut b_block), &mut merge, span)?,
         };
         let mut merged = Vec::new();
-        for ((x, y), name) in a_vars.iter().zip(&b_vars).zip(&vars) {
+        for ((x, y), name) in a_vars.iter().zip(&b_vars).zip(vars) {
             merge.fixed =
                 body.find(*name).and_then(|l| l.declared.clone()).map_or(vec![], |d| d.fixed.clone());
             merged.push(self.merge(body, x, y, (&mut a_block, &mut b_block), &mut merge, span)?);
@@ -187,7 +201,7 @@ impl<'a> Checker<'a> {
             return Some(Value::Tree(Tree { ty: Rc::new(ty), leaves }));
         }
         if let Value::Tuple(_) | Value::Tree(_) | Value::Record(..) | Value::Fn(_) = a
-            && !matches!(a, Value::Tree(t) if matches!(*t.ty, crate::types::Ty::Encoded(_)))
+            && !matches!(a, Value::Tree(t) if matches!(*t.ty, Ty::Encoded(_) | Ty::Several(_)))
         {
             return self.branches_differ(a, b, span);
         }
@@ -394,6 +408,17 @@ impl<'a> Checker<'a> {
             }
         }
     }
+}
+
+/// What decides between two values, and what is known of either.
+pub(super) struct Ways<'v> {
+    pub(super) cond: Maybe<ValId>,
+    /// The variables that either assigns.
+    pub(super) vars: &'v [Sym],
+    /// What each may assume.
+    pub(super) assumed: [Vec<Pred>; 2],
+    /// Where each ends, if it is written.
+    pub(super) ends: [Option<Span>; 2],
 }
 
 /// The results of an `if` in the making.

@@ -19,7 +19,7 @@ use crate::bind::{Actual, names_in};
 use crate::conditions::condition_text;
 use crate::defs::{Def, Shown};
 use crate::instance::dims_of;
-use crate::types::Named;
+use crate::types::{Named, Ty};
 use crate::{Checker, Maybe};
 
 impl<'a> Checker<'a> {
@@ -299,6 +299,20 @@ impl<'a> Checker<'a> {
         args: Vec<Actual>,
         span: Span,
     ) -> Maybe<Value> {
+        // What is stored in several ways is taken in each of them.
+        let several = args.iter().enumerate().find_map(|(i, a)| match &a.value {
+            Value::Tree(t) => matches!(&*t.ty, Ty::Several(s) if s.front.is_empty()).then(|| (i, t.clone())),
+            _ => None,
+        });
+        if let Some((i, tree)) = several
+            && let Ty::Several(s) = &*tree.ty
+        {
+            return self.each_way(body, (s, &tree.leaves), span, &mut |c, body, value| {
+                let mut args = args.clone();
+                args[i].value = value;
+                c.call_def(body, def, dims, args, span)
+            });
+        }
         let def = self.fitting(body, def, &args);
         let sig = def.sig();
         let ours = self.defs.is_library(def);
@@ -463,24 +477,30 @@ impl<'a> Checker<'a> {
             }
             value => self.materialize(body, value, DType::I64, span)?,
         };
+        self.as_type(body, val, dtype, (arg.value.span, span))
+    }
+
+    /// A tensor converted to an element type. `at`: where it is, and where it is converted.
+    pub(super) fn as_type(
+        &mut self,
+        body: &mut Body,
+        val: ValId,
+        to: DType,
+        at: (Span, Span),
+    ) -> Maybe<Value> {
+        let (arg, span) = at;
         let ty = body.func.ty(val).clone();
-        if ty.dtype == dtype {
+        if ty.dtype == to {
             return Some(Value::Val(val));
         }
         if ty.shape.is_empty() {
-            return Some(Value::Val(body.push(Op::Cast, vec![val], Type::scalar(dtype), span)));
+            return Some(Value::Val(body.push(Op::Cast, vec![val], Type::scalar(to), span)));
         }
-        let name = Expr { kind: ExprKind::Name(Sym::new(dtype.name())), span };
+        let name = Expr { kind: ExprKind::Name(Sym::new(to.name())), span };
         let Some(def) = self.defs.operator(Sym::new("cast")) else {
             return self.unknown(body, Sym::new("cast"), span);
         };
-        self.call_def(
-            body,
-            def,
-            &[IndexArg::Expr(name)],
-            vec![positional(Value::Val(val), arg.value.span)],
-            span,
-        )
+        self.call_def(body, def, &[IndexArg::Expr(name)], vec![positional(Value::Val(val), arg)], span)
     }
 }
 

@@ -98,7 +98,7 @@ impl<'a> Checker<'a> {
                 self.fail(Diagnostic::error("E0307", span, text))
             }
             (Ty::Tensor(want), value) => self.result(body, value, want, span, out),
-            (Ty::Record(_) | Ty::Encoded(_) | Ty::Array(..) | Ty::Fn, value) => {
+            (Ty::Record(_) | Ty::Encoded(_) | Ty::Several(_) | Ty::Array(..) | Ty::Fn, value) => {
                 let tree = self.tree_like(body, value, want, span, &format!("{callee}: result"))?;
                 for (leaf, v) in want.leaves("").iter().zip(&tree.leaves) {
                     self.result(body, &Value::Val(*v), &leaf.ty, span, out)?;

@@ -101,7 +101,7 @@ impl Value {
                 };
                 Value::Tuple(parts.iter().map(part).collect())
             }
-            Ty::Record(_) | Ty::Encoded(_) | Ty::Array(..) | Ty::Fn => {
+            Ty::Record(_) | Ty::Encoded(_) | Ty::Several(_) | Ty::Array(..) | Ty::Fn => {
                 Value::Tree(Tree { ty: Rc::new(ty.clone()), leaves: leaves.to_vec() })
             }
         }
@@ -160,7 +160,7 @@ impl<'a> Checker<'a> {
         }
         let tensor = match &value {
             Value::Val(_) | Value::Literals(_) => true,
-            Value::Tree(t) => matches!(*t.ty, Ty::Encoded(_)),
+            Value::Tree(t) => matches!(*t.ty, Ty::Encoded(_) | Ty::Several(_)),
             _ => false,
         };
         if name == "T" && tensor {
@@ -223,6 +223,9 @@ impl<'a> Checker<'a> {
         let Value::Tree(tree) = &value else {
             return self.index_tensor(body, &value, args, span);
         };
+        if matches!(&*tree.ty, Ty::Several(s) if s.front.is_empty()) {
+            return self.index_tensor(body, &value, args, span);
+        }
         // Parts that are not whole rows are parts of the numbers it stands for.
         if let Ty::Encoded(e) = &*tree.ty
             && (args.len() >= e.shape.len() || args.iter().any(|a| !matches!(a, IndexArg::Expr(_))))
@@ -256,7 +259,7 @@ impl<'a> Checker<'a> {
                 let text = format!("`{ty}` is {} and has no elements", ty.kind());
                 return self.fail(Diagnostic::error("E0403", span, text));
             };
-            for leaf in &mut leaves {
+            for (leaf, _) in leaves.iter_mut().zip(ty.placed()).filter(|(_, placed)| *placed) {
                 *leaf = self.row_of(body, *leaf, &index, e.span)?;
             }
             ty = inner;
@@ -300,6 +303,7 @@ impl<'a> Checker<'a> {
             Value::Tree(t) => match &*t.ty {
                 Ty::Array(k, _) => Some(Some(k.clone())),
                 Ty::Encoded(e) if e.shape.len() > 1 => Some(e.shape.first().cloned()),
+                Ty::Several(s) if !s.front.is_empty() => Some(s.front.first().cloned()),
                 other => {
                     let text = format!("`{other}` is {} and has no elements to go through", other.kind());
                     self.fail(Diagnostic::error("E0307", span, text))
@@ -325,7 +329,8 @@ impl<'a> Checker<'a> {
             return self.row_of(body, val, index, span).map(Value::Val);
         };
         let ty = tree.ty.element()?;
-        let rows = tree.leaves.iter().map(|v| self.row_of(body, *v, index, span));
+        let each = tree.leaves.iter().zip(tree.ty.placed());
+        let rows = each.map(|(v, placed)| if placed { self.row_of(body, *v, index, span) } else { Some(*v) });
         Some(Value::from_leaves(&ty, &rows.collect::<Maybe<Vec<_>>>()?))
     }
 
@@ -370,6 +375,10 @@ impl<'a> Checker<'a> {
                 }
                 columns[k].push(*leaf);
             }
+        }
+        if ty.placed().contains(&false) {
+            let text = format!("`{ty}` holds tensors that are stored in several ways, and makes no array");
+            return self.fail(Diagnostic::error("E0307", span, text));
         }
         let count = Dim::int(items.len() as i64);
         let mut stacked = Vec::new();
@@ -425,11 +434,11 @@ impl<'a> Checker<'a> {
                 out.push(self.materialize(body, value, want.dtype, span)?);
                 Some(())
             }
-            (Ty::Tensor(want), Value::Tree(t)) if matches!(*t.ty, Ty::Encoded(_)) => {
+            (Ty::Tensor(want), Value::Tree(t)) if matches!(*t.ty, Ty::Encoded(_) | Ty::Several(_)) => {
                 out.push(self.materialize(body, value, want.dtype, span)?);
                 Some(())
             }
-            (Ty::Record(_) | Ty::Encoded(_) | Ty::Array(..) | Ty::Fn, value) => {
+            (Ty::Record(_) | Ty::Encoded(_) | Ty::Several(_) | Ty::Array(..) | Ty::Fn, value) => {
                 out.extend(self.tree_like(body, value, want, span, what)?.leaves);
                 Some(())
             }

@@ -57,7 +57,7 @@ impl AccessPath {
             Ty::Encoded(_) if self.block => true,
             Ty::Encoded(e) => !spread && self.index_count() < e.shape.len(),
             Ty::Tensor(t) => !spread && self.index_count() < t.shape.len(),
-            Ty::Tuple(_) | Ty::Record(_) | Ty::Array(..) | Ty::Fn => true,
+            Ty::Several(_) | Ty::Tuple(_) | Ty::Record(_) | Ty::Array(..) | Ty::Fn => true,
         }
     }
 }

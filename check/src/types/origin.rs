@@ -28,29 +28,33 @@ impl Encoded {
     /// Where a checkpoint has a field of the blocks of the tensor that it has at `whole`: as a tensor of its own, or
     /// in the bytes of each block, one field behind the other.
     pub(super) fn origin_of_field(&self, field: &str, whole: &Origin) -> Origin {
-        let size = |t: &Type, front: usize| -> i64 {
-            let own = &t.shape[front..];
-            own.iter().filter_map(Dim::as_int).product::<i64>() * t.dtype.size() as i64
-        };
-        let front = self.shape.len();
-        let bytes = |f: &(Sym, Type)| size(&f.1, front);
         let at = self.fields.iter().position(|f| f.0.name() == field).unwrap_or_default();
-        let numbers = [
-            self.fields[..at].iter().map(bytes).sum::<i64>(),
-            bytes(&self.fields[at]),
-            self.fields.iter().map(bytes).sum::<i64>(),
-        ];
         let mut out = Origin::default();
         for t in &whole.tried {
             if let Term::Text(name) = t {
                 out.tried.push(Term::Text(format!("{name}.{field}")));
             }
-            let mut args = vec![t.clone(), Term::Text(self.name.name().to_owned())];
-            args.extend(numbers.map(Term::Int));
-            args.extend(self.fields[at].1.shape[front..].iter().filter_map(Dim::as_int).map(Term::Int));
-            out.tried.push(Term::Call("field".to_owned(), args));
+            out.tried.push(self.field_of(at, t));
         }
         out
+    }
+
+    /// The `at`-th field in the bytes of each block of a tensor.
+    pub(super) fn field_of(&self, at: usize, whole: &Term) -> Term {
+        let front = self.shape.len();
+        let bytes = |f: &(Sym, Type)| {
+            let own = &f.1.shape[front..];
+            own.iter().filter_map(Dim::as_int).product::<i64>() * f.1.dtype.size() as i64
+        };
+        let numbers = [
+            self.fields[..at].iter().map(bytes).sum::<i64>(),
+            bytes(&self.fields[at]),
+            self.fields.iter().map(bytes).sum::<i64>(),
+        ];
+        let mut args = vec![whole.clone(), Term::Text(self.name.name().to_owned())];
+        args.extend(numbers.map(Term::Int));
+        args.extend(self.fields[at].1.shape[front..].iter().filter_map(Dim::as_int).map(Term::Int));
+        Term::Call("field".to_owned(), args)
     }
 }
 

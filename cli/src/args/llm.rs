@@ -12,6 +12,12 @@ pub(crate) struct CheckpointArgs {
     /// A text of your own for it, in the place of the library's
     #[arg(long = "model", value_name = "FILE.tn")]
     pub(crate) program: Option<PathBuf>,
+    /// Products as exact as the text says: without it, what is multiplied by quantized weights is rounded to 8 bits
+    #[arg(long)]
+    pub(crate) exact: bool,
+    /// How matrices are stored in memory, where the checkpoint has them as floats; f32 and bf16 decode others too
+    #[arg(long, value_name = "TYPE", value_parser = ["bf16", "f32", "q8_0", "q4_0", "q4_k"])]
+    pub(crate) quant: Option<String>,
     /// The most tokens of a sequence; without it, what the model was made for
     #[arg(long, value_name = "N", value_parser = super::positive)]
     pub(crate) ctx: Option<usize>,
@@ -55,6 +61,23 @@ pub(crate) struct Ids(pub(crate) Vec<u32>);
 fn ids(text: &str) -> Result<Ids, String> {
     let all = text.split(',').map(|id| id.trim().parse().map_err(|_| format!("`{id}` is no token")));
     all.collect::<Result<_, _>>().map(Ids)
+}
+
+/// What is downloaded, and where to.
+#[derive(Args)]
+pub(crate) struct PullArgs {
+    /// The repository
+    #[arg(value_name = "ORG/NAME", value_parser = repository)]
+    pub(crate) repository: String,
+    /// The folder; without it, NAME in this one. Files that are there and up to date are kept
+    #[arg(short, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// A branch, a tag or a commit; without it, main
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) revision: Option<String>,
+    /// Which weights, where there are several: `*Q4_K_M*`, by their paths in the repository
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) pattern: Option<String>,
 }
 
 /// How tokens are chosen, and when an answer ends.
@@ -111,6 +134,10 @@ pub(crate) struct PromptArgs {
     /// Tokens
     #[arg(long, value_name = "1,2,3", value_delimiter = ',')]
     pub(crate) ids: Option<Vec<u32>>,
+}
+
+fn repository(text: &str) -> Result<String, String> {
+    if hub::is_repository(text) { Ok(text.to_owned()) } else { Err(hub::NO_REPOSITORY.to_owned()) }
 }
 
 fn temperature(text: &str) -> Result<f32, String> {

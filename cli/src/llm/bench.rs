@@ -26,7 +26,7 @@ pub(crate) fn bench(args: &ModelArgs, what: &What<'_>, json: bool) -> Done {
     let each = what.prompt.max(what.tokens + 1);
     load.context = Some(each * most);
     let begun = Instant::now();
-    let model = attempt!(open(args, &load));
+    let model = attempt!(open(args, &load, json));
     let loading = begun.elapsed().as_secs_f64();
     let mut engine = model.engine();
     let mut rows = Vec::new();

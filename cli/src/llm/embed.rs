@@ -7,7 +7,7 @@ use serde_json::json;
 use tenon::llm::{Embedder, Embedding, Reranker};
 use tensor::{Tensor, npy};
 
-use super::{attempt, compiled, fault, note};
+use super::{attempt, compiled, fault, note, note_unencoded, watching};
 use crate::args::llm::{CheckpointArgs, TextArgs};
 use crate::commands::Done;
 use crate::output;
@@ -20,8 +20,11 @@ pub(crate) fn embed(
     to: Option<&Path>,
     json: bool,
 ) -> Done {
-    let embedder = attempt!(Embedder::open_with(&args.checkpoint, &compiled(args)?)).truncate(truncate);
+    let embedder =
+        attempt!(watching(&compiled(args)?, json, |load| Embedder::open_with(&args.checkpoint, load)));
+    let embedder = embedder.truncate(truncate);
     note(embedder.unread());
+    note_unencoded(embedder.unencoded());
     let words: Vec<&str> = texts.text.iter().map(String::as_str).collect();
     let ids: Vec<&[u32]> = texts.ids.iter().map(|i| i.0.as_slice()).collect();
     let mut made = attempt!(embedder.embed(&words));
@@ -59,8 +62,11 @@ pub(crate) fn rerank(
     truncate: bool,
     json: bool,
 ) -> Done {
-    let reranker = attempt!(Reranker::open_with(&args.checkpoint, &compiled(args)?)).truncate(truncate);
+    let reranker =
+        attempt!(watching(&compiled(args)?, json, |load| Reranker::open_with(&args.checkpoint, load)));
+    let reranker = reranker.truncate(truncate);
     note(reranker.unread());
+    note_unencoded(reranker.unencoded());
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let scores = attempt!(reranker.scores(query, &texts));
     if json {

@@ -23,7 +23,7 @@ pub(crate) fn perplexity(args: &ModelArgs, file: &Path, json: bool) -> Done {
     let mut load = load(args, 1)?;
     load.context = Some(chunk);
     let text = std::fs::read_to_string(file).map_err(|e| fault(format!("{}: {e}", file.display())))?;
-    let model = attempt!(open(args, &load));
+    let model = attempt!(open(args, &load, json));
     let ids = attempt!(model.tokens(&text));
     if ids.len() < 2 * chunk {
         let text = format!("{}: {} tokens, and two chunks of {chunk} are needed", file.display(), ids.len());

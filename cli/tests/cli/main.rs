@@ -10,6 +10,7 @@ mod passes;
 mod pins;
 mod pipelines;
 mod program;
+mod pull;
 mod rules;
 mod tolerance;
 mod why;

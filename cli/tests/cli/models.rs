@@ -31,6 +31,40 @@ fn generate_goes_on_behind_tokens_and_tells_what_it_made() {
 }
 
 #[test]
+fn weights_are_laid_out_once_and_kept() {
+    let cache = std::env::temp_dir().join(format!("tenon-weights-{}", std::process::id()));
+    let folder = cache.join("weights");
+    let files = || -> Vec<std::path::PathBuf> {
+        let all = std::fs::read_dir(&folder).expect("it is there");
+        all.map(|f| f.expect("a file").path()).collect()
+    };
+    let model = checkpoint("Qwen3ForCausalLM");
+    let ids = |more: &[&str]| {
+        let args = ["generate", &model, "--ids", "1,2,3", "--max-tokens", "5", "--json"];
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tenon"));
+        let out = command.env("TENON_CACHE", &cache).args(args).args(more).output().expect("it runs");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        json(&String::from_utf8_lossy(&out.stdout))["ids"].clone()
+    };
+    let first = ids(&[]);
+    let [file] = &files()[..] else { panic!("one form is kept: {:?}", files()) };
+    assert_eq!(ids(&[]), first);
+    // What is damaged is made again.
+    let whole = std::fs::read(file).expect("it is readable");
+    for damaged in [&whole[..whole.len() - 1], &whole[..40], b"", &[0xff; 4096]] {
+        std::fs::write(file, damaged).expect("it is written");
+        assert_eq!(ids(&[]), first);
+        assert_eq!(std::fs::read(file).expect("it is readable"), whole);
+    }
+    // Other options may want other forms: of those there are a few.
+    for more in [["--kv", "f16"], ["--kv", "bf16"], ["--ctx", "8"], ["--ctx", "9"]] {
+        ids(&more);
+        assert!((1..=3).contains(&files().len()), "{:?}", files());
+    }
+    std::fs::remove_dir_all(&cache).expect("it was made above");
+}
+
+#[test]
 fn a_bench_has_a_row_for_the_prompt_and_for_each_batch() {
     let model = checkpoint("Qwen3ForCausalLM");
     let args = ["bench-llm", &model, "--pp", "8", "--tg", "4", "--batch", "1,3", "--runs", "1", "--json"];
@@ -128,4 +162,49 @@ fn what_is_at_fault_is_said_and_ends_with_one() {
     }
     let wrong = run(&[], &["generate", &model]);
     assert_eq!(wrong.exit, Some(2), "a prompt is needed: {}", wrong.stderr);
+}
+
+#[test]
+fn loading_says_what_it_does_but_where_json_is_asked_for() {
+    let model = checkpoint("Qwen3ForCausalLM");
+    let args = ["generate", &model, "--ids", "1,2,3", "--max-tokens", "1"];
+    let plain = run(&[], &args);
+    let parts: Vec<&str> = plain.stderr.lines().filter_map(|l| l.split(':').next()).collect();
+    let steps = ["choosing the plan", "compiling kernels", "loading weights"];
+    assert_eq!((plain.exit, &parts[..]), (Some(0), &steps[..]), "{}", plain.stderr);
+    let json = run(&[], &[&args[..], &["--json"]].concat());
+    assert_eq!((json.exit, json.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn an_estimate_says_whether_a_model_fits() {
+    let model = checkpoint("Qwen3ForCausalLM");
+    let args = ["estimate", &model, "--ctx", "128", "--batch", "2", "--kv", "bf16"];
+    let made = json(&shown(&[], &[&args[..], &["--quant", "q8_0", "--json"]].concat()));
+    for key in ["weights", "laid_out", "state", "arena", "total", "available"] {
+        assert!(made[key].as_u64().is_some_and(|n| n > 0), "{key}: {made}");
+    }
+    assert!(made["decode_tps"].is_number() && made["prefill_tps"].is_number(), "{made}");
+    assert_eq!((made["fits"].as_bool(), made["context"].as_u64()), (Some(true), Some(128)));
+    let lines = shown(&[], &args);
+    assert!(lines.contains("2 times 128 tokens") && lines.contains(": it fits"), "{lines}");
+    // Of whole texts nothing is kept, and none goes on.
+    let whole = json(&shown(&[], &["estimate", &encoder("BertModel"), "--json"]));
+    assert!(whole["state"].as_u64() == Some(0) && whole["decode_tps"].is_null(), "{whole}");
+}
+
+#[test]
+fn quant_says_how_matrices_are_stored() {
+    let model = checkpoint("LlamaForCausalLM-llama3");
+    let args = ["generate", &model, "--ids", "1,2,3", "--max-tokens", "2", "--json"];
+    let said = run(&[], &[&args[..], &["--quant", "q8_0"]].concat());
+    let note = "note: `w.layers.down` stays as it is: rows are no whole blocks of what --quant says\n";
+    assert_eq!((said.exit, said.stderr.as_str()), (Some(0), note));
+    let said = run(&[], &[&args[..], &["--quant", "q3"]].concat());
+    assert_eq!(said.exit, Some(2), "{}", said.stderr);
+    let (model, want) = (encoder("BertModel"), ["embed", "--text", "a", "--json"]);
+    for quant in ["q8_0", "bf16"] {
+        let said = run(&[], &[&want[..1], &[&model], &want[1..], &["--quant", quant]].concat());
+        assert_eq!(said.exit, Some(0), "{}", said.stderr);
+    }
 }

@@ -50,7 +50,7 @@ pub(super) fn of_bytes(op: Intrinsic, dtype: DType, args: &[Scalar]) -> bool {
     match op {
         Intrinsic::Add | Intrinsic::Sub | Intrinsic::BitAnd | Intrinsic::BitOr | Intrinsic::BitXor => true,
         // What is shifted in must be zeros, and what is shifted a byte.
-        Intrinsic::Shr => dtype == DType::U8 && matches!(args[1].kind, ScalarKind::Const(_)),
+        Intrinsic::Shr | Intrinsic::Shl => dtype == DType::U8 && matches!(args[1].kind, ScalarKind::Const(_)),
         _ => false,
     }
 }
@@ -129,8 +129,10 @@ impl<'c> Emit<'_, 'c> {
                     return Ok(None);
                 }
                 let a = self.digits(&args[0], var, size, ty)?;
-                if let (Intrinsic::Shr, ScalarKind::Const(Literal::Int(by))) = (op, &args[1].kind) {
-                    return Ok(a.map(|a| self.map(&[&a], |v| self.bytes_shifted(v[0], by & 7))));
+                if let (Intrinsic::Shr | Intrinsic::Shl, ScalarKind::Const(Literal::Int(by))) =
+                    (op, &args[1].kind)
+                {
+                    return Ok(a.map(|a| self.map(&[&a], |v| self.bytes_shifted(v[0], *op, by & 7))));
                 }
                 let Some((a, b)) = a.zip(self.digits(&args[1], var, size, ty)?) else { return Ok(None) };
                 let dtype = if ty == Ty::I8 { DType::U8 } else { DType::I16 };
@@ -143,13 +145,17 @@ impl<'c> Emit<'_, 'c> {
         }
     }
 
-    /// Bytes without a sign, shifted to the right in words: no instruction shifts bytes, and what does it for one takes
-    /// the place of a product.
-    fn bytes_shifted(&self, bytes: V<'c>, by: i64) -> V<'c> {
+    /// Bytes without a sign, shifted in words: no instruction shifts bytes, and what does it for one takes the place of
+    /// a product.
+    fn bytes_shifted(&self, bytes: V<'c>, op: Intrinsic, by: i64) -> V<'c> {
         let ll = self.ll;
         let words = ll.words_of(bytes);
         let all = |i: i64| ll.splat(ll.int(Ty::I32, i), ll.lanes(words));
-        ll.parts_of(ll.and(ll.lshr(words, all(by)), all((0xff >> by) * 0x0101_0101)), Ty::I8)
+        let (shifted, mask) = match op {
+            Intrinsic::Shl => (ll.shl(words, all(by)), 0xff << by & 0xff),
+            _ => (ll.lshr(words, all(by)), 0xff >> by),
+        };
+        ll.parts_of(ll.and(shifted, all(mask * 0x0101_0101)), Ty::I8)
     }
 
     /// Neighbours of each lane: which lie one after the other, or across the rows of the tile, or are the same for all.

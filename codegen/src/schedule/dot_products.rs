@@ -147,6 +147,12 @@ pub(super) fn range(s: &Scalar) -> Option<(i64, i64)> {
                     }
                     _ => None,
                 },
+                Intrinsic::Shl => match (of(0), of(1)) {
+                    (Some(a), Some((by, same))) if by == same && a.0 >= 0 && (0..8).contains(&by) => {
+                        Some((a.0 << by, a.1 << by))
+                    }
+                    _ => None,
+                },
                 _ => None,
             }
         }

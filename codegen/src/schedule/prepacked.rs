@@ -145,7 +145,9 @@ impl Planner<'_> {
             let next = moving.last().map(|a| over(a.0).distance(*buf, index));
             any |= next.is_some();
             all &= !checked && (word.is_some() || apart == Some(1));
-            all &= next.is_none_or(|next| next == apart.map(|a| a * width));
+            // A line, or some lines, of which others are read beside this one.
+            let lines = |next: i64| apart.is_some_and(|a| a > 0 && next > 0 && next % (a * width) == 0);
+            all &= next.is_none_or(|next| next.is_some_and(lines));
         });
         any && all
     }

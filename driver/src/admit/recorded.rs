@@ -25,6 +25,8 @@ use crate::{Failure, Front};
 
 /// What a status can be.
 const WORDS: [&str; 4] = ["proven", "tested", "trusted", "refused"];
+/// That of a rule which packing made of an encoding ([`crate::packing`]): no one wrote it, and no one tries it again.
+const DERIVED: &str = "derived";
 
 /// What `std/rules/status.txt` begins with.
 const HEAD: &str = "\
@@ -115,6 +117,10 @@ fn status(front: &Front, all: &Instances, span: Span, store: Option<&Store>) -> 
 
 fn recorded(front: &Front, span: Span) -> Option<Recorded> {
     let library = Library::get();
+    let made = library.all.iter().skip(library.files.len()).chain(&front.files.derived);
+    if made.into_iter().any(|f| f.source == span.file) {
+        return Some(Recorded { hash: 0, word: DERIVED });
+    }
     let ours = library.files.iter().any(|f| f.source == span.file);
     library.statuses.get(front.sources.snippet(span)).copied().filter(|_| ours)
 }

@@ -21,7 +21,8 @@ use crate::pipeline::Options;
 pub(super) fn tolerance(module: &Module, entry: FuncId, options: &Options) -> Option<f64> {
     let own = |id: &FuncId| {
         let f = module.func(*id);
-        f.tolerance.or(options.plan.tolerance).filter(|_| !f.plan && options.plan.use_rules)
+        let said = f.tolerance.as_ref().map(|t| t.by).or(options.plan.tolerance);
+        said.filter(|_| !f.plan && options.plan.use_rules && !options.plan.exact)
     };
     let most = module.reached([entry]).iter().filter_map(own).reduce(f64::max);
     let used = |t: &f64| module.rules.iter().filter_map(|r| r.tolerance).any(|lost| lost <= *t);

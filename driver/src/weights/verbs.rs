@@ -8,6 +8,7 @@
 //! | `unpermute(t, heads)` | rows in the order of halves, where each head has them in pairs |
 //! | `part(t, i)` | one of the first axis, without it |
 //! | `flat(t)` | axes of extent 1 left out |
+//! | `reshape(t, extent, ..)` | the same elements with other extents |
 //! | `plus(t, x)` | a number added to each element |
 //! | `field(t, "q4_0", at, bytes, block, ..)` | some bytes of each block, in axes of these extents |
 //!
@@ -80,17 +81,29 @@ pub(super) fn apply<'c>(verb: &str, raw: Raw<'c>, args: &[Value]) -> Made<Raw<'c
             let shape = raw.shape.iter().copied().filter(|n| *n != 1).collect();
             Ok(Raw { shape, ..raw })
         }
+        ("reshape", [_, ..], extents) if extents.len() == ints.len() => reshape(raw, &ints),
         ("plus", _, [x]) if x.as_f64().is_some() => plus(raw, x.as_f64().unwrap_or_default()),
         ("field", &[at, bytes, block, ref extents @ ..], [Value::Text(kind), ..]) => {
             field(raw, kind, [at, bytes, block], extents)
         }
-        ("rows" | "columns" | "transpose" | "unpermute" | "part" | "flat" | "plus" | "field", ..) => {
-            wrong(format!("`{verb}` does not take {}", Value::List(args.to_vec())))
-        }
+        (
+            "rows" | "columns" | "transpose" | "unpermute" | "part" | "flat" | "reshape" | "plus" | "field",
+            ..,
+        ) => wrong(format!("`{verb}` does not take {}", Value::List(args.to_vec()))),
         _ => wrong(format!(
-            "there is no verb `{verb}`; there are rows, columns, transpose, unpermute, part, flat, plus"
+            "there is no verb `{verb}`; there are rows, columns, transpose, unpermute, part, flat, reshape, plus"
         )),
     }
+}
+
+fn reshape<'c>(raw: Raw<'c>, extents: &[usize]) -> Made<Raw<'c>> {
+    let shape: Vec<i64> = extents.iter().filter_map(|n| i64::try_from(*n).ok()).collect();
+    let count = |shape: &[i64]| shape.iter().try_fold(1i64, |n, d| n.checked_mul(*d));
+    let whole = extents.last().is_some_and(|n| n.is_multiple_of(raw.layout.elements));
+    if !whole || count(&shape).is_none() || count(&shape) != count(&raw.shape) {
+        return wrong(format!("`{}` is {}{:?}, and has no form {shape:?}", raw.name, raw.kind, raw.shape));
+    }
+    Ok(Raw { shape, ..raw })
 }
 
 fn rows(raw: Raw<'_>, from: usize, count: usize) -> Made<Raw<'_>> {

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use driver::model;
-use driver::{Checkpoint, Front};
+use driver::model::{self, Binding};
+use driver::{Checkpoint, Front, Options};
 use ir::origin::{Origin, Term, Value};
 use tensor::{DType, Tensor, generate, safetensors};
 
@@ -28,10 +28,14 @@ fn bound(text: &str, config: &str, tensors: &[(&str, Tensor)]) -> Result<BTreeMa
     let dir = folder(config, tensors);
     let checkpoint = Checkpoint::open(dir.path()).expect("it is one");
     let mut front = front(text);
-    let bound = model::bind(&mut front, "f", &checkpoint, &BTreeMap::new(), "f32");
+    let bound = model::bind(&mut front, "f", &checkpoint, &Binding::default());
     let bound = bound.map_err(|f| f.render(&front.sources, false))?;
-    let pairs = bound.wanted.iter().zip(bound.given);
-    Ok(pairs.filter_map(|(w, t)| Some((w.name.clone(), t?))).collect())
+    let places: Vec<usize> = (0..bound.wanted.len()).filter(|i| bound.is_weight(*i)).collect();
+    let reader = bound.reader(&checkpoint, &Options::default());
+    let read = reader.and_then(|r| r.read(&places)).map_err(|f| f.render(&front.sources, false))?;
+    let given = bound.given.into_iter().enumerate().filter_map(|(i, t)| Some((i, t?)));
+    let named = given.chain(places.into_iter().zip(read)).map(|(i, t)| (bound.wanted[i].name.clone(), t));
+    Ok(named.collect())
 }
 
 fn random(shape: &[i64], seed: u64) -> Tensor {
@@ -104,7 +108,7 @@ fn a_config_has_lists_alternatives_and_defaults() {
             head: dim from "head_dim" = hidden / heads
             layers: dim
             eps: f32 = 1e-5
-            local: bool[layers] from is("kinds", "near") = false
+            local: bool[layers] from is("kinds", ["near", "close"]) = false
             kind: i64[layers] from index("kinds", ["far", "near"])
             near: dim from count("kinds", "near")
             where_near: i64[near] from places("kinds", "near")
@@ -112,15 +116,17 @@ fn a_config_has_lists_alternatives_and_defaults() {
             tied: bool from holds("out") = true
             words: dim from "vocab" | extent("out", 0)
             limit: f32 from "limit"
+            theta: f32 from "rope.theta" = 1.0
         }
         fn f(x: f32[hidden, head]) -> f32[layers] {
-            var y = f32(kind) + factors + eps + f32(near) + f32(words) + limit
+            var y = f32(kind) + factors + eps + f32(near) + f32(words) + limit + theta
             if tied { y = y + f32(where_near[0]) }
             if local[0] { y } else { y * 2.0 }
         }
     "#;
     let config = r#"{ "hidden_size": 12, "text": { "heads": 3 }, "head_dim": null, "layers": 3,
-        "kinds": ["near", "far", "near"], "limit": Infinity }"#;
+        "kinds": ["near", "far", "near"], "limit": Infinity,
+        "text_config": { "rope": { "theta": 5.0 } } }"#;
     let given = bound(text, config, &[("out", random(&[5, 2], 1))]).expect("it fits");
     assert_eq!(given["local"].bytes(), [1, 0, 1]);
     assert_eq!(given["kind"].as_i64(), Some(&[1, 0, 1][..]));
@@ -128,6 +134,7 @@ fn a_config_has_lists_alternatives_and_defaults() {
     assert_eq!(floats(&given["factors"]), [1.0, 2.0, 4.0]);
     assert_eq!(given["tied"].bytes(), [1]);
     assert_eq!(floats(&given["limit"]), [f32::INFINITY]);
+    assert_eq!(floats(&given["theta"]), [5.0]);
     let e = bound(text, &config.replace("\"far\"", "\"odd\""), &[]).expect_err("a kind is unknown");
     assert!(e.contains("\"odd\"") && e.contains("\"far\""), "{e}");
     let e = bound(text, &config.replace("\"layers\": 3", "\"layers\": 2.5"), &[]).expect_err("it is no dim");
@@ -151,6 +158,7 @@ fn verbs_undo_what_a_file_did() {
             left: f32[3, 2] from columns("conv.{i}", 0, 2)
             one: f32[4] from part("stack.{i}", 1)
             thin: f32[2, 3] from flat("thin.{i}")
+            formed: f32[3, 2] from reshape("thin.{i}", 3, 2)
             norm: f32[4] from plus("norm.{i}", -1.0)
             bias: f32[2, 2] from "bias.{i}" = 0.5
         }
@@ -188,6 +196,10 @@ fn verbs_undo_what_a_file_did() {
     assert_eq!(given["w.layers.left"].shape(), [2, 3, 2]);
     assert_eq!(floats(&given["w.layers.one"])[..4], [4.0, 5.0, 6.0, 7.0]);
     assert_eq!(given["w.layers.thin"].shape(), [2, 2, 3]);
+    assert_eq!(given["w.layers.formed"].shape(), [2, 3, 2]);
+    assert_eq!(floats(&given["w.layers.formed"]), floats(&given["w.layers.thin"]));
+    let e = bound(&text.replace("\"thin.{i}\", 3, 2)", "\"thin.{i}\", 4, 2)"), config, &tensors);
+    assert!(e.expect_err("there are 6 elements").contains("has no form [4, 2]"));
     assert_eq!(floats(&given["w.layers.norm"])[..4], [0.0, 0.5, 1.0, -1.0]);
     assert_eq!(floats(&given["w.layers.bias"]), [0.5; 8]);
     let e = bound(

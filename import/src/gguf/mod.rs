@@ -21,7 +21,8 @@ use crate::map::Mapped;
 use crate::{Error, Tensor};
 
 pub use self::metadata::MAX_VALUES;
-pub(crate) use self::parts::{only_one, open};
+pub use self::parts::only_one;
+pub(crate) use self::parts::open;
 
 /// Where tensors begin if the file does not say.
 const ALIGNMENT: u64 = 32;

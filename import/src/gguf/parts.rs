@@ -76,7 +76,7 @@ fn whole(path: &Path, metadata: &Map<String, Value>, key: &str) -> Result<Option
 }
 
 /// The file to open of several, if they are one model: there is only one, or they are all parts of one.
-pub(crate) fn only_one(files: &[PathBuf]) -> Option<&Path> {
+pub fn only_one(files: &[PathBuf]) -> Option<&Path> {
     let first = files.first()?;
     let one = part(first);
     let same = |f: &PathBuf| match (&one, part(f)) {

@@ -8,12 +8,8 @@
 mod folders;
 mod gguf;
 mod hostile;
-#[cfg(feature = "hub")]
-mod hub;
 mod memory;
 mod parts;
-#[cfg(feature = "hub")]
-mod server;
 mod write;
 
 use import::{Checkpoint, Error};

@@ -29,7 +29,7 @@ use shape::{Expr as Dim, Op, Pred, Step, Sym};
 use crate::ast::{
     self, BinaryOp, Expr, ExprKind, ExternDef, File, FnDef, Item, ItemKind, Mode, RuleDef, Signature, TestDef,
 };
-use crate::graph::{Func, Invariant};
+use crate::graph::{Func, Invariant, Tolerance};
 use crate::intrinsic::Literal;
 use crate::loops::{Prim, Scalar, ScalarKind};
 use crate::module::{CArg, CType, Extern, Module, PrimId, Rule};
@@ -216,10 +216,14 @@ fn goes_without_saying(p: &Pred) -> bool {
     matches!(p, Pred::Le(zero, n) if zero.as_int() == Some(0) && n.as_sym().is_some())
 }
 
-/// `#[tolerance(t)]` of a rule or function that has one.
-fn tolerance(t: Option<f64>) -> Option<ast::Attr> {
-    let arg = |t: f64| ast::Arg { name: None, value: term::float(t, format!("{t:?}")) };
-    t.map(|t| ast::Attr { name: ident(Sym::new("tolerance")), args: vec![arg(t)] })
+/// `#[tolerance(t, families ..)]` of a rule or function that has one.
+fn tolerance(t: Option<&Tolerance>) -> Option<ast::Attr> {
+    let arg = |value| ast::Arg { name: None, value };
+    t.map(|t| {
+        let families = t.families.iter().map(|f| arg(term::name(*f)));
+        let by = arg(term::float(t.by, format!("{:?}", t.by)));
+        ast::Attr { name: ident(Sym::new("tolerance")), args: std::iter::once(by).chain(families).collect() }
+    })
 }
 
 /// The attributes of a function. What a plan uses it says itself, and how exact it had to be.
@@ -239,7 +243,10 @@ fn attrs(m: &Module, callees: &Callees, f: &Func) -> Vec<ast::Attr> {
         }
     };
     if f.plan {
-        return [Some(plain("plan")), invariant, tolerance(f.tolerance)].into_iter().flatten().collect();
+        return [Some(plain("plan")), invariant, tolerance(f.tolerance.as_ref())]
+            .into_iter()
+            .flatten()
+            .collect();
     }
     let of = |verb: &str, force: bool| {
         let arg = |pin: &crate::graph::Pin, name: Sym| ast::Arg {
@@ -262,7 +269,7 @@ fn attrs(m: &Module, callees: &Callees, f: &Func) -> Vec<ast::Attr> {
         let value = term::name(Sym::new(&names::printable(m.pipeline(id).name.name())));
         ast::Attr { name: ident(Sym::new("pipeline")), args: vec![ast::Arg { name: None, value }] }
     });
-    let all = [pipeline, of("force", true), of("forbid", false), invariant, tolerance(f.tolerance)];
+    let all = [pipeline, of("force", true), of("forbid", false), invariant, tolerance(f.tolerance.as_ref())];
     all.into_iter().flatten().collect()
 }
 
@@ -400,7 +407,7 @@ fn rule(m: &Module, callees: &Callees, r: &Rule) -> Item {
     let sig = signature(name, &dims, heads.collect(), when);
     item(
         ItemKind::Rule(RuleDef { sig, lhs, both_ways: r.both_ways, rhs }),
-        tolerance(r.tolerance).into_iter().collect(),
+        tolerance(r.tolerance.map(Tolerance::from).as_ref()).into_iter().collect(),
     )
 }
 

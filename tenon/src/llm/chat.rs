@@ -78,20 +78,19 @@ impl<'m> Chat<'m> {
 
     fn answer(&mut self, request: &Request, said: &mut dyn FnMut(&str)) -> Result<Generated, Error> {
         let prompt = prompt(self.model, &self.turns)?;
+        // At least one row is computed, for its logits.
         let shared = self.tokens.iter().zip(&prompt).take_while(|(a, b)| a == b).count();
-        // At least one row is computed, for its logits; what a sequence has cannot be taken from it.
-        let goes_on = shared == self.tokens.len() && shared < prompt.len() && self.sequence.is_some();
-        let id = match self.sequence.filter(|_| goes_on) {
+        let mut engine = self.model.engine();
+        let id = match self.sequence {
             Some(id) => id,
-            None => {
-                let mut engine = self.model.engine();
-                if let Some(old) = self.sequence.take() {
-                    engine.end(old);
-                }
-                self.tokens.clear();
-                engine.begin()
-            }
+            None => engine.begin_with(&prompt)?,
         };
+        let length = match self.sequence {
+            Some(id) => engine.rewind(id, shared.min(prompt.len().saturating_sub(1)))?,
+            None => engine.length(id),
+        };
+        drop(engine);
+        self.tokens = prompt[..length].to_vec();
         self.sequence = Some(id);
         let rest = prompt[self.tokens.len()..].to_vec();
         let made = self.model.extend(id, &mut self.tokens, &rest, request, said);

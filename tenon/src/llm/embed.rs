@@ -64,6 +64,11 @@ impl Embedder {
         self.encoder.unread()
     }
 
+    /// The matrices that are not stored as was asked ([`Load::quant`]): their rows are no whole blocks.
+    pub fn unencoded(&self) -> &[String] {
+        self.encoder.unencoded()
+    }
+
     /// The vectors of texts, in their order.
     pub fn embed(&self, texts: &[&str]) -> Result<Vec<Embedding>, Error> {
         let all = texts.iter().map(|t| self.encoder.tokens(t, None)).collect::<Result<Vec<_>, _>>()?;
@@ -116,6 +121,11 @@ impl Reranker {
     /// The tensors of the checkpoint that the model's text does not read: what it may lack.
     pub fn unread(&self) -> &[String] {
         self.encoder.unread()
+    }
+
+    /// The matrices that are not stored as was asked ([`Load::quant`]): their rows are no whole blocks.
+    pub fn unencoded(&self) -> &[String] {
+        self.encoder.unencoded()
     }
 
     /// What each text is worth as an answer to a query, in their order: the more, the better. It is the number that the

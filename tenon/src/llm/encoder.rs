@@ -14,7 +14,7 @@ use super::model::{self, Load};
 use crate::{Checkpoint, Error, Function};
 
 /// Rows of a step.
-const ROWS: usize = 1024;
+pub(crate) const ROWS: usize = 1024;
 
 /// A model that takes whole sequences.
 #[derive(Debug)]
@@ -62,6 +62,11 @@ impl Encoder {
     /// The tensors of the checkpoint that the model's text does not read.
     pub(crate) fn unread(&self) -> &[String] {
         self.entry.unread()
+    }
+
+    /// The matrices that are not stored as was asked.
+    pub(crate) fn unencoded(&self) -> &[String] {
+        self.entry.unencoded()
     }
 
     /// A text, or two as one.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use tensor::{DType, Tensor};
 use vm::{Arg, Limits, Output};
 
+use super::prefix::{NodeId, Prefixes};
 use super::state::{self, GONE, Held, Kept, PAGE, State};
 use crate::{Error, Function};
 
@@ -19,9 +20,15 @@ pub struct Engine {
     /// What the parameters are, by place.
     inputs: Vec<Input>,
     sequences: BTreeMap<u64, Sequence>,
+    prefixes: Prefixes,
+    /// The most checkpoints of a part.
+    checkpoints: usize,
     next: u64,
     vocab: usize,
 }
+
+/// The bytes that checkpoints of what is kept by sequence may have.
+const CHECKPOINTS: usize = 256 << 20;
 
 /// A sequence of an [`Engine`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -30,9 +37,20 @@ pub struct SequenceId(u64);
 /// What a sequence has.
 #[derive(Clone, Debug, Default)]
 struct Sequence {
-    length: usize,
+    tokens: Vec<u32>,
     /// By part.
     held: Vec<Held>,
+    /// The node of its last full page in the tree of prefixes.
+    node: Option<NodeId>,
+    /// True if the tree has forgotten a page of it: none is noted any more.
+    lost: bool,
+}
+
+impl Sequence {
+    /// One without tokens.
+    fn of(parts: usize) -> Sequence {
+        Sequence { held: vec![Held::default(); parts], ..Sequence::default() }
+    }
 }
 
 /// The rows of one sequence in a step.
@@ -63,15 +81,22 @@ enum Input {
     To(usize),
 }
 
+/// How many pages and slots there are for so many tokens in all of so many sequences.
+pub(crate) fn pools(state: &State, tokens: usize, sequences: usize) -> (usize, usize) {
+    // Each sequence may leave a page half full.
+    let pages = tokens.div_ceil(PAGE) + sequences;
+    (pages, 2 * sequences + state.slots_within(CHECKPOINTS))
+}
+
 impl Engine {
     /// An engine for a bound `step`, with memory for so many tokens in all of so many sequences.
     pub(crate) fn new(step: Function, tokens: usize, sequences: usize) -> Result<Engine, Error> {
         let wanted: Vec<_> = step.open().cloned().collect();
         let config = step.config().clone();
         let mut state = State::declared(&wanted, &config)?;
-        // Each sequence may leave a page half full.
-        let pages = tokens.div_ceil(PAGE) + sequences;
-        state.allocate(&wanted, &config, pages, 2 * sequences)?;
+        let (pages, slots) = pools(&state, tokens, sequences);
+        state.allocate(&wanted, &config, pages, slots)?;
+        let checkpoints = slots - 2 * sequences;
         let mut inputs = Vec::new();
         for (i, w) in wanted.iter().enumerate() {
             let part = |field: &str| {
@@ -97,7 +122,8 @@ impl Engine {
         let Some(vocab) = vocab else {
             return Err(Error::message("E0605", "the model's config says no `vocab`".to_owned()));
         };
-        Ok(Engine { step, state, inputs, sequences: BTreeMap::new(), next: 0, vocab })
+        let prefixes = Prefixes::default();
+        Ok(Engine { step, state, inputs, sequences: BTreeMap::new(), prefixes, checkpoints, next: 0, vocab })
     }
 
     /// How many tokens there are.
@@ -108,14 +134,114 @@ impl Engine {
     /// A sequence without tokens.
     pub fn begin(&mut self) -> SequenceId {
         self.next += 1;
-        let held = vec![Held::default(); self.state.parts.len()];
-        self.sequences.insert(self.next, Sequence { length: 0, held });
+        self.sequences.insert(self.next, Sequence::of(self.state.parts.len()));
         SequenceId(self.next)
     }
 
-    /// Forgets a sequence.
+    /// A sequence that has the first of some tokens already, as far as an earlier one computed the same. At least the
+    /// last token is left, so that there are logits to ask for.
+    pub fn begin_with(&mut self, tokens: &[u32]) -> Result<SequenceId, Error> {
+        let id = self.begin();
+        let most = tokens.len().saturating_sub(1);
+        let found = self.go_on(id, &tokens[..most]);
+        if found.is_err() {
+            self.end(id);
+        }
+        found.map(|()| id)
+    }
+
+    /// Gives a sequence without tokens as many of these as are computed.
+    fn go_on(&mut self, id: SequenceId, tokens: &[u32]) -> Result<(), Error> {
+        let path = self.prefixes.path(tokens);
+        let kept = |p: usize| self.state.parts[p].kept;
+        let slots: Vec<usize> = (0..self.state.parts.len()).filter(|p| kept(*p) == Kept::Sequence).collect();
+        // What is kept by sequence is known where there is a checkpoint.
+        let whole = |id: &NodeId| slots.iter().all(|p| self.prefixes.unit(*id, *p).is_some());
+        let Some(depth) = path.iter().rposition(whole) else { return Ok(()) };
+        let mut sequence = Sequence::of(self.state.parts.len());
+        // Pages first: what makes room for a slot leaves them.
+        for p in (0..self.state.parts.len()).filter(|p| !slots.contains(p)) {
+            for node in &path[..=depth] {
+                let unit = self.prefixes.unit(*node, p).unwrap_or(GONE);
+                self.state.parts[p].share(unit);
+                sequence.held[p].units.push(unit);
+            }
+        }
+        for p in slots {
+            let Some(from) = self.prefixes.unit(path[depth], p) else { continue };
+            match self.take(p) {
+                Ok(to) => {
+                    self.copy(p, from, to);
+                    sequence.held[p].units.push(to);
+                }
+                Err(e) => {
+                    self.release(&sequence);
+                    return Err(e);
+                }
+            }
+        }
+        sequence.tokens = tokens[..(depth + 1) * PAGE].to_vec();
+        sequence.node = Some(path[depth]);
+        self.sequences.insert(id.0, sequence);
+        Ok(())
+    }
+
+    /// Takes the last tokens from a sequence, so that it has no more than so many. What is kept of it may not let it
+    /// stand just there: then it has fewer, as it tells.
+    pub fn rewind(&mut self, id: SequenceId, length: usize) -> Result<usize, Error> {
+        let Some(sequence) = self.sequences.get(&id.0) else { return Err(ended(id)) };
+        if length >= sequence.tokens.len() {
+            return Ok(sequence.tokens.len());
+        }
+        let pages = length.div_ceil(PAGE);
+        let stays = self.state.parts.iter().zip(&sequence.held).all(|(part, held)| match part.kept {
+            Kept::Sequence => false,
+            Kept::Token { within: None } => true,
+            Kept::Token { within: Some(within) } => {
+                let first = (length + 1).saturating_sub(within) / PAGE;
+                held.units[..pages].iter().skip(first).all(|u| *u != GONE)
+            }
+        });
+        let tokens = sequence.tokens[..length].to_vec();
+        if !stays {
+            let old = self.sequences.insert(id.0, Sequence::of(self.state.parts.len()));
+            let done = self.go_on(id, &tokens);
+            old.iter().for_each(|s| self.release(s));
+            done?;
+            return Ok(self.length(id));
+        }
+        for p in 0..self.state.parts.len() {
+            let Some(sequence) = self.sequences.get_mut(&id.0) else { break };
+            let units = &mut sequence.held[p].units;
+            let beyond = units.split_off(pages);
+            beyond.into_iter().for_each(|u| self.state.parts[p].release(u));
+            // A page that others have is written by no one.
+            let partly = !length.is_multiple_of(PAGE);
+            if let Some(&last) = units.last().filter(|u| partly && self.state.parts[p].is_shared(**u)) {
+                let new = self.take(p)?;
+                self.copy(p, last, new);
+                self.state.parts[p].release(last);
+                if let Some(unit) = self.sequences.get_mut(&id.0).and_then(|s| s.held[p].units.last_mut()) {
+                    *unit = new;
+                }
+            }
+        }
+        let path = self.prefixes.path(&tokens);
+        if let Some(sequence) = self.sequences.get_mut(&id.0) {
+            sequence.lost = path.len() < length / PAGE;
+            sequence.node = path.last().copied();
+            sequence.tokens = tokens;
+        }
+        Ok(length)
+    }
+
+    /// Forgets a sequence. Pages of it that stand in the tree of prefixes are there for others.
     pub fn end(&mut self, id: SequenceId) {
-        let Some(sequence) = self.sequences.remove(&id.0) else { return };
+        let sequence = self.sequences.remove(&id.0);
+        sequence.iter().for_each(|s| self.release(s));
+    }
+
+    fn release(&mut self, sequence: &Sequence) {
         for (part, held) in self.state.parts.iter_mut().zip(&sequence.held) {
             held.units.iter().for_each(|u| part.release(*u));
         }
@@ -123,43 +249,77 @@ impl Engine {
 
     /// How many tokens a sequence has.
     pub fn length(&self, id: SequenceId) -> usize {
-        self.sequences.get(&id.0).map_or(0, |s| s.length)
+        self.sequences.get(&id.0).map_or(0, |s| s.tokens.len())
     }
 
     /// How many tokens more the pools hold at least, whatever sequences they are of.
     pub fn room(&self) -> usize {
-        let parts = self.state.parts.iter().filter(|p| p.kept != Kept::Sequence);
-        parts.map(|p| p.free() * PAGE).min().unwrap_or(usize::MAX)
+        let parts = self.state.parts.iter().enumerate().filter(|(_, p)| p.kept != Kept::Sequence);
+        let of = |(p, part): (usize, &state::Part)| {
+            // What only the tree holds is given back where it is wanted.
+            let spare = self.prefixes.units(p).filter(|u| *u != GONE && !part.is_shared(*u)).count();
+            (part.free() + spare) * PAGE
+        };
+        parts.map(of).min().unwrap_or(usize::MAX)
+    }
+
+    /// True if something of a sequence is of a fixed size, and not a page for some tokens.
+    pub(crate) fn has_slots(&self) -> bool {
+        self.state.parts.iter().any(|p| p.kept == Kept::Sequence)
+    }
+
+    /// A page or slot of a part; where none is free, one of a prefix that nobody has used for long.
+    fn take(&mut self, part: usize) -> Result<u32, Error> {
+        loop {
+            if let Some(unit) = self.state.parts[part].take() {
+                return Ok(unit);
+            }
+            if self.state.parts[part].kept == Kept::Sequence {
+                let slot = self.prefixes.forget_checkpoint(part).ok_or_else(full)?;
+                self.state.parts[part].release(slot);
+                continue;
+            }
+            let held = self.prefixes.forget_leaf().ok_or_else(full)?;
+            for (part, unit) in self.state.parts.iter_mut().zip(held) {
+                unit.into_iter().for_each(|u| part.release(u));
+            }
+        }
     }
 
     /// A second sequence with the tokens of a first. Full pages are shared.
     pub fn fork(&mut self, id: SequenceId) -> Result<SequenceId, Error> {
         let Some(of) = self.sequences.get(&id.0).cloned() else { return Err(ended(id)) };
         let copy = self.begin();
-        let mut held: Vec<Held> = Vec::new();
+        // Held by the copy from the first on, so that whatever fails, it gives them back.
+        let mut new = Sequence { held: vec![Held::default(); of.held.len()], ..of.clone() };
+        let partly = !of.tokens.len().is_multiple_of(PAGE);
+        let mut made = Ok(());
         for (p, part) in of.held.iter().enumerate() {
-            let (whole, last) = match (self.state.parts[p].kept, part.units.split_last()) {
-                (Kept::Token { .. }, _) if of.length.is_multiple_of(PAGE) => (part.units.as_slice(), None),
-                (_, Some((last, whole))) => (whole, Some(*last)),
-                (_, None) => (part.units.as_slice(), None),
-            };
-            whole.iter().for_each(|u| self.state.parts[p].share(*u));
-            let mut units = whole.to_vec();
-            if let Some(last) = last {
-                let Some(new) = self.state.parts[p].take() else {
-                    whole.iter().for_each(|u| self.state.parts[p].release(*u));
-                    held.iter().zip(&mut self.state.parts).for_each(|(h, part)| {
-                        h.units.iter().for_each(|u| part.release(*u));
-                    });
-                    self.sequences.remove(&copy.0);
-                    return Err(full());
+            for (k, unit) in part.units.iter().enumerate() {
+                let last = k + 1 == part.units.len();
+                let own = match self.state.parts[p].kept {
+                    Kept::Sequence => true,
+                    Kept::Token { .. } => last && partly,
                 };
-                self.copy(p, last, new);
-                units.push(new);
+                if !own {
+                    self.state.parts[p].share(*unit);
+                    new.held[p].units.push(*unit);
+                    continue;
+                }
+                match self.take(p) {
+                    Ok(unit_of_copy) => {
+                        self.copy(p, *unit, unit_of_copy);
+                        new.held[p].units.push(unit_of_copy);
+                    }
+                    Err(e) => made = Err(e),
+                }
             }
-            held.push(Held { units });
         }
-        self.sequences.insert(copy.0, Sequence { length: of.length, held });
+        self.sequences.insert(copy.0, new);
+        if let Err(e) = made {
+            self.end(copy);
+            return Err(e);
+        }
         Ok(copy)
     }
 
@@ -173,87 +333,144 @@ impl Engine {
 
     /// Runs a step; gives the logits of the rows wanted, in the order of the rows.
     pub fn step(&mut self, batch: &[Rows<'_>], limits: &Limits) -> Result<Tensor, Error> {
-        let mut before: Vec<(SequenceId, Sequence)> = Vec::new();
-        for rows in batch {
-            let Some(sequence) = self.sequences.get(&rows.sequence.0) else {
-                self.restore(before);
+        // What has no row is not written.
+        let batch: Vec<Rows<'_>> = batch.iter().filter(|r| !r.tokens.is_empty()).cloned().collect();
+        let batch = &batch[..];
+        for (k, rows) in batch.iter().enumerate() {
+            if !self.sequences.contains_key(&rows.sequence.0) {
                 return Err(ended(rows.sequence));
-            };
-            if before.iter().any(|(id, _)| *id == rows.sequence) {
-                self.restore(before);
+            }
+            if batch[..k].iter().any(|r| r.sequence == rows.sequence) {
                 return Err(Error::message("E0601", "a sequence stands twice in a step".to_owned()));
             }
-            before.push((rows.sequence, sequence.clone()));
         }
-        for rows in batch {
-            if let Err(e) = self.extend(rows.sequence, rows.tokens.len()) {
-                self.restore(before);
-                return Err(e);
-            }
-        }
-        let inputs = self.tensors(batch)?;
-        match self.run(inputs, limits) {
+        let done = self.extend(batch).and_then(|()| {
+            let inputs = self.tensors(batch)?;
+            self.run(inputs, limits)
+        });
+        match done {
             Ok(logits) => {
-                self.settle(batch, &before);
+                self.settle(batch);
                 Ok(logits)
             }
             Err(e) => {
-                self.restore(before);
+                self.restore(batch);
                 Err(e)
             }
         }
     }
 
-    /// Gives a sequence the pages of so many tokens more, and slots to write to.
-    fn extend(&mut self, id: SequenceId, count: usize) -> Result<(), Error> {
-        let Some(sequence) = self.sequences.get_mut(&id.0) else { return Err(ended(id)) };
-        for (part, held) in self.state.parts.iter_mut().zip(&mut sequence.held) {
-            match part.kept {
-                Kept::Token { .. } => {
-                    while held.units.len() * PAGE < sequence.length + count {
-                        held.units.push(part.take().ok_or_else(full)?);
+    /// Gives sequences the pages of the rows that come, and slots to write to.
+    fn extend(&mut self, batch: &[Rows<'_>]) -> Result<(), Error> {
+        for rows in batch {
+            for p in 0..self.state.parts.len() {
+                let lacking = |sequence: &Sequence, kept: Kept| match kept {
+                    Kept::Token { .. } => {
+                        let pages = (sequence.tokens.len() + rows.tokens.len()).div_ceil(PAGE);
+                        pages.saturating_sub(sequence.held[p].units.len())
+                    }
+                    // The one that is written; what stands there before is read.
+                    Kept::Sequence => 1,
+                };
+                let count =
+                    self.sequences.get(&rows.sequence.0).map(|s| lacking(s, self.state.parts[p].kept));
+                for _ in 0..count.unwrap_or(0) {
+                    let unit = self.take(p)?;
+                    match self.sequences.get_mut(&rows.sequence.0) {
+                        Some(sequence) => sequence.held[p].units.push(unit),
+                        None => self.state.parts[p].release(unit),
                     }
                 }
-                // The one that is written; what stands there before is read.
-                Kept::Sequence => held.units.push(part.take().ok_or_else(full)?),
             }
         }
         Ok(())
     }
 
     /// Puts sequences back to what they were before a step that failed.
-    fn restore(&mut self, before: Vec<(SequenceId, Sequence)>) {
-        for (id, old) in before {
-            let Some(now) = self.sequences.insert(id.0, old) else { continue };
-            let old = &self.sequences[&id.0];
-            for ((part, now), old) in self.state.parts.iter_mut().zip(&now.held).zip(&old.held) {
-                now.units.iter().skip(old.units.len()).for_each(|u| part.release(*u));
+    fn restore(&mut self, batch: &[Rows<'_>]) {
+        for rows in batch {
+            let Some(sequence) = self.sequences.get_mut(&rows.sequence.0) else { continue };
+            let pages = sequence.tokens.len().div_ceil(PAGE);
+            let slots = usize::from(!sequence.tokens.is_empty());
+            for (part, held) in self.state.parts.iter_mut().zip(&mut sequence.held) {
+                let had = if part.kept == Kept::Sequence { slots } else { pages };
+                let more = held.units.split_off(had.min(held.units.len()));
+                more.into_iter().for_each(|u| part.release(u));
             }
         }
     }
 
-    /// Keeps what a step has made: the rows count, slots are exchanged, pages that nobody looks at any more are given
-    /// back.
-    fn settle(&mut self, batch: &[Rows<'_>], before: &[(SequenceId, Sequence)]) {
-        for (rows, (id, old)) in batch.iter().zip(before) {
-            let Some(sequence) = self.sequences.get_mut(&id.0) else { continue };
-            sequence.length = old.length + rows.tokens.len();
+    /// Keeps what a step has made: the rows count, slots are exchanged, full pages are noted for others, and those that
+    /// nobody looks at any more are given back.
+    fn settle(&mut self, batch: &[Rows<'_>]) {
+        for rows in batch {
+            let Some(sequence) = self.sequences.get_mut(&rows.sequence.0) else { continue };
+            let before = sequence.tokens.len();
+            sequence.tokens.extend_from_slice(rows.tokens);
             for (part, held) in self.state.parts.iter_mut().zip(&mut sequence.held) {
-                match part.kept {
-                    Kept::Sequence if held.units.len() > 1 => {
-                        let read = held.units.remove(0);
-                        part.release(read);
-                    }
-                    Kept::Token { within: Some(within) } => {
-                        // A later row at `length` or behind looks back to `length - within + 1`.
-                        let first = (sequence.length + 1).saturating_sub(within) / PAGE;
-                        for u in held.units.iter_mut().take(first).filter(|u| **u != GONE) {
-                            part.release(*u);
-                            *u = GONE;
-                        }
-                    }
-                    Kept::Sequence | Kept::Token { within: None } => {}
+                if part.kept == Kept::Sequence && held.units.len() > 1 {
+                    let read = held.units.remove(0);
+                    part.release(read);
                 }
+            }
+            self.note(rows.sequence, before);
+            let Some(sequence) = self.sequences.get_mut(&rows.sequence.0) else { continue };
+            for (part, held) in self.state.parts.iter_mut().zip(&mut sequence.held) {
+                if let Kept::Token { within: Some(within) } = part.kept {
+                    // A later row at the end or behind it looks back to `length - within + 1`.
+                    let first = (sequence.tokens.len() + 1).saturating_sub(within) / PAGE;
+                    for u in held.units.iter_mut().take(first).filter(|u| **u != GONE) {
+                        part.release(*u);
+                        *u = GONE;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notes the pages of a sequence that became full, and where it stands at the end of one a checkpoint.
+    fn note(&mut self, id: SequenceId, before: usize) {
+        let Some(sequence) = self.sequences.get(&id.0).filter(|s| !s.lost) else { return };
+        let (from, to) = (before / PAGE, sequence.tokens.len() / PAGE);
+        let mut node = sequence.node;
+        let kept: Vec<Kept> = self.state.parts.iter().map(|p| p.kept).collect();
+        for k in from..to {
+            let sequence = &self.sequences[&id.0];
+            if node.is_some_and(|n| !self.prefixes.has(n)) {
+                self.sequences.entry(id.0).and_modify(|s| s.lost = true);
+                return;
+            }
+            let page = &sequence.tokens[k * PAGE..(k + 1) * PAGE];
+            if let Some(known) = self.prefixes.find(node, page) {
+                node = Some(known);
+                continue;
+            }
+            let unit = |p: usize| match kept[p] {
+                Kept::Token { .. } => sequence.held[p].units.get(k).copied(),
+                Kept::Sequence => None,
+            };
+            let units: Vec<Option<u32>> = (0..kept.len()).map(unit).collect();
+            for (part, unit) in self.state.parts.iter_mut().zip(&units) {
+                unit.iter().for_each(|u| part.share(*u));
+            }
+            node = Some(self.prefixes.insert(node, page, units));
+        }
+        self.sequences.entry(id.0).and_modify(|s| s.node = node);
+        let ends = self.sequences[&id.0].tokens.len().is_multiple_of(PAGE);
+        let Some(node) = node.filter(|_| ends && from < to) else { return };
+        for p in (0..kept.len()).filter(|p| kept[*p] == Kept::Sequence) {
+            let Some(&own) = self.sequences[&id.0].held[p].units.last() else { continue };
+            if self.prefixes.unit(node, p).is_some() {
+                continue;
+            }
+            // The oldest makes room.
+            if self.prefixes.units(p).count() >= self.checkpoints {
+                let Some(slot) = self.prefixes.forget_checkpoint(p) else { continue };
+                self.state.parts[p].release(slot);
+            }
+            if let Some(slot) = self.state.parts[p].take() {
+                self.copy(p, own, slot);
+                self.prefixes.set_unit(node, p, slot);
             }
         }
     }
@@ -277,7 +494,7 @@ impl Engine {
                 Input::Leaf => continue,
                 Input::Tokens => numbers(by_row(&|_, r, k| r.tokens[k] as i32))?,
                 Input::Sequence => numbers(by_row(&|s, _, _| s as i32))?,
-                Input::Position => numbers(by_row(&|_, r, k| (of(r).length + k) as i32))?,
+                Input::Position => numbers(by_row(&|_, r, k| (of(r).tokens.len() + k) as i32))?,
                 Input::Last => {
                     let mut start = 0;
                     let mut last = Vec::new();

@@ -12,6 +12,7 @@ use vm::Limits;
 
 use super::engine::{Engine, Rows, SequenceId};
 use super::sample::Sampling;
+use super::state::PAGE;
 use crate::Error;
 use crate::llm::Model;
 
@@ -61,7 +62,7 @@ pub struct Generated {
 }
 
 /// Rows of a prompt that are computed at once.
-const CHUNK: usize = 512;
+pub(crate) const CHUNK: usize = 512;
 
 impl Model {
     /// Goes on behind a prompt in a sequence of its own. `said` gets each piece of text as it is certain.
@@ -71,11 +72,12 @@ impl Model {
         request: &Request,
         said: &mut dyn FnMut(&str),
     ) -> Result<Generated, Error> {
-        let id = self.engine().begin();
-        let mut ids = Vec::new();
-        let made = self.extend(id, &mut ids, prompt, request, said);
+        let id = self.engine().begin_with(prompt)?;
+        let known = self.engine().length(id);
+        let mut ids = prompt[..known].to_vec();
+        let made = self.extend(id, &mut ids, &prompt[known..], request, said);
         self.engine().end(id);
-        made
+        made.map(|m| Generated { prompt_tokens: prompt.len(), ..m })
     }
 
     /// Goes on behind a prompt in a sequence that has the tokens `before`, which grow by the prompt and what is made.
@@ -176,13 +178,21 @@ impl Model {
     }
 }
 
-/// Computes a prompt in chunks; gives the logits of its last row.
+/// Computes a prompt in chunks, which end with pages; gives the logits of its last row.
 fn prefill(engine: &mut Engine, id: SequenceId, prompt: &[u32], limits: &Limits) -> Result<Tensor, Error> {
+    let before = engine.length(id);
     let mut last = None;
-    let mut chunks = prompt.chunks(CHUNK).peekable();
-    while let Some(tokens) = chunks.next() {
-        let wanted = usize::from(chunks.peek().is_none());
-        last = Some(engine.step(&[Rows { sequence: id, tokens, wanted }], limits)?);
+    let mut from = 0;
+    while from < prompt.len() {
+        let mut to = (from + CHUNK).min(prompt.len());
+        // Where the last full page ends there is a checkpoint of what has no pages.
+        let full = (before + prompt.len() - 1) / PAGE * PAGE;
+        if to == prompt.len() && engine.has_slots() && full > before + from {
+            to = full - before;
+        }
+        let wanted = usize::from(to == prompt.len());
+        last = Some(engine.step(&[Rows { sequence: id, tokens: &prompt[from..to], wanted }], limits)?);
+        from = to;
     }
     last.ok_or_else(|| Error::message("E0601", "a prompt has at least one token".to_owned()))
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use driver::modules::Found;
-use driver::{Front, pipeline};
+use driver::{Failure, Front, pipeline};
 use include_dir::{Dir, include_dir};
 use ir::ast::{ExprKind, File};
 
@@ -18,8 +18,13 @@ const SERVES: &str = "serves";
 
 /// The text of a model for one of these classes, of the library or a file of the user's.
 pub(crate) fn program(checkpoint: &Checkpoint, file: Option<&Path>) -> Result<Front, Error> {
+    front(checkpoint, file).map_err(|(sources, failure)| Error::new(&failure, &sources))
+}
+
+/// The same, with the texts that a fault is about.
+pub fn front(checkpoint: &Checkpoint, file: Option<&Path>) -> Result<Front, (SourceMap, Failure)> {
     if let Some(path) = file {
-        return crate::module::deep(|| driver::open(path));
+        return crate::module::on_deep_stack(|| driver::open(path));
     }
     let texts = TEXTS.files().filter_map(|f| Some((f.path(), f.contents_utf8()?)));
     let classes = checkpoint.classes();
@@ -39,7 +44,7 @@ pub(crate) fn program(checkpoint: &Checkpoint, file: Option<&Path>) -> Result<Fr
         }
     }
     if let Some((_, sources, id)) = best {
-        return crate::module::deep(|| pipeline::front_with(sources, &[id], &read));
+        return crate::module::on_deep_stack(|| pipeline::front_with(sources, &[id], &read));
     }
     known.sort();
     let text = format!(
@@ -47,7 +52,7 @@ pub(crate) fn program(checkpoint: &Checkpoint, file: Option<&Path>) -> Result<Fr
         classes.join(", "),
         known.join(", ")
     );
-    Err(Error::message("E0605", text))
+    Err((SourceMap::default(), Failure::Message { code: "E0605", text }))
 }
 
 /// How well a class that is served fits: not at all, or the more, the more is asked. `gguf:llama?gguf.expert_count`

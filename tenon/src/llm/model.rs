@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use driver::Front;
+use driver::model::Binding;
+use driver::progress::{Progress, Watch};
 use ir::origin::Value;
 use text::{Extra, Template, Tokenizer};
 
@@ -22,10 +25,20 @@ pub struct Load {
     pub config: BTreeMap<String, String>,
     /// The element type of keys and values: `f32`, `bf16`, `f16`.
     pub kv: String,
+    /// How matrices are stored, if not as the checkpoint has them: `f32`, `bf16`, `q8_0`, `q4_0`, `q4_k`.
+    pub quant: Option<String>,
     /// The most tokens of all sequences together; none: what the model was made for.
     pub context: Option<usize>,
     /// The most sequences.
     pub sequences: usize,
+}
+
+impl Load {
+    /// The same, with who is told how far loading is.
+    pub fn watched(mut self, tell: impl Fn(Progress) + Send + Sync + 'static) -> Load {
+        self.options.compile.watch = Watch::new(tell);
+        self
+    }
 }
 
 impl Default for Load {
@@ -37,6 +50,7 @@ impl Default for Load {
             model: None,
             config: BTreeMap::new(),
             kv: "f32".to_owned(),
+            quant: None,
             context: None,
             sequences: 8,
         }
@@ -52,6 +66,7 @@ pub struct Model {
     config: BTreeMap<String, Value>,
     context: usize,
     unread: Vec<String>,
+    unencoded: Vec<String>,
 }
 
 /// What a model whose config says nothing of it was made for.
@@ -68,12 +83,12 @@ impl Model {
         let checkpoint = Checkpoint::open(path).map_err(|e| Error::message("E0604", e.to_string()))?;
         let step = entry(&checkpoint, load, "step", "tokens that go on behind a text")?;
         let config = step.config().clone();
-        let unread = step.unread().to_vec();
+        let (unread, unencoded) = (step.unread().to_vec(), step.unencoded().to_vec());
         let context = context(&step, load);
         let engine = Engine::new(step, context, load.sequences)?;
         let tokenizer = tokenizer(&checkpoint)?.map(Arc::new);
         let template = template(&checkpoint);
-        Ok(Model { engine: Mutex::new(engine), tokenizer, template, config, context, unread })
+        Ok(Model { engine: Mutex::new(engine), tokenizer, template, config, context, unread, unencoded })
     }
 
     /// What runs its steps.
@@ -114,6 +129,11 @@ impl Model {
         &self.unread
     }
 
+    /// The matrices that are not stored as was asked ([`Load::quant`]): their rows are no whole blocks.
+    pub fn unencoded(&self) -> &[String] {
+        &self.unencoded
+    }
+
     /// The most tokens of a sequence.
     pub fn context(&self) -> usize {
         self.context
@@ -123,6 +143,7 @@ impl Model {
 /// An entry of the text of a checkpoint's model, bound to it. It is for models that give `what`.
 pub(crate) fn entry(checkpoint: &Checkpoint, load: &Load, name: &str, what: &str) -> Result<Function, Error> {
     let front = library::program(checkpoint, load.model.as_deref())?;
+    let how = binding(&front, load);
     let module = Module::from_front(front, load.options.clone())?;
     if !module.defines(name) {
         let classes = checkpoint.classes();
@@ -130,18 +151,28 @@ pub(crate) fn entry(checkpoint: &Checkpoint, load: &Load, name: &str, what: &str
         let text = format!("{who} gives no {what}: its text has no function `{name}`");
         return Err(Error::message("E0605", text));
     }
-    let mut values = load.config.clone();
+    module.model(name, checkpoint, &how)
+}
+
+/// How a program is bound to a checkpoint.
+pub(crate) fn binding(front: &Front, load: &Load) -> Binding {
+    let mut config = load.config.clone();
     // What a model makes of its context (which factors its positions have) is for the one it will have.
-    if let (Some(n), true) = (load.context, module.has_setting("context")) {
-        values.insert("context".to_owned(), n.to_string());
+    let known = front.module.settings.iter().any(|s| s.name.name() == "context");
+    if let (Some(n), true) = (load.context, known) {
+        config.insert("context".to_owned(), n.to_string());
     }
-    module.model(name, checkpoint, &values, &load.kv)
+    Binding { config, kept: load.kv.clone(), quant: load.quant.clone(), threads: load.options.threads }
 }
 
 /// The most tokens of a sequence: what was asked for, or else what the model was made for.
 pub(crate) fn context(entry: &Function, load: &Load) -> usize {
-    let made_for =
-        entry.config().get("context").and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok());
+    context_of(entry.config(), load)
+}
+
+/// The same, by the values of a config.
+pub(crate) fn context_of(config: &BTreeMap<String, Value>, load: &Load) -> usize {
+    let made_for = config.get("context").and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok());
     load.context.or(made_for).unwrap_or(CONTEXT)
 }
 

@@ -50,6 +50,9 @@ pub(crate) struct Held {
     pub(crate) units: Vec<u32>,
 }
 
+/// Checkpoints of what is kept by sequence are no more.
+const MOST_CHECKPOINTS: usize = 64;
+
 /// No page: one that has been given back, as nobody looks at it any more.
 pub(crate) const GONE: u32 = u32::MAX;
 
@@ -142,6 +145,12 @@ impl State {
         Ok(State { parts, tensors: BTreeMap::new() })
     }
 
+    /// How many slots more of every part have so many bytes together; a few dozen are the most.
+    pub(crate) fn slots_within(&self, bytes: usize) -> usize {
+        let one: usize = self.parts.iter().filter(|p| p.kept == Kept::Sequence).map(|p| p.unit).sum();
+        bytes.checked_div(one).map_or(0, |n| n.min(MOST_CHECKPOINTS))
+    }
+
     /// Makes the pools: so many pages of each part kept by token, and so many slots.
     pub(crate) fn allocate(
         &mut self,
@@ -150,7 +159,27 @@ impl State {
         pages: usize,
         slots: usize,
     ) -> Result<(), Error> {
+        for (i, shape) in self.shapes(wanted, config, pages, slots)? {
+            self.tensors.insert(i, Tensor::zeros(wanted[i].ty.dtype, &shape)?);
+        }
         for part in &mut self.parts {
+            let count = if part.kept == Kept::Sequence { slots } else { pages };
+            part.holders = vec![0; count];
+            part.free = (0..count as u32).rev().collect();
+        }
+        Ok(())
+    }
+
+    /// The shapes of the pools with so many pages and slots, by parameter.
+    pub(crate) fn shapes(
+        &self,
+        wanted: &[Wanted],
+        config: &BTreeMap<String, Value>,
+        pages: usize,
+        slots: usize,
+    ) -> Result<BTreeMap<usize, Vec<i64>>, Error> {
+        let mut shapes = BTreeMap::new();
+        for part in &self.parts {
             let count = if part.kept == Kept::Sequence { slots } else { pages };
             for &i in &part.leaves {
                 let w = &wanted[i];
@@ -161,13 +190,10 @@ impl State {
                     None => None,
                 };
                 let shape: Option<Vec<i64>> = w.ty.shape.iter().map(extent).collect();
-                let shape = shape.ok_or_else(|| undeclared(w))?;
-                self.tensors.insert(i, Tensor::zeros(w.ty.dtype, &shape)?);
+                shapes.insert(i, shape.ok_or_else(|| undeclared(w))?);
             }
-            part.holders = vec![0; count];
-            part.free = (0..count as u32).rev().collect();
         }
-        Ok(())
+        Ok(shapes)
     }
 }
 
@@ -196,6 +222,11 @@ impl Part {
         if *holders == 0 {
             self.free.push(unit);
         }
+    }
+
+    /// True if a unit has several holders.
+    pub(crate) fn is_shared(&self, unit: u32) -> bool {
+        unit != GONE && self.holders[unit as usize] > 1
     }
 
     /// How many are free.

@@ -6,8 +6,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use tenon::llm::{Engine, Model, Request, Rows, SequenceId};
+use tenon::llm::{Engine, Load, Model, PROCESS, Progress, Request, Rows, SequenceId, Step, estimate};
 use tenon::{Limits, Tensor};
 use tensor::safetensors;
 
@@ -110,4 +111,75 @@ fn each_class_gives_the_logits_of_transformers() {
         threads.into_iter().flat_map(|t| t.join().expect("it ends")).collect()
     });
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn who_watches_is_told_each_step_of_loading() {
+    let told: Arc<Mutex<Vec<Progress>>> = Arc::default();
+    let theirs = Arc::clone(&told);
+    let load = Load::default().watched(move |p| theirs.lock().expect("nobody panics").push(p));
+    Model::open_with(llama(), &load).expect("it opens");
+    let told = std::mem::take(&mut *told.lock().expect("nobody panics"));
+    let mut steps: Vec<Step> = told.iter().map(|p| p.step).collect();
+    assert!(steps.is_sorted(), "{steps:?}");
+    steps.dedup();
+    assert_eq!(steps, [Step::Plan, Step::Compile, Step::Load]);
+    // Bytes and kernels are counted from none to all.
+    for step in [Step::Load, Step::Compile] {
+        let of: Vec<&Progress> = told.iter().filter(|p| p.step == step).collect();
+        let total = of[0].total;
+        assert!(total > 0 && of[0].done == 0 && of.iter().all(|p| p.total == total), "{of:?}");
+        assert_eq!(of.iter().map(|p| p.done).max(), Some(total), "{of:?}");
+    }
+}
+
+fn llama() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/models/LlamaForCausalLM-llama3"))
+}
+
+#[test]
+fn quantized_at_load_a_model_says_nearly_the_same() {
+    let logits = |quant: Option<&str>| {
+        let load = Load { quant: quant.map(str::to_owned), ..Load::default() };
+        let model = Model::open_with(llama(), &load).unwrap_or_else(|e| panic!("{e}"));
+        let made = model.logits(&[1, 2, 3, 4, 5]).unwrap_or_else(|e| panic!("{e}"));
+        (made.as_f32().expect("floats").to_vec(), model.unencoded().to_vec())
+    };
+    let (plain, _) = logits(None);
+    let most = plain.iter().fold(0f32, |m, x| m.max(x.abs()));
+    for (quant, bound) in [("f32", 0.0), ("bf16", 0.02), ("q8_0", 0.05)] {
+        let (made, unencoded) = logits(Some(quant));
+        let off = made.iter().zip(&plain).fold(0f32, |m, (a, b)| m.max((a - b).abs()));
+        assert!(off <= bound * most && (off > 0.0 || bound == 0.0), "{quant}: off by {off} of {most}");
+        // Rows of 40 are no whole blocks of 32.
+        assert_eq!(unencoded.len(), usize::from(quant == "q8_0"), "{quant}: {unencoded:?}");
+    }
+}
+
+#[test]
+fn an_estimate_is_what_loading_finds() {
+    let of = |load: &Load| estimate(llama(), load).unwrap_or_else(|e| panic!("{e}"));
+    let usual = Load { sequences: 1, context: Some(100), ..Load::default() };
+    let one = of(&usual);
+    let told: Arc<Mutex<u64>> = Arc::default();
+    let theirs = Arc::clone(&told);
+    let load = usual.clone().watched(move |p| {
+        if p.step == Step::Load {
+            *theirs.lock().expect("nobody panics") = p.total;
+        }
+    });
+    Model::open_with(llama(), &load).expect("it opens");
+    assert_eq!(one.weights, *told.lock().expect("nobody panics"));
+    // Keys and values of two layers with two heads of 16: of 100 tokens two pages, and one that may be half full.
+    assert_eq!((one.context, one.state), (100, 2 * 2 * 2 * 16 * 4 * 3 * 64));
+    assert!(one.laid_out > 0 && one.arena.is_some_and(|n| n > 0));
+    assert!(one.prefill_tps > 0.0 && one.decode_tps.is_some_and(|n| n > 0.0));
+    assert_eq!(one.total(), one.stays + one.laid_out + one.state + one.arena.unwrap_or(0) + PROCESS);
+    let bf16 = of(&Load { kv: "bf16".to_owned(), ..usual.clone() });
+    assert_eq!(bf16.state, one.state / 2);
+    let four = of(&Load { sequences: 4, ..usual.clone() });
+    assert_eq!((four.state, four.weights), (one.state / 3 * 11, one.weights));
+    assert!(four.decode_tps > one.decode_tps, "rows of a batch share what is read");
+    let q8 = of(&Load { quant: Some("q8_0".to_owned()), ..usual });
+    assert!(q8.weights < one.weights && q8.laid_out < one.laid_out && q8.unencoded.len() == 1);
 }

@@ -4,4 +4,5 @@ mod calls;
 mod encoders;
 mod invariant;
 mod library;
+mod mixed;
 mod models;

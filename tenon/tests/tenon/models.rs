@@ -231,6 +231,75 @@ fn a_fork_goes_on_by_itself() {
 }
 
 #[test]
+fn a_sequence_that_begins_like_another_goes_on_from_there() {
+    let files = files();
+    let model = files.model();
+    let mut engine = model.engine();
+    let text = tokens(7, 200);
+    let whole = alone(&mut engine, &text);
+    // Checkpoints of what is kept by sequence stand where steps ended: here behind the second page.
+    let id = engine.begin();
+    rows(&mut engine, &[(id, &text[..128])]);
+    rows(&mut engine, &[(id, &text[128..])]);
+    engine.end(id);
+    let again = engine.begin_with(&text).expect("there is room");
+    assert_eq!(engine.length(again), 128);
+    assert!(rows(&mut engine, &[(again, &text[128..])]) == whole[128..]);
+    // The last token is always computed, and other tokens are another prefix.
+    let short = engine.begin_with(&text[..128]).expect("there is room");
+    assert_eq!(engine.length(short), 0);
+    let mut other = text.clone();
+    other[100] += 1;
+    let other = engine.begin_with(&other).expect("there is room");
+    assert_eq!(engine.length(other), 0);
+}
+
+#[test]
+fn tokens_are_taken_back() {
+    let files = files();
+    let model = files.model();
+    let mut engine = model.engine();
+    let (text, other) = (tokens(8, 200), tokens(9, 40));
+    let id = engine.begin();
+    for part in [&text[..64], &text[64..128], &text[128..]] {
+        rows(&mut engine, &[(id, part)]);
+    }
+    assert_eq!(engine.rewind(id, 500).expect("it is there"), 200);
+    // A mean of all tokens is known where there is a checkpoint.
+    for (wanted, stands) in [(190, 128), (127, 64), (64, 64), (10, 0)] {
+        assert_eq!(engine.rewind(id, wanted).expect("it is there"), stands);
+        let mixed: Vec<u32> = text[..stands].iter().chain(&other).copied().collect();
+        let whole = alone(&mut engine, &mixed);
+        let copy = engine.fork(id).expect("there is room");
+        assert!(rows(&mut engine, &[(copy, &other)]) == whole[stands..], "behind {stands}");
+        engine.end(copy);
+    }
+}
+
+#[test]
+fn prefixes_make_room() {
+    let files = files();
+    let load = Load {
+        model: Some(files.path().join("mixture.tn")),
+        sequences: 2,
+        context: Some(512),
+        ..Load::default()
+    };
+    let model = Model::open_with(files.path(), &load).expect("it loads");
+    let mut engine = model.engine();
+    let room = engine.room();
+    for seed in 0..20 {
+        let text = tokens(seed, 300);
+        let id = engine.begin_with(&text).expect("there is room");
+        let known = engine.length(id);
+        let made = rows(&mut engine, &[(id, &text[known..])]);
+        engine.end(id);
+        assert_eq!(engine.room(), room);
+        assert!(made == alone(&mut engine, &text)[known..]);
+    }
+}
+
+#[test]
 fn all_memory_comes_back() {
     let files = files();
     let model = files.model();

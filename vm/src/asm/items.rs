@@ -47,7 +47,9 @@ impl Reader<'_, '_> {
                 }
                 "step" => {
                     let number = c.numbered("entry", "an entry (`entry1`)")?;
-                    entry.load_split.get_or_insert_default().step = number;
+                    let takes = types(c, |c| c.numbered("", "the place of a parameter"))?;
+                    let kept = entry.load_split.get_or_insert_default();
+                    (kept.step, kept.takes) = (number, takes);
                 }
                 _ => {
                     let named = c.ahead(1).is_some_and(|t| t.text == ":");

@@ -6,7 +6,7 @@
 //! ([`Instr::TABLE`]), labels may have any name, places may be left out, `;` begins a remark.
 //!
 //! ```text
-//! tenon bytecode 5
+//! tenon bytecode 6
 //! file 0 "f.tn"                                     messages, files and constants, counted from 0
 //! message m0 "f: `1 <= n` does not hold (n = {})"
 //! const c0 f32[2] { 0x0000803f00000040 }            the elements as bytes, in as many pieces as one likes

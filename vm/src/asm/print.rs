@@ -120,7 +120,8 @@ fn entry(out: &mut String, program: &Program, e: &Entry) {
             let args: Vec<String> = load.args.iter().map(u32::to_string).collect();
             let _ = writeln!(out, "    load entry{}({})", load.entry, args.join(", "));
         }
-        let _ = writeln!(out, "    step entry{}", kept.step);
+        let takes: Vec<String> = kept.takes.iter().map(u32::to_string).collect();
+        let _ = writeln!(out, "    step entry{}({})", kept.step, takes.join(", "));
     }
     out.push_str("}\n");
 }

@@ -79,7 +79,7 @@ pub(super) struct Reader<'a, 't> {
 
 impl<'t> Reader<'_, 't> {
     fn header(&mut self) -> Result {
-        let first = "the first line says what this is: `tenon bytecode 5`";
+        let first = "the first line says what this is: `tenon bytecode 6`";
         let start = self.c.here();
         if !(self.c.eat("tenon") && self.c.eat("bytecode")) {
             return Err(Error::new(start, "not a listing of bytecode").help(first));

@@ -107,10 +107,21 @@ fn lent<'a>(args: &[&'a Tensor]) -> Vec<Arg<'a>> {
 /// What the weights of an entry made, for as many runs as there are with the same.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// The entry to run: it takes the arguments of the other, and after them what was made.
+    /// The entry to run: it takes some arguments of the other, and after them what was made.
     pub step: String,
+    /// Which arguments those are, by their places.
+    pub takes: Vec<usize>,
     /// What was made.
     pub kept: Vec<Tensor>,
+}
+
+impl Loaded {
+    /// The arguments of the step, of those of the entry.
+    pub fn args<'a>(&'a self, all: Vec<Arg<'a>>) -> Vec<Arg<'a>> {
+        let mut all: Vec<Option<Arg<'a>>> = all.into_iter().map(Some).collect();
+        let taken = self.takes.iter().filter_map(|&i| all.get_mut(i)?.take());
+        taken.collect::<Vec<_>>().into_iter().chain(self.kept.iter().map(Arg::Lent)).collect()
+    }
 }
 
 /// Registers and memory of one thread, for one program.
@@ -191,7 +202,8 @@ impl Context {
         let exe = Arc::clone(&self.exe);
         let entries = &exe.program.entries;
         let Some(kept) = &entries[self.find(entry)?].load_split else { return Ok(None) };
-        let mut loaded = Loaded { step: entries[kept.step as usize].name.clone(), kept: Vec::new() };
+        let takes = kept.takes.iter().map(|&i| i as usize).collect();
+        let mut loaded = Loaded { step: entries[kept.step as usize].name.clone(), takes, kept: Vec::new() };
         let given =
             |load: &LoadCall| load.args.iter().map(|&a| args.get(a as usize).copied().flatten()).collect();
         let Some(given) = kept.loads.iter().map(given).collect::<Option<Vec<Vec<&Tensor>>>>() else {

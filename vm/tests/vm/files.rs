@@ -85,10 +85,10 @@ fn every_truncation_and_every_flipped_bit_is_an_error() {
         other[8] = n;
         decode(&other).unwrap_err().to_string()
     };
-    assert_eq!(version(9), "the file has version 9, which is newer than the 5 that this program reads");
+    assert_eq!(version(9), "the file has version 9, which is newer than the 6 that this program reads");
     assert_eq!(
         version(1),
-        "the file has version 1, which is older than the 5 that this program reads: build it again"
+        "the file has version 1, which is older than the 6 that this program reads: build it again"
     );
 }
 

@@ -139,7 +139,7 @@ fn every_step_program_reads_back() {
 /// What is said of a text whose function has this line.
 fn faults_of(line: &str) -> Vec<(String, String)> {
     let text = format!(
-        "tenon bytecode 5\nfunction fn0 f(int) -> (int) {{\nregisters ints 1, floats 0, tensors\na:\n{line}\nret [i0]\n}}\n"
+        "tenon bytecode 6\nfunction fn0 f(int) -> (int) {{\nregisters ints 1, floats 0, tensors\na:\n{line}\nret [i0]\n}}\n"
     );
     let faults = asm::read(&text).err().unwrap_or_default();
     faults.iter().map(|f| (f.to_string(), text[f.span.clone()].to_owned())).collect()
@@ -188,7 +188,7 @@ fn a_wrong_line_is_told_what_is_wrong_and_where() {
 #[test]
 fn a_wrong_item_is_told_what_is_wrong() {
     let first = |text: &str| -> Error {
-        let text = format!("tenon bytecode 5\n{text}");
+        let text = format!("tenon bytecode 6\n{text}");
         asm::read(&text).err().and_then(|f| f.into_iter().next()).unwrap_or_else(|| panic!("{text}"))
     };
     let table = [
@@ -215,7 +215,7 @@ fn a_wrong_item_is_told_what_is_wrong() {
     assert_eq!(asm::read("fn f() {}").unwrap_err()[0].to_string(), "not a listing of bytecode");
     assert_eq!(
         asm::read("tenon bytecode 99\n").unwrap_err()[0].to_string(),
-        "the listing has version 99, this program reads version 5"
+        "the listing has version 99, this program reads version 6"
     );
     let deep = format!("entry f = fn0 {{\n    dim n = {}\n}}\n", "(".repeat(100_000));
     assert_eq!(first(&deep).to_string(), "the expression nests too deeply");

@@ -46,6 +46,11 @@ pub(crate) fn run(files: &[(&str, String)], args: &[&str]) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenon"));
     let out = command.current_dir(&folder).args(args).output().expect("it runs");
     std::fs::remove_dir_all(&folder).expect("it was made above");
+    said(out)
+}
+
+/// What a process said.
+pub(crate) fn said(out: std::process::Output) -> Said {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     Said { exit: out.status.code(), stdout: text(out.stdout), stderr: text(out.stderr) }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Sibling, is_plain};
-use crate::folder::INDEX;
-use crate::gguf;
+use import::INDEX;
+
+use super::{Sibling, is_path, is_plain};
 
 /// The files beside weights that are wanted where they are there.
-const SMALL: [&str; 15] = [
+const SMALL: [&str; 18] = [
     "config.json",
     "generation_config.json",
     "tokenizer.json",
@@ -23,6 +23,9 @@ const SMALL: [&str; 15] = [
     "chat_template.jinja",
     "chat_template.json",
     "preprocessor_config.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
 ];
 
 /// A file that is wanted: what the repository says of it, and its name here.
@@ -55,9 +58,16 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// The name that a file has here.
+/// The name that a file has here. Weights that a pattern names stand in the folder itself, wherever they were.
 pub(super) fn name(s: &Sibling) -> &str {
-    s.path.rsplit('/').next().unwrap_or(&s.path)
+    if is_of_module(&s.path) { &s.path } else { s.path.rsplit('/').next().unwrap_or(&s.path) }
+}
+
+/// Whether a file is the config of a module of sentence-transformers: `1_Pooling/config.json`.
+fn is_of_module(path: &str) -> bool {
+    let number = |folder: &str| folder.split_once('_').is_some_and(|(n, _)| n.parse::<u8>().is_ok());
+    path.split_once('/')
+        .is_some_and(|(folder, file)| file == "config.json" && is_plain(folder) && number(folder))
 }
 
 /// A file of the repository's own folder by its name.
@@ -67,7 +77,8 @@ fn named<'a>(all: &'a [Sibling], name: &str) -> Option<Wanted<'a>> {
 
 /// Configs and the tokenizer's files.
 pub(super) fn small(all: &[Sibling]) -> Vec<Wanted<'_>> {
-    SMALL.iter().filter_map(|name| named(all, name)).collect()
+    let modules = all.iter().filter(|s| is_of_module(&s.path)).map(|s| Wanted { sibling: s, name: &s.path });
+    SMALL.iter().filter_map(|name| named(all, name)).chain(modules).collect()
 }
 
 /// The weights: by the pattern, or else those that stand for the whole.
@@ -89,7 +100,7 @@ pub(super) fn weights<'a>(all: &'a [Sibling], pattern: Option<&str>) -> Result<W
         return Ok(Weights::Files(files));
     }
     let files = ending(".gguf");
-    if gguf::only_one(&files.iter().map(|f| f.name.into()).collect::<Vec<_>>()).is_some() {
+    if import::only_one(&files.iter().map(|f| f.name.into()).collect::<Vec<_>>()).is_some() {
         return Ok(Weights::Files(files));
     }
     match listed(all) {
@@ -109,7 +120,7 @@ pub(super) fn shards(all: &[Sibling], names: BTreeSet<String>) -> Result<Vec<Wan
 }
 
 fn by_pattern<'a>(all: &'a [Sibling], pattern: &str) -> Result<Vec<Wanted<'a>>, String> {
-    let weights = all.iter().filter(|s| is_weights(&s.path) && s.path.split('/').all(is_plain));
+    let weights = all.iter().filter(|s| is_weights(&s.path) && is_path(&s.path));
     let fits = weights.filter(|s| matches(pattern.as_bytes(), s.path.as_bytes()));
     let files: Vec<Wanted<'a>> = fits.map(|s| Wanted { sibling: s, name: name(s) }).collect();
     let mut names = BTreeSet::new();

@@ -5,21 +5,22 @@
 //! `.pull` is continued. `.pull/record.json` says which contents files have, so those that the Hub has not changed are
 //! kept.
 //!
-//! All files are of one commit: that which the revision is when the call begins.
+//! All files are of one commit: that which the revision is when the call begins. A token goes to the endpoint's host,
+//! and to no other.
 #![expect(clippy::disallowed_methods, reason = "downloads ask the environment, and write files")]
 
 mod choice;
+mod client;
 mod fetch;
 mod record;
 
 use std::path::{Path, PathBuf};
 
-use hf_hub::api::sync::{ApiBuilder, ApiError};
-use hf_hub::{Cache, Repo, RepoType};
+use import::Shown;
 use serde::Deserialize;
 
+use self::client::Client;
 use self::record::Record;
-use crate::folder;
 
 /// Where the Hub is if the environment does not say.
 const ENDPOINT: &str = "https://huggingface.co";
@@ -96,10 +97,11 @@ impl Hub {
 
     /// Downloads a checkpoint, `ORG/NAME`, into a folder that is made if need be; the paths of its files.
     ///
-    /// Those are the configs, the tokenizer's files, and the weights: the shards that the index names, else
-    /// `model*.safetensors`, else every `.safetensors` file, else the one `.gguf`. Where there are several of these, a
-    /// `pattern` with `*` and `?` names which, by their paths in the repository: `*Q4_K_M*`. It may name `.safetensors`
-    /// files too. The revision is a branch, a tag or a commit; without one it is `main`.
+    /// Those are the configs, also of modules in folders (`1_Pooling/config.json`), the tokenizer's files, and the
+    /// weights: the shards that the index names, else `model*.safetensors`, else every `.safetensors` file, else the
+    /// one `.gguf`. Where there are several of these, a `pattern` with `*` and `?` names which, by their paths in the
+    /// repository: `*Q4_K_M*`. It may name `.safetensors` files too. The revision is a branch, a tag or a commit;
+    /// without one it is `main`.
     ///
     /// Files of the folder that are not of this repository are never replaced: that is an error. Those that an earlier
     /// call brought are taken away if the repository has them no longer, or has other contents.
@@ -113,42 +115,46 @@ impl Hub {
     ) -> Result<Vec<PathBuf>, Error> {
         let wrong = |what: String| Error::Hub { repo: repo.to_owned(), what };
         let revision = revision.unwrap_or("main");
-        if !is_repo(repo) {
-            return Err(wrong("is no name of a repository; those are ORG/NAME".into()));
+        if !is_repository(repo) {
+            return Err(wrong(NO_REPOSITORY.into()));
         }
-        if !is_revision(revision) {
-            return Err(wrong(format!("`{}` is no branch, tag or commit", crate::error::Shown(revision))));
+        if !is_path(revision) {
+            return Err(wrong(format!("`{}` is no branch, tag or commit", Shown(revision))));
         }
         let place = into.join(PLACE);
         std::fs::create_dir_all(&place).map_err(|e| at(&place, e))?;
         let mut record = Record::open(&place, repo)?;
-        let cache = Cache::new(place.clone());
-        let api =
-            ApiBuilder::from_cache(cache).with_endpoint(self.endpoint.clone()).with_token(self.token.clone());
-        let api = api.with_progress(false).build().map_err(|e| wrong(said(&e, revision)))?;
-        let of =
-            |revision: &str| api.repo(Repo::with_revision(repo.into(), RepoType::Model, revision.into()));
-        let answer = of(revision).info_request().query("blobs", "true").call();
-        let answer = answer.map_err(|e| wrong(said(&ApiError::from(Box::new(e)), revision)))?;
-        let listing = answer.into_body().read_json::<Listing>();
+        let client = Client::new(&self.endpoint, self.token.as_deref());
+        // A `/` of a branch's name does not begin a folder.
+        let url = format!(
+            "{}/api/models/{repo}/revision/{}?blobs=true",
+            self.endpoint,
+            revision.replace('/', "%2F")
+        );
+        let answer = client.text(&url).map_err(|e| wrong(said(&e, revision)))?;
+        let listing = serde_json::from_slice::<Listing>(&answer);
         let listing = listing.map_err(|e| wrong(format!("its list of files is not understood: {e}")))?;
         if !is_plain(&listing.sha) {
-            return Err(wrong(format!("`{}` is no commit", crate::error::Shown(&listing.sha))));
+            return Err(wrong(format!("`{}` is no commit", Shown(&listing.sha))));
+        }
+        if let Some(blob) = listing.siblings.iter().filter_map(|s| s.blob.as_ref()).find(|b| !is_plain(b)) {
+            return Err(wrong(format!("`{}` is no name of contents", Shown(blob))));
         }
         let mut wanted = choice::small(&listing.siblings);
         let weights = choice::weights(&listing.siblings, pattern).map_err(&wrong)?;
         wanted.extend(weights.files());
-        let pinned = of(&listing.sha);
         let ready = place.join(fetch::READY);
         std::fs::create_dir_all(&ready).map_err(|e| at(&ready, e))?;
+        let from = format!("{}/{repo}/resolve/{}", self.endpoint, listing.sha);
         let fetch =
-            fetch::Fetch { api: &api, repo: &pinned, name: repo, into, commit: &listing.sha, progress };
+            fetch::Fetch { client: &client, from: &from, name: repo, into, commit: &listing.sha, progress };
         let mut out = Vec::new();
         let mut next = 0;
         while let Some(file) = wanted.get(next) {
             let fetched = fetch.file(&mut record, file, (next + 1, wanted.len()))?;
             if weights.is_index(file) {
-                let names = folder::shards(fetched.now()).map_err(|e| wrong(e.to_string()))?;
+                let folder = fetched.now().parent().unwrap_or(into);
+                let names = import::shards(folder).map_err(|e| wrong(e.to_string()))?;
                 wanted.extend(choice::shards(&listing.siblings, names).map_err(&wrong)?);
             }
             out.push(fetched);
@@ -195,9 +201,8 @@ fn at(path: &Path, e: impl std::fmt::Display) -> Error {
 }
 
 /// What the Hub says, with what can be done about it.
-fn said(e: &ApiError, revision: &str) -> String {
-    let text = e.to_string();
-    let advice = match text.rsplit(' ').next() {
+fn said(text: &str, revision: &str) -> String {
+    let advice = match text.split(' ').next() {
         Some("401" | "403") => {
             "; it is not there, or not for everyone: HF_TOKEN may hold a token that may read it"
         }
@@ -207,16 +212,21 @@ fn said(e: &ApiError, revision: &str) -> String {
     format!("{text}{advice}")
 }
 
+/// Whether a text is a path of names within a folder.
+fn is_path(text: &str) -> bool {
+    text.split('/').all(is_plain)
+}
+
 /// Whether a text is safe in an address and as a file's name: it leads nowhere else.
 fn is_plain(text: &str) -> bool {
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
     !text.is_empty() && text.len() <= 200 && !text.starts_with('.') && text.bytes().all(fits)
 }
 
-fn is_repo(text: &str) -> bool {
-    text.split('/').count() <= 2 && text.split('/').all(is_plain)
-}
+/// What a text is that is no name of a repository.
+pub const NO_REPOSITORY: &str = "is no name of a repository; those are ORG/NAME";
 
-fn is_revision(text: &str) -> bool {
-    text.split('/').all(is_plain)
+/// Whether a text may be the name of a repository.
+pub fn is_repository(text: &str) -> bool {
+    text.split('/').count() <= 2 && is_path(text)
 }

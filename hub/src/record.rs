@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, at, is_plain};
-use crate::error::Shown;
+use import::Shown;
+
+use super::{Error, at, is_path};
 
 /// The record's file, in the place of what is not complete.
 const NAME: &str = "record.json";
@@ -51,7 +52,7 @@ impl Record {
             return Err(at(place, format!("the folder is filled from {}, not from {repo}", text.repo)));
         }
         // What is replaced is taken away: names that lead elsewhere would take away other things.
-        if let Some(name) = text.files.keys().chain(text.ready.keys()).find(|name| !is_plain(name)) {
+        if let Some(name) = text.files.keys().chain(text.ready.keys()).find(|name| !is_path(name)) {
             return Err(at(&path, format!("`{}` is no name of a file", Shown(name))));
         }
         Ok(Record { place: place.to_owned(), _lock: lock, text })

@@ -18,9 +18,13 @@ pub(crate) struct State {
     /// Answers with whole files, whatever part is asked for.
     pub(crate) ignores_ranges: bool,
     /// The name of all contents, if not made of them.
-    pub(crate) etag: Option<String>,
+    pub(crate) blob: Option<String>,
     /// Sends those who ask for files elsewhere first.
     pub(crate) redirects: bool,
+    /// Sends them to this address.
+    pub(crate) elsewhere: Option<String>,
+    /// Of each call whether it told a token.
+    pub(crate) told: Vec<bool>,
     /// The list of files says no sizes and no names of contents.
     pub(crate) terse: bool,
     /// What was asked for: the path, then the range.
@@ -54,15 +58,14 @@ impl Server {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was asked for since the last time, without the probes for metadata.
+    /// What was asked for since the last time.
     pub(crate) fn asked(&self) -> Vec<String> {
-        let log = std::mem::take(&mut self.state().log);
-        log.into_iter().filter(|line| !line.ends_with(" bytes=0-0")).collect()
+        std::mem::take(&mut self.state().log)
     }
 }
 
 /// A name for contents, as a hash would be.
-fn etag(bytes: &[u8]) -> String {
+pub(crate) fn etag(bytes: &[u8]) -> String {
     let sum = bytes.iter().fold(17u64, |h, b| h.wrapping_mul(0x0100_0000_01b3) ^ u64::from(*b));
     format!("{sum:016x}")
 }
@@ -80,6 +83,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let range = headers.get("range").cloned().unwrap_or_default();
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     state.log.push(format!("{path} {range}"));
+    state.told.push(headers.contains_key("authorization"));
     let authorized =
         state.token.as_ref().is_none_or(|t| headers.get("authorization") == Some(&format!("Bearer {t}")));
     if !authorized {
@@ -100,33 +104,32 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let Some(bytes) = file.and_then(|f| state.files.get(f)).cloned() else {
         return plain(&mut stream, "404 Not Found", "");
     };
-    let names = format!(
-        "ETag: \"{}\"\r\nX-Repo-Commit: {}\r\nConnection: close\r\n",
-        state.etag.clone().unwrap_or_else(|| etag(&bytes)),
-        state.commit
-    );
     if state.redirects && !bounced {
-        let to = format!("Location: /elsewhere{path}\r\nContent-Length: 0\r\n");
-        return write!(stream, "HTTP/1.1 302 Found\r\n{names}{to}\r\n");
+        return found(&mut stream, &format!("/elsewhere{path}"));
+    }
+    if let Some(other) = &state.elsewhere {
+        return found(&mut stream, &format!("{other}{path}"));
     }
     let bounds = range.strip_prefix("bytes=").and_then(|r| r.split_once('-'));
     let bounds = bounds
         .map(|(from, to)| (from.parse().unwrap_or(0), to.parse().map_or(bytes.len(), |n: usize| n + 1)));
-    let probe = range == "bytes=0-0";
-    let (from, to) = bounds.filter(|_| probe || !state.ignores_ranges).unwrap_or((0, bytes.len()));
+    let part = bounds.filter(|_| !state.ignores_ranges);
+    let (from, to) = part.unwrap_or((0, bytes.len()));
     if from >= bytes.len() {
         return plain(&mut stream, "416 Range Not Satisfiable", "");
     }
-    let cut = if probe { None } else { state.cuts.pop_front() };
+    let cut = state.cuts.pop_front();
     let sent = &bytes[from..to.min(from.saturating_add(cut.unwrap_or(usize::MAX)))];
-    write!(
-        stream,
-        "HTTP/1.1 206 Partial Content\r\n{names}Content-Range: bytes {from}-{}/{}\r\nContent-Length: {}\r\n\r\n",
-        to - 1,
-        bytes.len(),
-        to - from
-    )?;
+    let status = match part {
+        Some(_) => format!("206 Partial Content\r\nContent-Range: bytes {from}-{}/{}", to - 1, bytes.len()),
+        None => "200 OK".to_owned(),
+    };
+    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", to - from)?;
     stream.write_all(sent)
+}
+
+fn found(stream: &mut TcpStream, at: &str) -> std::io::Result<()> {
+    write!(stream, "HTTP/1.1 302 Found\r\nLocation: {at}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 }
 
 fn plain(stream: &mut TcpStream, status: &str, body: &str) -> std::io::Result<()> {
@@ -137,7 +140,11 @@ fn plain(stream: &mut TcpStream, status: &str, body: &str) -> std::io::Result<()
 fn listing(state: &State) -> String {
     let entry = |(name, bytes): (&String, &Vec<u8>)| match state.terse {
         true => format!("{{\"rfilename\":{name:?}}}"),
-        false => format!("{{\"rfilename\":{name:?},\"size\":{},\"blobId\":{:?}}}", bytes.len(), etag(bytes)),
+        false => format!(
+            "{{\"rfilename\":{name:?},\"size\":{},\"blobId\":{:?}}}",
+            bytes.len(),
+            state.blob.clone().unwrap_or_else(|| etag(bytes))
+        ),
     };
     let files: Vec<String> = state.files.iter().map(entry).collect();
     format!("{{\"id\":\"org/model\",\"sha\":{:?},\"siblings\":[{}]}}", state.commit, files.join(","))

@@ -1,18 +1,22 @@
 //! One file of a repository, brought into a folder.
 
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use hf_hub::api::sync::{Api, ApiRepo, Metadata};
-
 use super::choice::Wanted;
+use super::client::Client;
 use super::record::Record;
-use super::{Error, PLACE, Progress, at, is_plain, said};
+use super::{Error, PLACE, Progress, at, said};
 
 /// How often a file is asked for before the call gives up.
 const TRIES: usize = 3;
 
 /// Where files that are complete wait for the others, in the place of what is not complete.
 pub(super) const READY: &str = "ready";
+
+/// Where files are that are not complete, in folders named by their contents.
+const PARTS: &str = "parts";
 
 /// A file that is here.
 pub(super) struct Fetched {
@@ -49,6 +53,7 @@ pub(super) fn settle(
     }
     record.settle(&replaced)?;
     for (f, ready) in waiting() {
+        make_folder_of(&f.path)?;
         std::fs::rename(ready, &f.path).map_err(|e| at(&f.path, e))?;
     }
     record.none_is_ready()
@@ -61,9 +66,9 @@ pub(super) fn paths(all: Vec<Fetched>) -> Vec<PathBuf> {
 
 /// What all files have in common.
 pub(super) struct Fetch<'a> {
-    pub(super) api: &'a Api,
-    /// The repository at the commit.
-    pub(super) repo: &'a ApiRepo,
+    pub(super) client: &'a Client,
+    /// The address of the repository at the commit.
+    pub(super) from: &'a str,
     pub(super) name: &'a str,
     pub(super) into: &'a Path,
     pub(super) commit: &'a str,
@@ -106,6 +111,7 @@ impl Fetch<'_> {
                     std::fs::remove_file(&ready).map_err(|e| at(&ready, e))?;
                 }
                 record.set_ready(file.name, contents)?;
+                make_folder_of(&ready)?;
                 std::fs::rename(&from, &ready).map_err(|e| at(&ready, e))?;
             }
         }
@@ -118,81 +124,86 @@ impl Fetch<'_> {
 
     /// Downloads all of a file, beside the folder's files; where it then is.
     fn download(&self, file: &Wanted<'_>, place: (usize, usize)) -> Result<PathBuf, Error> {
-        let folder = self.into.join(PLACE);
+        let part = self.into.join(PLACE).join(PARTS).join(file.sibling.contents(self.commit)).join(file.name);
+        make_folder_of(&part)?;
         if file.sibling.size == Some(0) {
-            let empty = folder.join("empty");
-            std::fs::write(&empty, "").map_err(|e| at(&empty, e))?;
+            std::fs::write(&part, "").map_err(|e| at(&part, e))?;
             self.tell(file, (0, 0), place);
-            return Ok(empty);
+            return Ok(part);
         }
         let mut tries = 0;
         loop {
             tries += 1;
-            let e = match self.attempt(file, place) {
-                Ok(whole) => return Ok(whole),
-                Err(e) => e,
-            };
-            if tries == TRIES {
-                return Err(e);
+            match self.attempt(file, &part, place) {
+                Err(e) if tries == TRIES => return Err(e),
+                Err(_) => {}
+                Ok(()) => return Ok(part),
             }
         }
     }
 
     /// Asks once, behind what is already there.
-    fn attempt(&self, file: &Wanted<'_>, place: (usize, usize)) -> Result<PathBuf, Error> {
-        let path = &file.sibling.path;
-        let metadata = self.api.metadata(&self.repo.url(path));
-        let metadata = metadata.map_err(|e| self.wrong(file, said(&e, self.commit)))?;
-        let size = metadata.size() as u64;
-        // These become names of files. `W/` says that the bytes may come compressed.
-        let etag = metadata.etag();
-        if !is_plain(etag.strip_prefix("W/").unwrap_or(etag)) || !is_plain(metadata.commit_hash()) {
-            return Err(self.wrong(file, "the answer's `etag` or commit is no name"));
+    fn attempt(&self, file: &Wanted<'_>, part: &Path, place: (usize, usize)) -> Result<(), Error> {
+        let here = |e| at(part, e);
+        let mut to = OpenOptions::new().append(true).create(true).open(part).map_err(here)?;
+        let mut done = to.metadata().map_err(here)?.len();
+        // One that is whole, or longer, was cut off before it was renamed, or is not what it should be.
+        if file.sibling.size.is_some_and(|size| done >= size) {
+            to.set_len(0).map_err(here)?;
+            done = 0;
         }
+        let url = format!("{}/{}", self.from, file.sibling.path);
+        let answer = self.client.file(&url, done);
+        let mut answer = match answer {
+            Ok(answer) => answer,
+            Err(e) => {
+                // There is nothing behind what is here.
+                if e.starts_with("416") {
+                    to.set_len(0).map_err(here)?;
+                }
+                return Err(self.wrong(file, said(&e, self.commit)));
+            }
+        };
+        let Some(size) = answer.total.or(file.sibling.size) else {
+            return Err(self.wrong(file, "nobody says how many bytes it has"));
+        };
         if let Some(said) = file.sibling.size.filter(|said| *said != size) {
             return Err(self.wrong(file, format!("has {size} bytes, and {said} in the list of files")));
         }
-        let folder = self.into.join(PLACE);
-        let part = part(&folder, self.name, &metadata);
-        // One that is whole, or longer, was cut off before it was renamed, or is not what it should be.
-        if part.metadata().is_ok_and(|m| m.len() >= size) {
-            std::fs::remove_file(&part).map_err(|e| at(&part, e))?;
+        match answer.from {
+            0 => {
+                to.set_len(0).map_err(here)?;
+                done = 0;
+            }
+            from if from == done => {}
+            from => {
+                return Err(
+                    self.wrong(file, format!("was asked for from {done} on, and comes from {from} on"))
+                );
+            }
         }
-        let steps = Steps { tell: &|done| self.tell(file, (done, size), place), done: 0 };
-        let pointer = self.repo.download_with_progress(path, steps);
-        let pointer = pointer.map_err(|e| self.wrong(file, said(&e, self.commit)))?;
-        let whole = pointer.canonicalize().map_err(|e| at(&pointer, e))?;
-        std::fs::remove_file(&pointer).map_err(|e| at(&pointer, e))?;
-        let len = whole.metadata().map_err(|e| at(&whole, e))?.len();
-        if len == size {
-            return Ok(whole);
+        let mut bytes = vec![0; 1 << 16];
+        while done <= size {
+            self.tell(file, (done, size), place);
+            let count = answer.body.read(&mut bytes).map_err(|e| self.wrong(file, e))?;
+            if count == 0 {
+                break;
+            }
+            to.write_all(&bytes[..count]).map_err(here)?;
+            done += count as u64;
         }
-        std::fs::remove_file(&whole).map_err(|e| at(&whole, e))?;
-        Err(self.wrong(file, format!("{len} bytes came, of {size}")))
+        if done == size {
+            return Ok(());
+        }
+        if done > size {
+            to.set_len(0).map_err(here)?;
+        }
+        Err(self.wrong(file, format!("{done} bytes came, of {size}")))
     }
 }
 
-/// Where hf-hub keeps what it has of a file.
-fn part(folder: &Path, repo: &str, metadata: &Metadata) -> PathBuf {
-    let cache = folder.join(format!("models--{}", repo.replace('/', "--")));
-    cache.join("blobs").join(metadata.etag()).with_extension("part")
-}
-
-/// Adds up what has come.
-struct Steps<'a> {
-    tell: &'a dyn Fn(u64),
-    done: u64,
-}
-
-impl hf_hub::api::Progress for Steps<'_> {
-    fn init(&mut self, _size: usize, _filename: &str) {
-        self.done = 0;
-    }
-
-    fn update(&mut self, size: usize) {
-        self.done += size as u64;
-        (self.tell)(self.done);
-    }
-
-    fn finish(&mut self) {}
+/// Makes the folder that a file is to be in.
+fn make_folder_of(path: &Path) -> Result<(), Error> {
+    let folder = path.parent().unwrap_or(path);
+    std::fs::create_dir_all(folder).map_err(|e| at(folder, e))
 }

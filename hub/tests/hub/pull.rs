@@ -1,15 +1,15 @@
-//! Downloads, from a hub on this machine.
+//! What is downloaded, and what becomes of it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use hub::{Error, Hub, Progress, pull};
 use import::Checkpoint;
-use import::hub::{Error, Hub, Progress, pull};
 
 use super::says;
-use super::server::Server;
+use super::server::{Server, etag};
 use super::write::{index, safetensors, save, some_bytes};
 
 const INDEX: &str = "model.safetensors.index.json";
@@ -165,6 +165,53 @@ fn what_was_cut_off_is_continued_and_never_looks_complete() {
 }
 
 #[test]
+fn of_sentence_transformers_the_files_of_modules_come_in_their_folders() {
+    let (server, folder) = (sharded(), tempfile::tempdir().expect("a folder"));
+    let more =
+        ["modules.json", "sentence_bert_config.json", "1_Pooling/config.json", "2_Normalize/config.json"];
+    for name in more.iter().chain(&["onnx/config.json", "1_Pooling/README.md", "x_Pooling/config.json"]) {
+        server.state().files.insert((*name).to_owned(), name.as_bytes().to_vec());
+    }
+    pulled(&server, None, folder.path()).expect("it works");
+    for name in more {
+        assert_eq!(std::fs::read(folder.path().join(name)).expect("it is there"), name.as_bytes());
+    }
+    let folders = |f: &Path| {
+        let all = std::fs::read_dir(f).expect("a folder").map(|e| e.expect("it can be read").path());
+        all.filter(|p| p.is_dir()).count()
+    };
+    assert_eq!(folders(folder.path()), 3);
+    // They are kept, and taken away, as others are.
+    server.asked();
+    pulled(&server, None, folder.path()).expect("it works again");
+    assert_eq!(server.asked().len(), 1);
+    server.state().files.remove("2_Normalize/config.json");
+    pulled(&server, None, folder.path()).expect("it works again");
+    assert!(!folder.path().join("2_Normalize/config.json").exists());
+    assert_eq!(contents(&folder.path().join("1_Pooling"))["config.json"], b"1_Pooling/config.json");
+}
+
+#[test]
+fn a_token_is_told_to_no_other_host() {
+    let (server, folder) = (sharded(), tempfile::tempdir().expect("a folder"));
+    let other = Server::new(&[]);
+    other.state().files.clone_from(&server.state().files);
+    server.state().token = Some("secret".into());
+    server.state().elsewhere = Some(other.address.clone());
+    let hub = Hub::at(&server.address, Some("secret"));
+    hub.pull("org/model", None, None, folder.path(), &|_| {}).expect("the files come from the other");
+    let here = contents(folder.path());
+    here.iter().for_each(|(name, bytes)| assert_eq!(*bytes, server.state().files[name], "{name}"));
+    assert_eq!(server.state().told, [true; 6]);
+    assert_eq!(other.state().told, [false; 5]);
+    // A redirection within the endpoint's host is told it.
+    server.state().elsewhere = None;
+    server.state().redirects = true;
+    let again = tempfile::tempdir().expect("a folder");
+    hub.pull("org/model", None, None, again.path(), &|_| {}).expect("the token goes along");
+}
+
+#[test]
 fn a_hub_that_ignores_what_part_is_asked_for_is_asked_again_for_the_whole() {
     let (server, folder) = (sharded(), tempfile::tempdir().expect("a folder"));
     server.state().ignores_ranges = true;
@@ -178,10 +225,9 @@ fn a_hub_that_ignores_what_part_is_asked_for_is_asked_again_for_the_whole() {
 #[test]
 fn what_was_whole_but_not_yet_renamed_does_no_harm() {
     let (server, folder) = (ggufs(), tempfile::tempdir().expect("a folder"));
-    server.state().etag = Some("W/same".into());
-    let blobs = folder.path().join(".pull/models--org--model/blobs/W");
-    std::fs::create_dir_all(&blobs).expect("the folder is writable");
-    save(&blobs.join("same.part"), "{}");
+    let parts = folder.path().join(".pull/parts").join(etag(b"GGUF 4"));
+    std::fs::create_dir_all(&parts).expect("the folder is writable");
+    save(&parts.join("m.Q4_K_M.gguf"), "other!");
     pulled(&server, Some("*Q4*"), folder.path()).expect("it works");
     assert_eq!(contents(folder.path())["m.Q4_K_M.gguf"], b"GGUF 4");
 }
@@ -248,9 +294,9 @@ fn what_the_hub_does_not_give_is_said() {
 fn names_from_the_hub_lead_nowhere_else() {
     let (server, folder) = (sharded(), tempfile::tempdir().expect("a folder"));
     let into = folder.path().join("into");
-    server.state().etag = Some("../../../../escaped".into());
-    says(&refused(&server, None, &into), &["the answer's `etag` or commit is no name"]);
-    server.state().etag = None;
+    server.state().blob = Some("../../../../escaped".into());
+    says(&refused(&server, None, &into), &["`../../../../escaped` is no name of contents"]);
+    server.state().blob = None;
     server.state().commit = "../..".into();
     says(&refused(&server, None, &into), &["`../..` is no commit"]);
     server.state().commit = "c0ffee".into();
@@ -314,7 +360,7 @@ fn the_environment_says_which_hub_and_who_asks() {
     server.state().token = Some("secret".into());
     let own = std::env::current_exe().expect("this is one");
     let status = Command::new(own)
-        .args(["--exact", "hub::the_environment_says_which_hub_and_who_asks"])
+        .args(["--exact", "pull::the_environment_says_which_hub_and_who_asks"])
         .env(INTO, folder.path())
         .env("HF_ENDPOINT", format!("{}/", server.address))
         .env("HF_TOKEN", "secret\n")
