@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -34,12 +35,25 @@ struct Text {
     ready: BTreeMap<String, String>,
 }
 
+/// How often a lock is asked for.
+const PATIENCE: u32 = 5;
+
 impl Record {
     /// The record in a place; a new one if there is none. One of another repository is refused, and one that is open.
     pub(super) fn open(place: &Path, repo: &str) -> Result<Record, Error> {
         let lock = place.join(LOCK);
         let lock = File::create(&lock).map_err(|e| at(&lock, e))?;
-        lock.try_lock().map_err(|_| at(place, "another download into this folder goes on"))?;
+        // A process that is being started has what is open here for a moment, and with it a lock that was given up.
+        let is_free = (0..PATIENCE).any(|_| {
+            let free = lock.try_lock().is_ok();
+            if !free {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            free
+        });
+        if !is_free {
+            return Err(at(place, "another download into this folder goes on"));
+        }
         let path = place.join(NAME);
         let text = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice::<Text>(&bytes).map_err(|e| at(&path, e))?,
