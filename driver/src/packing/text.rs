@@ -320,26 +320,20 @@ impl Writer<'_> {
         let one = |p: &Plane| {
             let sharing = p.sharing();
             let (size, inner) = if quads { (run / 4, "4 * q + t") } else { (run, "q") };
-            let mut value = String::new();
-            for h in 0..sharing {
-                // Bytes `m` of a span are runs `sharing * m` and those behind.
-                let at =
-                    format!("{} + {inner}", linear(&[(self.cut.span(), "e"), (run * sharing, "m")], run * h));
-                let number = self.written(self.parts.number, &at)?;
-                let plus = self.parts.plus;
-                let digits = match plus {
-                    0 => format!("u8({number})"),
-                    _ => format!("u8(i32({number}) + {plus})"),
-                };
-                let bits = match p.bits {
-                    8 => digits,
-                    _ => format!("bit_and(shr({digits}, {}), {})", p.first, (1 << p.bits) - 1),
-                };
-                value = match h {
-                    0 => bits,
-                    _ => format!("bit_or({value}, shl({bits}, {}))", h * p.bits),
-                };
-            }
+            // Byte `m` of a span holds runs `sharing * m` and those behind, one above the other.
+            let runs_before = [(self.cut.span(), "e"), (run * sharing, "m"), (run, "h")];
+            let number =
+                self.written(self.parts.number, &format!("{} + {inner}", linear(&runs_before, 0)))?;
+            let digits = match self.parts.plus {
+                0 => format!("i32({number})"),
+                plus => format!("i32({number}) + {plus}"),
+            };
+            let value = format!(
+                "u8(sum(h in {sharing}) shl(bit_and(shr({digits}, {}), {}), {} * i32(h)))",
+                p.first,
+                (1 << p.bits) - 1,
+                p.bits
+            );
             let bytes = block * p.bits / 8;
             let place = linear(&[(runs / sharing * size, "e"), (size, "m"), (1, "q")], 0);
             let loops = format!("e in {}, m in {}, q in {size}", self.cut.spans(), runs / sharing);
