@@ -191,7 +191,7 @@ fn run_with(
             let names =
                 |f: &File| f.items.iter().filter_map(defs::name_of).map(|n| n.name).collect::<HashSet<Sym>>();
             let own: HashSet<Sym> = files.derived.iter().flat_map(names).collect();
-            let stays = |f: &&File| f.family != Some(Sym::new("panels")) || names(f).is_disjoint(&own);
+            let stays = |f: &&File| names(f).is_disjoint(&own);
             more = library.iter().filter(stays).chain(&files.derived).cloned().collect();
             &more
         }

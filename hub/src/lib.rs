@@ -71,17 +71,6 @@ pub struct Hub {
     token: Option<String>,
 }
 
-/// Downloads a checkpoint as [`Hub::pull`] does, from the hub that the environment says.
-pub fn pull(
-    repo: &str,
-    revision: Option<&str>,
-    pattern: Option<&str>,
-    into: &Path,
-    progress: &dyn Fn(Progress<'_>),
-) -> Result<Vec<PathBuf>, Error> {
-    Hub::from_env().pull(repo, revision, pattern, into, progress)
-}
-
 impl Hub {
     /// The hub at `HF_ENDPOINT`, asked with the token `HF_TOKEN`; without these Hugging Face's own, and no token.
     pub fn from_env() -> Hub {

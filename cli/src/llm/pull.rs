@@ -20,7 +20,7 @@ pub(crate) fn pull(args: &PullArgs) -> Done {
         bar.borrow_mut().show(&part, p.done, p.total, Unit::Bytes);
     };
     let (revision, pattern) = (args.revision.as_deref(), args.pattern.as_deref());
-    let made = hub::pull(&args.repository, revision, pattern, &into, &seen);
+    let made = hub::Hub::from_env().pull(&args.repository, revision, pattern, &into, &seen);
     bar.borrow_mut().clear();
     let files = made.map_err(|e| fault(e.to_string()))?;
     let size: u64 = files.iter().filter_map(|f| Some(f.metadata().ok()?.len())).sum();

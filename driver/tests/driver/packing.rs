@@ -17,8 +17,8 @@ fn encodings() -> Vec<(&'static str, usize)> {
     parts.map(one).collect()
 }
 
-/// Products of some rows with a matrix, compiled: which rules make them. They are as near to what the interpreter decodes
-/// as each says.
+/// Products of some rows with a matrix, compiled: which rules make them. They are as near to what the interpreter
+/// decodes as each says.
 fn products(before: &str, encoding: &str, block: usize, rows: usize) -> Result<Vec<String>, String> {
     let k = 2 * block;
     let text = format!(
@@ -57,7 +57,8 @@ fn products(before: &str, encoding: &str, block: usize, rows: usize) -> Result<V
             let terms = x[at / 64 * k..][..k].iter().zip(&w[at % 64 * k..][..k]);
             let terms: Vec<f64> = terms.map(|(x, w)| f64::from(*x) * f64::from(*w)).collect();
             let (sum, size) = (terms.iter().sum::<f64>(), terms.iter().map(|t| t.abs()).sum::<f64>());
-            if size.is_finite() && (f64::from(*y) - sum).abs() > part * size {
+            let near = (f64::from(*y) - sum).abs() <= part * size;
+            if size.is_finite() && !near {
                 return Err(format!("{name}: element {at} is {y}, and {sum} is right"));
             }
         }

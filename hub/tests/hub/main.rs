@@ -4,6 +4,8 @@
 
 mod pull;
 mod server;
+#[allow(dead_code, reason = "each test binary uses a part")]
+#[path = "../../../import/tests/import/write.rs"]
 mod write;
 
 /// Asks that a text holds others.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use hub::{Error, Hub, Progress, pull};
+use hub::{Error, Hub, Progress};
 use import::Checkpoint;
 
 use super::says;
@@ -353,7 +353,7 @@ const INTO: &str = "TENON_TEST_PULL_INTO";
 #[test]
 fn the_environment_says_which_hub_and_who_asks() {
     if let Ok(into) = std::env::var(INTO) {
-        pull("org/model", None, Some("*Q4*"), Path::new(&into), &|_| {}).expect("it works");
+        Hub::from_env().pull("org/model", None, Some("*Q4*"), Path::new(&into), &|_| {}).expect("it works");
         return;
     }
     let (server, folder) = (ggufs(), tempfile::tempdir().expect("a folder"));
