@@ -22,7 +22,8 @@ pub(crate) fn of(places: &[&str]) -> String {
 
 fn collect(place: &Path, files: &mut Vec<PathBuf>) {
     if !place.is_dir() {
-        files.extend(place.extension().is_some_and(|e| e == "rs").then(|| place.to_owned()));
+        let is_source = |e: &std::ffi::OsStr| ["rs", "tn", "lalrpop", "toml"].iter().any(|known| e == *known);
+        files.extend(place.extension().is_some_and(is_source).then(|| place.to_owned()));
         return;
     }
     let entries = std::fs::read_dir(place).unwrap_or_else(|e| panic!("{}: {e}", place.display()));

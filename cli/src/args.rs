@@ -384,6 +384,9 @@ pub(crate) enum Command {
         /// Runs that are timed
         #[arg(long, value_name = "N", default_value_t = 3, value_parser = positive)]
         runs: usize,
+        /// Say where the time of steps goes as well: time, bytes and operations of each instruction
+        #[arg(long)]
+        profile: bool,
         /// One JSON object on stdout
         #[arg(long)]
         json: bool,

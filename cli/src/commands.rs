@@ -91,8 +91,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
             llm::tokenize(&checkpoint, text.as_deref(), file.as_deref(), json)
         }
         Command::Perplexity { model, file, json } => llm::perplexity(&model, &file, json),
-        Command::BenchLlm { model, pp, tg, batch, runs, json } => {
-            let what = llm::What { prompt: pp, tokens: tg, batches: &batch, runs };
+        Command::BenchLlm { model, pp, tg, batch, runs, profile, json } => {
+            let what = llm::What { prompt: pp, tokens: tg, batches: &batch, runs, profile };
             llm::bench(&model, &what, json)
         }
     };
@@ -605,7 +605,7 @@ fn build(file: &Path, out: &Path, which: &Which, compile: &Compile) -> Done {
         };
         note(&driver::entry_choice::notes(&front, if name_chosen(entry) { &[] } else { &entries }));
         let compilation = pipeline::compile(&front, &entries, &options)?;
-        write_package(&pipeline::package(compilation, &options.target), out)
+        write_package(&pipeline::package(&compilation), out)
     };
     go().map_err(|f| (sources, f))
 }

@@ -1,9 +1,9 @@
-//! Kernels kept on disk between runs: a folder with a file a kernel; beside them notes, short texts that others found
-//! out.
+//! Kernels kept on disk between runs: a folder with a file a kernel; beside them whole programs, and notes, short texts
+//! that others found out.
 //!
-//! In and out: kernels and notes by their key, which holds all that the code depends on; the store adds what made the
-//! code, this crate's sources and LLVM. A file is named by a hash of the key and holds the whole of it, so that two
-//! keys of one hash are a miss and no confusion.
+//! In and out: kernels, programs and notes by their key, which holds all that the code depends on; the store adds what
+//! made the code of a kernel, this crate's sources and LLVM. A file is named by a hash of the key and holds the whole
+//! of it, so that two keys of one hash are a miss and no confusion.
 //!
 //! Invariants: a file appears by renaming, whole or not at all, so any number of processes may use a folder; whatever
 //! is wrong with a file (short, changed, of another version) is a miss; whatever is wrong with the folder (full, read
@@ -27,6 +27,7 @@ use crate::compiler::Compiled;
 const MAGIC: &[u8; 8] = b"TENONK1\n";
 const KERNEL: &str = "kernel";
 const NOTE: &str = "note";
+const PROGRAM: &str = "program";
 
 /// Kernels on disk. Clones share a folder.
 #[derive(Clone, Debug)]
@@ -67,6 +68,16 @@ impl Store {
     /// Keeps a note, if that can be done.
     pub fn put_note(&self, key: &str, note: &str) {
         self.write(NOTE, key, &note);
+    }
+
+    /// The program that was kept under a key, which holds all that it depends on, with what was said of it.
+    pub fn program(&self, key: &str) -> Option<(String, Vec<u8>)> {
+        self.read(PROGRAM, key)
+    }
+
+    /// Keeps a program, if that can be done.
+    pub fn put_program(&self, key: &str, about: &str, file: &[u8]) {
+        self.write(PROGRAM, key, &(about, file));
     }
 
     fn read<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Option<T> {
@@ -122,7 +133,9 @@ impl Store {
         let mut files: Vec<_> = entries
             .filter_map(|e| e.ok().and_then(|e| Some((e.metadata().ok()?, e.path()))))
             .filter(|(about, path)| {
-                let ours = path.extension().is_some_and(|e| e == KERNEL || e == NOTE || e == "draft");
+                let ours = path
+                    .extension()
+                    .is_some_and(|e| [KERNEL, NOTE, PROGRAM, "draft"].iter().any(|k| e == *k));
                 ours && about.is_file()
             })
             .collect();

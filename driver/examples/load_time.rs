@@ -32,7 +32,7 @@ fn package(path: &Path) -> Result<Package, Box<dyn std::error::Error>> {
     let options = Options { store: driver::cache::user(), ..Options::default() };
     let compilation =
         pipeline::compile(&front, &entries, &options).map_err(|f| f.render(&front.sources, false))?;
-    Ok(pipeline::package(compilation, &options.target))
+    Ok(pipeline::package(&compilation))
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

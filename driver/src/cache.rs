@@ -2,7 +2,7 @@
 //! keeps none.
 #![allow(clippy::disallowed_methods, reason = "the environment says where")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use codegen::Store;
 
@@ -11,7 +11,12 @@ const LIMIT: u64 = 1 << 30;
 
 /// The store of whoever runs this; none if there is to be none, or no place for it.
 pub fn user() -> Option<Store> {
-    Store::open(&folder("kernels")?, LIMIT)
+    at(&folder("kernels")?)
+}
+
+/// The store in a folder; none if it cannot be made, or if others may write to it.
+pub fn at(folder: &Path) -> Option<Store> {
+    Store::open(folder, LIMIT)
 }
 
 /// The folder of weights as programs want them; none if there is to be none, or no place for it.

@@ -383,7 +383,7 @@ fn value(name: &str, text: &str, dtype: DType) -> Result<Tensor, Failure> {
 }
 
 /// A number, or a list of them: `[1, 2.5]`, `[[true], [false]]`.
-pub(crate) fn of_value(value: &Value, dtype: DType) -> Result<Tensor, String> {
+pub fn of_value(value: &Value, dtype: DType) -> Result<Tensor, String> {
     fn gather(v: &Value, depth: usize, shape: &mut Vec<i64>, out: &mut Vec<Value>) -> Result<(), String> {
         let Value::List(list) = v else {
             out.push(v.clone());

@@ -7,8 +7,8 @@
 //! - What is entered, with what: [`entry_choice`], [`data`] arguments given from outside (`settings` from a config,
 //!   `weights` from a checkpoint), [`option_names`] those that options speak of, [`passes`] what may be left out.
 //! - Running: [`engine`], [`session`] line by line, [`kernels`] machine code for a program's kernels ([`cache`] where
-//!   it is kept), [`cores`] work on all of them, [`assemble`] a compiled program from its text, `load_split` what is
-//!   made once of weights.
+//!   it is kept, [`programs`] whole ones too), [`cores`] work on all of them, [`assemble`] a compiled program from
+//!   its text, `load_split` what is made once of weights.
 //! - Judging: [`compare`] a run in every engine, [`admit`] whether rules hold, [`runtime_checks`] what is left to be
 //!   known and checked while running, [`mod@why`] plans, [`reduction_order`] of sums.
 //! - Measuring: [`profile`] where the time of a run goes, [`calibrate`] what a machine can do, [`tune`] what kernels
@@ -52,6 +52,7 @@ mod packing;
 pub mod passes;
 pub mod pipeline;
 pub mod profile;
+pub mod programs;
 pub mod progress;
 pub mod reduction_order;
 pub mod runtime_checks;
@@ -69,7 +70,7 @@ use ir::source::SourceMap;
 pub use failure::Failure;
 pub use import::Checkpoint;
 pub use pipeline::{Compilation, Front, Options};
-pub use rewrites::{Options as PlanOptions, OwnPass};
+pub use rewrites::{Machine, Options as PlanOptions, OwnPass};
 
 /// Reads and checks a program file, with the files it uses. A failure comes with the texts its places speak of.
 pub fn open(path: impl AsRef<Path>) -> Result<Front, (SourceMap, Failure)> {

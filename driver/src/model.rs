@@ -46,7 +46,7 @@ pub struct Bound {
 impl Bound {
     /// True for a parameter that weights give.
     pub fn is_weight(&self, at: usize) -> bool {
-        self.wanted[at].name.starts_with(&format!("{WEIGHTS}."))
+        is_weight(&self.wanted[at].name)
     }
 
     /// What reads the weights from the checkpoint that this was bound to, and tells who watches.
@@ -65,6 +65,11 @@ impl Bound {
         let all = (0..self.wanted.len()).filter(|i| self.is_weight(*i));
         all.filter_map(|i| estimate::bytes(&self.wanted[i].ty, &self.dims)).sum()
     }
+}
+
+/// True for the name of a parameter that weights give.
+pub fn is_weight(name: &str) -> bool {
+    name.strip_prefix(WEIGHTS).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// Reads weights.

@@ -216,9 +216,10 @@ pub(crate) fn compile_plan(
 }
 
 /// The file of a compiled program.
-pub fn package(compilation: Compilation, target: &Target) -> Package {
-    let native = kernels::native(&compilation.kernels, target);
-    Package { program: compilation.program.into_program(), loops: compilation.loops, natives: vec![native] }
+pub fn package(compilation: &Compilation) -> Package {
+    let native = kernels::native(&compilation.kernels, &compilation.target);
+    let program = compilation.program.clone().into_program();
+    Package { program, loops: compilation.loops.clone(), natives: vec![native] }
 }
 
 /// The entry of a program, by name or by custom, as it is called from outside.

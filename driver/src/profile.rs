@@ -119,7 +119,8 @@ pub fn measure(
     Ok((report(exe, entry, &profile, machine, sources), profile))
 }
 
-fn report(
+/// What was noted of calls of an entry.
+pub fn report(
     exe: &Executable,
     entry: &str,
     profile: &Profile,

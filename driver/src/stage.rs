@@ -47,7 +47,7 @@ pub fn show(
         let entries: Vec<FuncId> =
             entries.into_iter().map(|id| crate::entry::callable(&mut front.module, id)).collect();
         let compilation = pipeline::compile(front, &entries, options)?;
-        return Ok(vm::asm::listing(&pipeline::package(compilation, &options.target)));
+        return Ok(vm::asm::listing(&pipeline::package(&compilation)));
     }
     crate::option_names::pipeline(&front.module, options)?;
     let called = if entry.is_some() { entries.as_slice() } else { &[] };

@@ -430,7 +430,7 @@ fn differ(want: &Tensor, got: &Tensor, exact: bool) -> Option<String> {
 
 /// A compiled program as text is the same program.
 fn listing_reads_back(compilation: Compilation) -> Result<(), String> {
-    let mut package = pipeline::package(compilation, &Options::default().target);
+    let mut package = pipeline::package(&compilation);
     package.natives.clear();
     let text = vm::asm::listing(&package);
     match vm::asm::read(&text) {

@@ -207,7 +207,18 @@ pub(crate) fn build(source: &Source<'_>, func: &Func, facts: &Facts) -> BlockGra
     let loaded: FxHashMap<ValId, Stage> = weights(func).into_iter().map(|v| (v, Stage::Load)).collect();
     let extents = loaded.keys().flat_map(|&v| &func.ty(v).shape);
     let entry_dims = extents.filter_map(Expr::as_sym).collect();
-    inside(source, func, &func.body, facts, &FxHashMap::default(), (loaded, entry_dims))
+    let outer = Outer { loaded, entry_dims, parts: FxHashMap::default() };
+    inside(source, func, &func.body, facts, &FxHashMap::default(), outer)
+}
+
+/// What a block knows of those around it.
+struct Outer {
+    /// The values that are known before the run, and the dims that tell so.
+    loaded: FxHashMap<ValId, Stage>,
+    entry_dims: FxHashSet<Sym>,
+    /// What makes those that are parts of such ([`Stage::Part`]): the block may take parts of other things in their
+    /// place, of the same weights laid out.
+    parts: FxHashMap<ValId, Node>,
 }
 
 /// What a loop counts up: values of its body, and what they are below wherever it runs.
@@ -226,8 +237,9 @@ fn inside(
     block: &Block,
     facts: &Facts,
     below: &FxHashMap<ValId, Expr>,
-    (loaded, entry_dims): (FxHashMap<ValId, Stage>, FxHashSet<Sym>),
+    outer: Outer,
 ) -> BlockGraph {
+    let Outer { loaded, entry_dims, parts } = outer;
     let order = raise_checks(block);
     let mut graph = Graph::new(Ctx { levels: vec![facts.clone()], loaded, entry_dims, ..Ctx::default() });
     learn(source.module, &mut graph.analysis, &order, below);
@@ -267,7 +279,8 @@ fn inside(
             let mut nested = Vec::new();
             let below = counted(func, &node.op);
             for inner in node.op.blocks() {
-                nested.push(inside(source, func, inner, &known, &below, b.known_before()));
+                let outer = b.known_before(&parts, &order[..at]);
+                nested.push(inside(source, func, inner, &known, &below, outer));
             }
             for &r in &node.results {
                 b.leaf(func, r);
@@ -278,6 +291,7 @@ fn inside(
     for &r in &block.results {
         b.leaf(func, r);
     }
+    b.take_parts(source, func, &parts);
     b.graph.rebuild();
     b
 }
@@ -406,12 +420,35 @@ fn note(uses: &mut IndexMap<ValId, Use>, v: ValId, u: Use) {
 
 impl BlockGraph {
     /// The values that are known before the run, and the dims that tell so.
-    fn known_before(&self) -> (FxHashMap<ValId, Stage>, FxHashSet<Sym>) {
+    fn known_before(&self, parts: &FxHashMap<ValId, Node>, nodes: &[&Node]) -> Outer {
         let ctx = &self.graph.analysis;
         let mut loaded = ctx.loaded.clone();
-        let own = self.vals.iter().map(|(&v, &c)| (v, self.graph[c].data.stage));
-        loaded.extend(own.filter(|(_, stage)| *stage != Stage::Step));
-        (loaded, ctx.entry_dims.clone())
+        let stage = |v: &ValId| self.vals.get(v).map(|&c| self.graph[c].data.stage);
+        loaded.extend(self.vals.keys().filter_map(|v| Some((*v, stage(v).filter(|s| *s != Stage::Step)?))));
+        let mut parts = parts.clone();
+        for node in nodes {
+            if let [v] = node.results[..]
+                && self.pure.contains(&v)
+                && stage(&v) == Some(Stage::Part)
+            {
+                parts.insert(v, (*node).clone());
+            }
+        }
+        Outer { loaded, entry_dims: ctx.entry_dims.clone(), parts }
+    }
+
+    /// Says of what the blocks around this one know before the run how it is made, as far as this block speaks of it.
+    fn take_parts(&mut self, source: &Source<'_>, func: &Func, parts: &FxHashMap<ValId, Node>) {
+        let mut next = 0;
+        while let Some((&v, &leaf)) = self.vals.get_index(next) {
+            next += 1;
+            if self.pure.contains(&v) {
+                continue;
+            }
+            if let Some(made) = parts.get(&v).and_then(|node| self.term(source, func, node)) {
+                self.graph.union(leaf, made);
+            }
+        }
     }
 
     /// The class of a value; a leaf if nothing in this block defines it by a pure node.
@@ -427,30 +464,7 @@ impl BlockGraph {
 
     /// Takes a pure node into the e-graph; false if it must be pinned.
     fn absorb(&mut self, source: &Source<'_>, func: &Func, node: &Node) -> bool {
-        if !node.opens.is_empty() {
-            return false;
-        }
-        let types: Vec<Type> = node.results.iter().map(|&r| func.ty(r).clone()).collect();
-        let table = &mut self.graph.analysis.table;
-        let Some(key) = source.key(&node.op, table, &types, &Expr::clone) else { return false };
-        let args: Vec<Type> = node.args.iter().map(|&a| func.ty(a).clone()).collect();
-        if !source.fits(&self.graph.analysis, &key, &args) {
-            return false;
-        }
-        // The signature writes the result types the same way at every call, so that equal calls are one node.
-        let types = match source.signature(&key) {
-            None => types,
-            Some((_, given)) => {
-                let same = given.len() == types.len()
-                    && given.iter().zip(&types).all(|(a, b)| self.graph.analysis.same_type(a, b));
-                if !same {
-                    return false;
-                }
-                given
-            }
-        };
-        let kids: Kids = node.args.iter().map(|&a| self.leaf(func, a)).collect();
-        let id = self.add_op(key, types, kids, &Origin::Program);
+        let Some(id) = self.term(source, func, node) else { return false };
         for (i, &r) in node.results.iter().enumerate() {
             let id = if node.results.len() == 1 { id } else { self.graph.add(Ir::Proj(i as u32, [id])) };
             self.vals.insert(r, id);
@@ -459,6 +473,34 @@ impl BlockGraph {
             self.names.insert(r, func.val(r).name);
         }
         true
+    }
+
+    /// The term of a pure node; none of one that must be pinned.
+    fn term(&mut self, source: &Source<'_>, func: &Func, node: &Node) -> Option<Id> {
+        if !node.opens.is_empty() {
+            return None;
+        }
+        let types: Vec<Type> = node.results.iter().map(|&r| func.ty(r).clone()).collect();
+        let table = &mut self.graph.analysis.table;
+        let key = source.key(&node.op, table, &types, &Expr::clone)?;
+        let args: Vec<Type> = node.args.iter().map(|&a| func.ty(a).clone()).collect();
+        if !source.fits(&self.graph.analysis, &key, &args) {
+            return None;
+        }
+        // The signature writes the result types the same way at every call, so that equal calls are one node.
+        let types = match source.signature(&key) {
+            None => types,
+            Some((_, given)) => {
+                let same = given.len() == types.len()
+                    && given.iter().zip(&types).all(|(a, b)| self.graph.analysis.same_type(a, b));
+                if !same {
+                    return None;
+                }
+                given
+            }
+        };
+        let kids: Kids = node.args.iter().map(|&a| self.leaf(func, a)).collect();
+        Some(self.add_op(key, types, kids, &Origin::Program))
     }
 
     /// Adds a semantic node and notes where it came from.

@@ -37,6 +37,7 @@ mod candidates;
 mod classify;
 mod clone;
 mod cost;
+mod dead_code;
 mod egraph;
 mod elaborate;
 mod explain;
@@ -288,6 +289,7 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
         std::iter::successors(Some(i as u32), |&i| Some(part(i as usize)?.of.0)).last().unwrap_or_default()
     };
     let before_loads = out.funcs.len();
+    let mut installed = Vec::new();
     for (i, func) in flat.funcs.iter().enumerate() {
         if func.plan || !will_run(i) {
             continue;
@@ -328,7 +330,10 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
             found.notes.push(note);
         }
         match planned {
-            Ok(Some((new, loads))) => install(&mut out, i, new, loads),
+            Ok(Some((new, loads))) => {
+                install(&mut out, i, new, loads);
+                installed.push(i);
+            }
             Ok(None) => {}
             Err(why) => found.notes.push(format!("left as it was: {why}")),
         }
@@ -336,6 +341,7 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
     }
     outline::hoist_loads(&mut out, &parts, before_loads);
     let placed = share_kernels::share_kernels(&mut out, &fused, options.runs(Pass::ShareKernels));
+    installed.iter().for_each(|&i| dead_code::remove(&mut out, i));
     let marked = ir::invariant::mark(&mut out);
     let steps = report.functions.iter_mut().flat_map(|f| &mut f.regimes).flat_map(|r| &mut r.steps);
     for step in steps {

@@ -1,13 +1,14 @@
 //! A compiled function with the arguments bound so far.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use driver::data::{self, Wanted};
-use driver::engine;
+use driver::{Machine, engine};
 use ir::origin::Value;
 use ir::source::SourceMap;
-use vm::{Arg, Context, Executable, Limits, Loaded, Output};
+
+use vm::{Arg, Context, Executable, Limits, Loaded, Output, Profile};
 
 use crate::packed::Weights;
 use crate::{Error, Tensor};
@@ -25,9 +26,37 @@ pub struct Function {
     /// What bound weights make by themselves, if anything, once that is known.
     loaded: Arc<OnceLock<Option<Loaded>>>,
     /// For texts in errors.
-    sources: Arc<SourceMap>,
+    sources: Arc<Sources>,
     /// Registers and memory of calls that have ended, for calls to come.
     idle: Arc<Mutex<Vec<Context>>>,
+    /// Where the time of calls goes, while that is noted.
+    profile: Arc<Mutex<Option<Profile>>>,
+}
+
+/// The texts of a program, read when an error asks for them.
+pub(crate) struct Sources(LazyLock<SourceMap, Box<dyn FnOnce() -> SourceMap + Send>>);
+
+impl Sources {
+    /// Texts that are read when they are needed, if they still can be.
+    pub(crate) fn later(read: impl FnOnce() -> Option<SourceMap> + Send + 'static) -> Sources {
+        Sources(LazyLock::new(Box::new(|| read().unwrap_or_default())))
+    }
+}
+
+impl From<SourceMap> for Sources {
+    fn from(sources: SourceMap) -> Sources {
+        Sources(LazyLock::new(Box::new(|| sources)))
+    }
+}
+
+/// What a checkpoint gives of what a function asks, but for its weights.
+pub(crate) struct Given {
+    pub(crate) wanted: Vec<Wanted>,
+    /// The values of the config that it takes.
+    pub(crate) given: Vec<Option<Tensor>>,
+    pub(crate) config: BTreeMap<String, Value>,
+    pub(crate) unread: Vec<String>,
+    pub(crate) unencoded: Vec<String>,
 }
 
 /// What a function asks.
@@ -46,7 +75,7 @@ impl Function {
         exe: Arc<Executable>,
         name: String,
         wanted: Vec<Wanted>,
-        sources: SourceMap,
+        sources: impl Into<Sources>,
     ) -> Function {
         let bound = vec![None; wanted.len()];
         let idle = Arc::new(Mutex::new(Vec::new()));
@@ -60,8 +89,9 @@ impl Function {
             unread: Arc::default(),
             unencoded: Arc::default(),
             loaded,
-            sources: Arc::new(sources),
+            sources: Arc::new(sources.into()),
             idle,
+            profile: Arc::default(),
         }
     }
 
@@ -70,12 +100,12 @@ impl Function {
     pub(crate) fn bound(
         exe: Arc<Executable>,
         name: String,
-        bound: driver::model::Bound,
+        given: Given,
         weights: Weights,
-        sources: SourceMap,
+        sources: impl Into<Sources>,
     ) -> Function {
-        let mut f = Function::new(exe, name, bound.wanted, sources);
-        f.bound = bound.given.into_iter().map(|t| t.map(Arc::new)).collect();
+        let mut f = Function::new(exe, name, given.wanted, sources);
+        f.bound = given.given.into_iter().map(|t| t.map(Arc::new)).collect();
         let empty = Arc::new(Tensor::scalar_i(tensor::DType::I64, 0));
         for (at, t) in weights.read {
             f.bound[at] = Some(t.map_or_else(|| Arc::clone(&empty), Arc::new));
@@ -83,9 +113,9 @@ impl Function {
         if let Some(loaded) = weights.loaded {
             f.loaded = Arc::new(OnceLock::from(Some(loaded)));
         }
-        f.config = Arc::new(bound.config);
-        f.unread = bound.unread.into();
-        f.unencoded = bound.unencoded.into();
+        f.config = Arc::new(given.config);
+        f.unread = given.unread.into();
+        f.unencoded = given.unencoded.into();
         f
     }
 
@@ -163,7 +193,7 @@ impl Function {
         let parts: Vec<&Wanted> = open.iter().map(|&i| &self.wanted[i]).collect();
         let known = data::dims(&wanted, &given);
         let read = data::weights(name, &parts, &known, &path.as_ref().display().to_string());
-        for (i, t) in read.map_err(|f| Error::new(&f, &self.sources))? {
+        for (i, t) in read.map_err(|f| Error::new(&f, &self.sources.0))? {
             self.bound[open[i]] = Some(Arc::new(t));
         }
         self.loaded = Arc::default();
@@ -244,22 +274,47 @@ impl Function {
         let loaded = self.load(&mut context, limits);
         let results = match &loaded {
             Ok(Some(loaded)) => {
-                let results = context.update(&loaded.step, loaded.args(args), limits);
+                let results = self.observed(&mut context, &loaded.step, loaded.args(args), limits);
                 let place = |r| match r {
                     Output::Updated(at) => Output::Updated(loaded.takes.get(at).copied().unwrap_or(at)),
                     new => new,
                 };
                 results.map(|all| all.into_iter().map(place).collect())
             }
-            Ok(None) => context.update(&self.name, args, limits),
+            Ok(None) => self.observed(&mut context, &self.name, args, limits),
             Err(e) => Err(e.clone()),
         };
         idle().push(context);
-        results.map_err(|e| Error::new(&engine::vm_failure(&e, &self.sources), &self.sources))
+        results.map_err(|e| Error::new(&engine::vm_failure(&e, &self.sources.0), &self.sources.0))
     }
 }
 
 impl Function {
+    /// Notes from now on where the time of calls goes: of one at a time, of others beside it nothing.
+    pub fn begin_profile(&self) {
+        *self.profile.lock().unwrap_or_else(PoisonError::into_inner) = Some(Profile::new(self.exe.program()));
+    }
+
+    /// Where the time of calls went since [`begin_profile`](Function::begin_profile), which ends.
+    pub fn end_profile(&self, machine: &Machine) -> Option<driver::profile::Report> {
+        let profile = self.profile.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        Some(driver::profile::report(&self.exe, &self.name, &profile, machine, &self.sources.0))
+    }
+
+    fn observed(
+        &self,
+        context: &mut Context,
+        entry: &str,
+        args: Vec<Arg<'_>>,
+        limits: &Limits,
+    ) -> Result<Vec<Output>, vm::Error> {
+        let noted = || self.profile.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut profile) = noted().take() else { return context.update(entry, args, limits) };
+        let results = context.profile(entry, args, limits, &mut profile);
+        *noted() = Some(profile);
+        results
+    }
+
     /// What the bound weights make by themselves, made by the first call.
     fn load(&self, context: &mut Context, limits: &Limits) -> Result<Option<&Loaded>, vm::Error> {
         if let Some(loaded) = self.loaded.get() {

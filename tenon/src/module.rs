@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use driver::Checkpoint;
-use driver::model::Binding;
-use driver::{Failure, Front, Options as Compile, data, engine, kernels, pipeline};
+use driver::model::{Binding, Bound};
+use driver::{Compilation, Failure, Front, Options as Compile, data, engine, kernels, pipeline, programs};
 use ir::ast::ItemKind;
 use ir::source::SourceMap;
 use vm::Executable;
 use vm::threads::Pool;
 
+use crate::function::Given;
 use crate::{Error, Function, packed};
 
 /// How a program is loaded.
@@ -112,6 +113,17 @@ impl Module {
 
     /// An entry of a model, compiled for a checkpoint: its config, and its weights in the record `w`, are bound.
     pub fn model(&self, name: &str, checkpoint: &Checkpoint, how: &Binding) -> Result<Function, Error> {
+        self.model_with(name, checkpoint, how, |_| {})
+    }
+
+    /// As [`model`](Module::model), with who is shown what was made.
+    pub(crate) fn model_with(
+        &self,
+        name: &str,
+        checkpoint: &Checkpoint,
+        how: &Binding,
+        show: impl FnOnce(&Made<'_>) + Send,
+    ) -> Result<Function, Error> {
         let Form::Text(front) = &self.form else {
             return Err(Error::message(
                 "E0605",
@@ -128,7 +140,16 @@ impl Module {
                 let name = front.module.func(bound.entry).name.clone();
                 let key = packed::key(&compilation, checkpoint, &bound);
                 let weights = packed::weights(&exe, &name, &bound, checkpoint, &key, options)?;
-                Ok(Function::bound(exe, name, bound, weights, front.sources.clone()))
+                let Bound { wanted, given, config, unread, unencoded, .. } = bound;
+                let given = Given { wanted, given, config, unread, unencoded };
+                show(&Made {
+                    front: &front,
+                    compilation: &compilation,
+                    name: &name,
+                    given: &given,
+                    weights: &key,
+                });
+                Ok(Function::bound(exe, name, given, weights, front.sources.clone()))
             });
             made.map_err(|f| (front.sources, f))
         })
@@ -150,6 +171,16 @@ impl Module {
     }
 }
 
+/// An entry of a model, as it was compiled for a checkpoint.
+pub(crate) struct Made<'m> {
+    pub(crate) front: &'m Front,
+    pub(crate) compilation: &'m Compilation,
+    pub(crate) name: &'m str,
+    pub(crate) given: &'m Given,
+    /// What its weights are kept under.
+    pub(crate) weights: &'m str,
+}
+
 /// True if the text of a program defines a function of this name itself.
 pub(crate) fn defines(front: &Front, name: &str) -> bool {
     let mut items = front.files.own.iter().flat_map(|f| &f.items);
@@ -168,12 +199,11 @@ fn compile(
     let entry = pipeline::entry(&mut front, name)?;
     let func = front.module.func(entry);
     let (name, wanted) = (func.name.clone(), data::wanted(func));
-    let compilation = pipeline::compile(&front, &[entry], options)?;
-    let exe = engine::load(&compilation, Arc::clone(threads))?;
+    let exe = programs::executable(&front, entry, options, threads)?;
     Ok(Function::new(exe, name, wanted, front.sources))
 }
 
-fn pool(options: &Options) -> Result<Arc<Pool>, Error> {
+pub(crate) fn pool(options: &Options) -> Result<Arc<Pool>, Error> {
     match options.threads {
         Some(n) => Ok(Pool::new(n.max(1))),
         None => kernels::threads().map_err(|f| Error::new(&f, &SourceMap::default())),

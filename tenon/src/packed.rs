@@ -55,11 +55,7 @@ pub(crate) fn key(compilation: &Compilation, checkpoint: &Checkpoint, bound: &Bo
     for (name, value) in &bound.config {
         text += &format!("{name} = {value}\n");
     }
-    for path in checkpoint.files() {
-        let meta = fs::metadata(path).ok();
-        let time = meta.map(|m| (m.len(), m.mtime(), m.mtime_nsec(), m.ino()));
-        text += &format!("{} {time:?}\n", path.display());
-    }
+    text += &files(checkpoint);
     // Loads are functions of the program, and kernels are called by their numbers.
     text += &compilation.loops;
     let program = &compilation.program;
@@ -68,6 +64,60 @@ pub(crate) fn key(compilation: &Compilation, checkpoint: &Checkpoint, bound: &Bo
         text += &vm::asm::function(program, f);
     }
     format!("{:016x}{:016x}", stable_hash(&text), stable_hash(&format!("{text}.")))
+}
+
+/// The files of a checkpoint's weights, as they are.
+pub(crate) fn files(checkpoint: &Checkpoint) -> String {
+    let file = |path: &&Path| {
+        let meta = fs::metadata(path).ok();
+        let time = meta.map(|m| (m.len(), m.mtime(), m.mtime_nsec(), m.ino()));
+        format!("{} {time:?}\n", path.display())
+    };
+    checkpoint.files().iter().map(file).collect()
+}
+
+/// The weights of an entry that were kept under a key.
+pub(crate) fn kept(
+    exe: &Arc<Executable>,
+    entry: &vm::Entry,
+    checkpoint: &Checkpoint,
+    key: &str,
+) -> Option<Weights> {
+    let path = driver::cache::weights()?.join(file_name(checkpoint, key));
+    let all: Vec<usize> =
+        (0..entry.params.len()).filter(|i| driver::model::is_weight(&entry.params[*i].name)).collect();
+    Some(Parts::of(exe, entry, &all).whole(open(&path, key).ok()?))
+}
+
+/// Which weights a step takes, and what its loads are.
+struct Parts<'p> {
+    exe: &'p Executable,
+    split: LoadSplit,
+    /// All weights, by their places.
+    all: &'p [usize],
+    /// Those that the step takes.
+    step: Vec<usize>,
+}
+
+impl<'p> Parts<'p> {
+    fn of(exe: &'p Executable, entry: &vm::Entry, all: &'p [usize]) -> Parts<'p> {
+        let split = entry.load_split.clone().unwrap_or_default();
+        let stays = |i: &usize| split.loads.is_empty() || split.takes.contains(&(*i as u32));
+        let step = all.iter().copied().filter(stays).collect();
+        Parts { exe, split, all, step }
+    }
+
+    /// The weights, of the tensors that the step takes and, behind them, those that loads make.
+    fn whole(&self, mut tensors: Vec<Tensor>) -> Weights {
+        let kept = tensors.split_off(self.step.len());
+        let mut read: Vec<(usize, Option<Tensor>)> =
+            self.step.iter().copied().zip(tensors.into_iter().map(Some)).collect();
+        read.extend(self.all.iter().filter(|i| !self.step.contains(i)).map(|i| (*i, None)));
+        let takes = self.split.takes.iter().map(|i| *i as usize).collect();
+        let step = || self.exe.program().entries[self.split.step as usize].name.clone();
+        let loaded = (!self.split.loads.is_empty()).then(|| Loaded { step: step(), takes, kept });
+        Weights { read, loaded }
+    }
 }
 
 /// The weights of an entry that is bound to a checkpoint, from the cache or else from the checkpoint.
@@ -81,29 +131,16 @@ pub(crate) fn weights(
 ) -> Result<Weights, Failure> {
     let all: Vec<usize> = (0..bound.wanted.len()).filter(|i| bound.is_weight(*i)).collect();
     let found = exe.program().entries.iter().find(|e| e.name == entry);
-    let split = found.and_then(|e| e.load_split.clone()).unwrap_or_default();
-    let is_split = !split.loads.is_empty();
-    let stays = |i: &usize| !is_split || split.takes.contains(&(*i as u32));
-    let step: Vec<usize> = all.iter().copied().filter(stays).collect();
-    let whole = |mut tensors: Vec<Tensor>| {
-        let kept = tensors.split_off(step.len());
-        let mut read: Vec<(usize, Option<Tensor>)> =
-            step.iter().copied().zip(tensors.into_iter().map(Some)).collect();
-        read.extend(all.iter().filter(|i| !step.contains(i)).map(|i| (*i, None)));
-        let takes = split.takes.iter().map(|i| *i as usize).collect();
-        let name = |k: u32| exe.program().entries[k as usize].name.clone();
-        let loaded = is_split.then(|| Loaded { step: name(split.step), takes, kept });
-        Weights { read, loaded }
-    };
+    let parts = Parts::of(exe, found.expect("a program has the entry it was compiled for"), &all);
     let (watch, bytes) = (&options.watch, bound.weights());
     watch.tell(Step::Load, 0, bytes);
     let path = driver::cache::weights().map(|folder| folder.join(file_name(checkpoint, key)));
     if let Some(tensors) = path.as_deref().and_then(|p| open(p, key).ok()) {
         watch.tell(Step::Load, bytes, bytes);
-        return Ok(whole(tensors));
+        return Ok(parts.whole(tensors));
     }
     let reader = bound.reader(checkpoint, options)?;
-    let mut made = made(exe, &reader, &split, &step).or_else(|f| {
+    let mut made = made(exe, &reader, &parts.split, &parts.step).or_else(|f| {
         // All that does not fit is said at once.
         reader.read(&all).and(Err(f))
     })?;
@@ -115,7 +152,7 @@ pub(crate) fn weights(
         made = mapped;
         make_room(&path);
     }
-    Ok(whole(made))
+    Ok(parts.whole(made))
 }
 
 /// What the step takes of the weights, and behind it what loads make. What a load reads is forgotten before the next

@@ -7,7 +7,7 @@ use serde_json::json;
 use tenon::llm::{Engine, Rows, SequenceId};
 use vm::Limits;
 
-use super::{attempt, load, open};
+use super::{attempt, fault, load, open};
 use crate::args::llm::ModelArgs;
 use crate::commands::Done;
 use crate::output;
@@ -18,6 +18,8 @@ pub(crate) struct What<'w> {
     pub(crate) tokens: usize,
     pub(crate) batches: &'w [usize],
     pub(crate) runs: usize,
+    /// True: where the time of steps goes is said as well.
+    pub(crate) profile: bool,
 }
 
 pub(crate) fn bench(args: &ModelArgs, what: &What<'_>, json: bool) -> Done {
@@ -30,23 +32,38 @@ pub(crate) fn bench(args: &ModelArgs, what: &What<'_>, json: bool) -> Done {
     let loading = begun.elapsed().as_secs_f64();
     let mut engine = model.engine();
     let mut rows = Vec::new();
+    let mut profiles = Vec::new();
+    let machine = &load.options.compile.plan.machine;
     // The first run loads weights into their order, and finds memory.
     let prompt = attempt!(median(what.runs, || prefill(&mut engine, what.prompt)));
     rows.push(("prefill", 1, what.prompt, what.prompt as f64 / prompt));
+    if what.profile {
+        profiles.push(attempt!(profiled(&mut engine, machine, |engine| prefill(engine, what.prompt))));
+    }
     for &batch in what.batches {
         let time = attempt!(median(what.runs, || decode(&mut engine, batch, what.tokens)));
         rows.push(("decode", batch, what.tokens, (batch * what.tokens) as f64 / time));
+        if what.profile {
+            profiles.push(attempt!(profiled(&mut engine, machine, |e| decode(e, batch, what.tokens))));
+        }
     }
     if json {
         let row =
             |r: &(&str, usize, usize, f64)| json!({ "what": r.0, "batch": r.1, "tokens": r.2, "tps": r.3 });
         let rows: Vec<_> = rows.iter().map(row).collect();
-        output::print_json(&json!({ "load_s": loading, "rows": rows }));
+        let mut all = json!({ "load_s": loading, "rows": rows });
+        if what.profile {
+            all["profiles"] = serde_json::to_value(&profiles).map_err(|e| fault(e.to_string()))?;
+        }
+        output::print_json(&all);
         return Ok(ExitCode::SUCCESS);
     }
     output::print(&format!("loaded in {loading:.2} s\n"));
-    for (what, batch, tokens, tps) in rows {
+    for (at, (what, batch, tokens, tps)) in rows.into_iter().enumerate() {
         output::print(&format!("{what:8} batch {batch:3}  {tokens:5} tokens  {tps:9.1} tokens a second\n"));
+        if let Some(report) = profiles.get(at) {
+            output::print(&format!("\n{}\n", driver::profile::render(report)));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -57,6 +74,18 @@ fn median(runs: usize, mut run: impl FnMut() -> Result<f64, tenon::Error>) -> Re
     let mut times = (0..runs.max(1)).map(|_| run()).collect::<Result<Vec<f64>, _>>()?;
     times.sort_by(f64::total_cmp);
     Ok(times[times.len() / 2])
+}
+
+/// Where the time of steps goes.
+fn profiled(
+    engine: &mut Engine,
+    machine: &rewrites::Machine,
+    run: impl FnOnce(&mut Engine) -> Result<f64, tenon::Error>,
+) -> Result<driver::profile::Report, tenon::Error> {
+    engine.function().begin_profile();
+    let made = run(engine);
+    let report = engine.function().end_profile(machine);
+    made.map(|_| report.expect("a profile was begun"))
 }
 
 fn token(engine: &Engine, k: usize) -> u32 {

@@ -364,7 +364,7 @@ impl Target {
     }
 
     /// All that code depends on, as text.
-    pub(crate) fn key(&self) -> String {
+    pub fn key(&self) -> String {
         let plain = if self.plain { " plain" } else { "" };
         let (extras, passes) = (self.extras.join(","), self.passes);
         format!("{} {} {} {:?} {extras}{plain}{passes}", self.cpu, self.base, self.features, self.level)

@@ -25,7 +25,7 @@ fn package() -> Package {
     let mut front = pipeline::front(sources, &[id]).expect("it checks");
     let entries = stage::everything(&mut front).expect("no config rules anything out");
     let compilation = pipeline::compile(&front, &entries, &Options::default()).expect("it compiles");
-    let mut package = pipeline::package(compilation, &Options::default().target);
+    let mut package = pipeline::package(&compilation);
     // The constant is folded into a kernel or stays one of the program's; here it is both.
     if package.program.constants.is_empty() {
         let t = Tensor::from_f32(&[3], &[1.0, -2.0, 0.5]).expect("three");

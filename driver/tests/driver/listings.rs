@@ -27,7 +27,7 @@ fn every_example_assembles_from_its_listing_bit_for_bit() {
         let entries = stage::everything(&mut front).expect("no config rules anything out");
         let options = Options { target: target.clone(), ..Options::default() };
         let compilation = pipeline::compile(&front, &entries, &options).expect("it compiles");
-        let package = pipeline::package(compilation, &target);
+        let package = pipeline::package(&compilation);
         let text = vm::asm::listing(&package);
         let again = assemble::assemble("listing.tnasm", &text, &target);
         let mut again = again.map_err(|(s, f)| f.render(&s, false)).expect("a listing assembles");
@@ -50,7 +50,7 @@ fn package(text: &str) -> tnx::Package {
     let mut front = pipeline::front(sources, &[id]).map_err(|(s, f)| f.render(&s, false)).expect("it checks");
     let entries = stage::everything(&mut front).expect("no config rules anything out");
     let compilation = pipeline::compile(&front, &entries, &Options::default()).expect("it compiles");
-    pipeline::package(compilation, &Options::default().target)
+    pipeline::package(&compilation)
 }
 
 /// What kernels take for granted of their dims, the bytecode of a stranger need not keep.

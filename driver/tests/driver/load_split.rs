@@ -59,8 +59,7 @@ fn a_step_with_what_is_kept_gives_what_the_entry_gives() {
     assert_eq!(whole, step);
     assert_eq!(kept, [[64, 500]], "both weights beside one another, turned, for all regimes");
 
-    let target = compilation.target.clone();
-    let bytes = vm::tnx::encode(&pipeline::package(compilation, &target)).expect("it is written");
+    let bytes = vm::tnx::encode(&pipeline::package(&compilation)).expect("it is written");
     let package = vm::tnx::decode(&Arc::new(vm::blob::Blob::copy(&bytes))).expect("it is read");
     let exe = kernels::load(package, false, threads, None).expect("it loads");
     assert_eq!(both(&exe), (whole, step, kept));

@@ -126,6 +126,11 @@ impl Engine {
         Ok(Engine { step, state, inputs, sequences: BTreeMap::new(), prefixes, checkpoints, next: 0, vocab })
     }
 
+    /// What runs its steps.
+    pub fn function(&self) -> &Function {
+        &self.step
+    }
+
     /// How many tokens there are.
     pub fn vocab(&self) -> usize {
         self.vocab

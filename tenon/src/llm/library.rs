@@ -1,13 +1,14 @@
 //! The models of the library: `models/*.tn`, inside the binary. A new file there is a new model.
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use driver::modules::Found;
 use driver::{Failure, Front, pipeline};
 use include_dir::{Dir, include_dir};
 use ir::ast::{ExprKind, File};
-
 use ir::source::{SourceId, SourceMap};
+use ir::text::stable_hash;
 
 use crate::{Checkpoint, Error};
 
@@ -15,6 +16,21 @@ static TEXTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../models");
 
 /// What names the classes that a file serves.
 const SERVES: &str = "serves";
+
+/// What the library of models is known by.
+pub(crate) fn identity() -> u64 {
+    static ALL: LazyLock<u64> = LazyLock::new(|| {
+        let mut texts: Vec<(&Path, &str)> = Vec::new();
+        let mut folders = vec![&TEXTS];
+        while let Some(folder) = folders.pop() {
+            texts.extend(folder.files().filter_map(|f| Some((f.path(), f.contents_utf8()?))));
+            folders.extend(folder.dirs());
+        }
+        texts.sort();
+        stable_hash(&format!("{texts:?}"))
+    });
+    *ALL
+}
 
 /// The text of a model for one of these classes, of the library or a file of the user's.
 pub(crate) fn program(checkpoint: &Checkpoint, file: Option<&Path>) -> Result<Front, Error> {

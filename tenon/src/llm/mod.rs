@@ -20,6 +20,7 @@ mod encoder;
 mod engine;
 mod estimate;
 mod generate;
+mod kept;
 mod library;
 mod model;
 mod prefix;

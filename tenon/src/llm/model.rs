@@ -11,7 +11,7 @@ use ir::origin::Value;
 use text::{Extra, Template, Tokenizer};
 
 use super::engine::Engine;
-use super::library;
+use super::{kept, library};
 use crate::{Checkpoint, Error, Function, Module, Options};
 
 /// How a model is loaded.
@@ -142,6 +142,12 @@ impl Model {
 
 /// An entry of the text of a checkpoint's model, bound to it. It is for models that give `what`.
 pub(crate) fn entry(checkpoint: &Checkpoint, load: &Load, name: &str, what: &str) -> Result<Function, Error> {
+    let key = kept::key(checkpoint, load, name);
+    if let Some(key) = &key
+        && let Some(function) = kept::find(key, checkpoint, load, &crate::module::pool(&load.options)?)
+    {
+        return Ok(function);
+    }
     let front = library::program(checkpoint, load.model.as_deref())?;
     let how = binding(&front, load);
     let module = Module::from_front(front, load.options.clone())?;
@@ -151,7 +157,11 @@ pub(crate) fn entry(checkpoint: &Checkpoint, load: &Load, name: &str, what: &str
         let text = format!("{who} gives no {what}: its text has no function `{name}`");
         return Err(Error::message("E0605", text));
     }
-    module.model(name, checkpoint, &how)
+    module.model_with(name, checkpoint, &how, |made| {
+        if let Some(key) = &key {
+            kept::keep(key, load, made);
+        }
+    })
 }
 
 /// How a program is bound to a checkpoint.

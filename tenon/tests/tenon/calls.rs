@@ -90,7 +90,7 @@ fn a_compiled_program_answers_as_its_text() {
     let options = driver::Options::default();
     let entry = driver::pipeline::entry(&mut front, None).expect("there is one");
     let compilation = driver::pipeline::compile(&front, &[entry], &options).expect("it compiles");
-    let package = driver::pipeline::package(compilation, &options.target);
+    let package = driver::pipeline::package(&compilation);
     vm::tnx::write(&path, &vm::tnx::encode(&package).expect("it has a form")).expect("a file");
     for trust_native in [false, true] {
         let module =

@@ -233,7 +233,7 @@ fn plans_as_text_and_compiled_files_keep_the_promise() {
 
     let entry = driver::pipeline::entry(&mut front, None).expect("there is one");
     let compilation = driver::pipeline::compile(&front, &[entry], &options).expect("it compiles");
-    let package = driver::pipeline::package(compilation, &options.target);
+    let package = driver::pipeline::package(&compilation);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("f.tnx");
     vm::tnx::write(&path, &vm::tnx::encode(&package).expect("it has a form")).expect("a file");

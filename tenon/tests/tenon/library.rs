@@ -115,11 +115,8 @@ fn each_class_gives_the_logits_of_transformers() {
 
 #[test]
 fn who_watches_is_told_each_step_of_loading() {
-    let told: Arc<Mutex<Vec<Progress>>> = Arc::default();
-    let theirs = Arc::clone(&told);
-    let load = Load::default().watched(move |p| theirs.lock().expect("nobody panics").push(p));
-    Model::open_with(llama(), &load).expect("it opens");
-    let told = std::mem::take(&mut *told.lock().expect("nobody panics"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let told = told(&Load::default(), folder.path());
     let mut steps: Vec<Step> = told.iter().map(|p| p.step).collect();
     assert!(steps.is_sorted(), "{steps:?}");
     steps.dedup();
@@ -131,6 +128,40 @@ fn who_watches_is_told_each_step_of_loading() {
         assert!(total > 0 && of[0].done == 0 && of.iter().all(|p| p.total == total), "{of:?}");
         assert_eq!(of.iter().map(|p| p.done).max(), Some(total), "{of:?}");
     }
+}
+
+/// What is told as a model is opened whose program may be in a folder.
+fn told(load: &Load, folder: &Path) -> Vec<Progress> {
+    let told: Arc<Mutex<Vec<Progress>>> = Arc::default();
+    let theirs = Arc::clone(&told);
+    let mut load = load.clone().watched(move |p| theirs.lock().expect("nobody panics").push(p));
+    load.options.compile.store = driver::cache::at(folder);
+    Model::open_with(llama(), &load).expect("it opens");
+    std::mem::take(&mut *told.lock().expect("nobody panics"))
+}
+
+#[test]
+fn a_program_is_kept_for_the_next_start() {
+    let kept = tempfile::tempdir().expect("a folder");
+    let texts = tempfile::tempdir().expect("a folder");
+    let models = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../models"));
+    std::fs::create_dir(texts.path().join("parts")).expect("it is made");
+    for name in ["llama.tn", "parts/rotary.tn"] {
+        std::fs::copy(models.join(name), texts.path().join(name)).expect("it is there");
+    }
+    let file = texts.path().join("llama.tn");
+    let load = Load { model: Some(file), ..Load::default() };
+    let plans = |load: &Load| told(load, kept.path()).iter().any(|p| p.step == Step::Plan);
+    assert!(plans(&load), "nothing is there");
+    assert!(!plans(&load), "it was kept");
+    let mut other = load.clone();
+    other.options.compile.plan.exact = true;
+    assert!(plans(&other), "of other options there is none");
+    let used = texts.path().join("parts/rotary.tn");
+    let text = std::fs::read_to_string(&used).expect("it is there");
+    std::fs::write(&used, text + "// Changed.\n").expect("it is written");
+    assert!(plans(&load), "of another text there is none");
+    assert!(!plans(&load), "it was kept");
 }
 
 fn llama() -> &'static Path {

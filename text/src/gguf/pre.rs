@@ -80,7 +80,8 @@ const BLOOM: &str = r" ?[^(\s|.,!?…。，、।۔،)]+";
 
 /// Letters that have a case, as of the version of Unicode that the model knows.
 const DEEPSEEK_LETTERS: &str = concat!(
-    r"\s?[[\p{Lu}\p{Ll}\p{Lt}]&&[^\x{2D00}-\x{2D2F}\x{A790}-\x{A7FF}\x{AB30}-\x{AB6F}",
+    r"\s?[[\p{Lu}\p{Ll}\p{Lt}]&&[^\x{560}-\x{588}\x{10C7}\x{10CD}\x{10D0}-\x{10FA}\x{10FD}-\x{10FF}",
+    r"\x{1C80}-\x{1C8A}\x{2D00}-\x{2D2F}\x{A790}-\x{A7FF}\x{AB30}-\x{AB6F}",
     r"\x{10570}-\x{105BF}\x{10D50}-\x{10D8F}\x{16E40}-\x{16EFF}\x{1D400}-\x{1D7FF}\x{1DF00}-\x{1DFFF}]]+"
 );
 
@@ -141,7 +142,8 @@ const ROWS: &[Row] = &[
         ],
         Pre { add_bos: true, ..whole(&[LLAMA3]) },
     ),
-    (&["dbrx", "smaug-bpe", "glm4", "chatglm-bpe"], cut(&[LLAMA3])),
+    (&["dbrx", "smaug-bpe", "chatglm-bpe"], cut(&[LLAMA3])),
+    (&["glm4", "glm5"], whole(&[LLAMA3])),
     (&["jais-2"], cut(&[JAIS2])),
     (&["minicpm5"], whole(&[THREE_DIGITS, plain_words!(r"\p{N}+")])),
     (

@@ -176,7 +176,7 @@ impl Context {
         self.observed(entry, args, limits, &mut Off)
     }
 
-    /// As [`run_with`](Context::run_with), noting in `profile` what each instruction takes. The profile must be of this
+    /// As [`update`](Context::update), noting in `profile` what each instruction takes. The profile must be of this
     /// context's program.
     pub fn profile(
         &mut self,
@@ -184,11 +184,11 @@ impl Context {
         args: Vec<Arg<'_>>,
         limits: &Limits,
         profile: &mut Profile,
-    ) -> Result<Vec<Tensor>, Error> {
+    ) -> Result<Vec<Output>, Error> {
         profile.begin();
         let results = self.observed(entry, args, limits, profile);
         profile.end(&self.exe.program);
-        results.map(own_tensors)
+        results
     }
 
     /// Makes what an entry's weights make by themselves. None if the entry keeps nothing, or needs arguments for it

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::build::*;
 use crate::programs::{chain, x};
+use tensor::Tensor;
 use tensor::abi::{Step, StepOp};
 use vm::blob::Blob;
 use vm::tnx::{self, Package};
-use vm::{Arg, Context, Limits, Profile, Program, Work, verify};
+use vm::{Arg, Context, Limits, Output, Profile, Program, Work, verify};
 
 /// The chain, whose first kernel says its work: n operations, 8n bytes.
 fn loop_program() -> Program {
@@ -24,6 +25,7 @@ fn each_instruction_is_counted_and_kernels_say_their_work() {
     for n in [3, 5] {
         let watched =
             context.profile("main", vec![Arg::Given(x(n))], &Limits::default(), &mut profile).unwrap();
+        let watched: Vec<Tensor> = watched.into_iter().filter_map(Output::into_tensor).collect();
         assert_eq!(watched, context.run("main", &[&x(n)], &Limits::default()).unwrap());
     }
     assert_eq!(profile.runs(), 2);

@@ -1,0 +1,50 @@
+//! Dead code: what a plan makes and nothing of it reads. A block inside may have taken other parts of the weights than
+//! the program's, which the blocks around it then make for nobody.
+//!
+//! In: a plan. Out: the same without pure nodes whose results nobody reads. A node that checks something stays.
+
+use ir::Module;
+use ir::graph::{Block, Node, Op, ValId};
+use rustc_hash::FxHashSet;
+
+use crate::egraph::each_use;
+
+/// Removes it from a function of a module.
+pub(crate) fn remove(module: &mut Module, at: usize) {
+    let mut body = std::mem::take(&mut module.funcs[at].body);
+    loop {
+        let mut read: FxHashSet<ValId> = body.results.iter().copied().collect();
+        let mut note = |v| {
+            read.insert(v);
+        };
+        body.nodes.iter().for_each(|n| each_use(n, &mut note));
+        if !remove_from(module, &mut body, &read) {
+            break;
+        }
+    }
+    module.funcs[at].body = body;
+}
+
+/// True if something was removed, for which something else may have been made.
+fn remove_from(module: &Module, block: &mut Block, read: &FxHashSet<ValId>) -> bool {
+    let before = block.nodes.len();
+    block.nodes.retain(|n| !is_pure(module, n) || n.results.iter().any(|v| read.contains(v)));
+    let mut removed = block.nodes.len() < before;
+    for inside in block.nodes.iter_mut().flat_map(|n| n.op.blocks_mut()) {
+        removed |= remove_from(module, inside, read);
+    }
+    removed
+}
+
+fn is_pure(module: &Module, node: &Node) -> bool {
+    node.opens.is_empty()
+        && match &node.op {
+            Op::Prim(id, _) => {
+                let prim = module.prim(*id);
+                prim.checked().is_empty() && !prim.params.iter().any(|p| prim.outs.contains(p))
+            }
+            Op::Const(_) | Op::Dim(_) | Op::Scalar(_) | Op::Cast => true,
+            Op::Extern(..) | Op::Call(..) | Op::BindDim(..) | Op::Check(..) | Op::Assert(_) => false,
+            Op::If(..) | Op::While { .. } | Op::Switch(_) => false,
+        }
+}
