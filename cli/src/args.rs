@@ -134,6 +134,9 @@ pub(crate) enum Command {
         /// Dims to show the plan for
         #[arg(long, value_delimiter = ',', value_name = "DIM=N")]
         at: Vec<String>,
+        /// Show the plan there and the one at these dims beside one another
+        #[arg(long, value_delimiter = ',', value_name = "DIM=N", requires = "at", conflicts_with = "json")]
+        beside: Vec<String>,
         /// One JSON object on stdout
         #[arg(long)]
         json: bool,
@@ -471,7 +474,7 @@ pub(crate) struct Compile {
     /// No function tolerates anything, whatever its text says
     #[arg(long, conflicts_with = "tolerance")]
     pub(crate) exact: bool,
-    /// A machine model to choose the plan for
+    /// A machine model to choose the plan for: a file, or `reference`; without it, the machine at hand
     #[arg(long, value_name = "FILE")]
     pub(crate) machine: Option<PathBuf>,
     /// A database of measurements to choose the plan by, as `tenon tune` writes it

@@ -60,8 +60,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Profile { file, call, compile, runs, trace, trust_native } => {
             crate::profile::profile(&file, &call, &compile, runs, trace.as_deref(), trust_native)
         }
-        Command::Opt { file, which, at, json, output, question, compile } => {
-            opt(&file, &which, &at, json, output.as_deref(), &question, &compile)
+        Command::Opt { file, which, at, beside, json, output, question, compile } => {
+            opt(&file, &which, (&at, &beside), json, output.as_deref(), &question, &compile)
         }
         Command::Calibrate { output, threads } => crate::measure::calibrate(output.as_deref(), threads),
         Command::Tune { file, which, seconds, json, compile } => {
@@ -122,15 +122,6 @@ pub(crate) fn options(c: &Compile) -> Result<Options, Failure> {
     Ok(o)
 }
 
-/// Plans for a machine that a file describes.
-pub(crate) fn machine(plan: &mut PlanOptions, file: Option<&Path>) -> Result<(), Failure> {
-    let Some(path) = file else { return Ok(()) };
-    let name = path.display();
-    let text = std::fs::read_to_string(path).map_err(|e| Failure::data(format!("{name}: {e}")))?;
-    plan.machine = rewrites::Machine::parse(&text).map_err(|e| Failure::data(format!("{name}: {e}")))?;
-    Ok(())
-}
-
 /// Options as the flags say, but for the database.
 pub(crate) fn unmeasured(c: &Compile) -> Result<Options, Failure> {
     let plan = PlanOptions {
@@ -143,10 +134,10 @@ pub(crate) fn unmeasured(c: &Compile) -> Result<Options, Failure> {
         ..PlanOptions::default()
     };
     let mut o = Options { invariant: c.invariant, store: driver::cache::user(), ..Options::from(plan) };
-    machine(&mut o.plan, c.machine.as_deref())?;
     if let Some(cpu) = &c.target_cpu {
         o.target = codegen::Target::named(cpu).map_err(|e| Failure::data(e.to_string()))?;
     }
+    o.plan.machine = driver::at_hand::machine(c.machine.as_deref(), &o.target)?;
     if c.plain {
         o.target = o.target.plain();
     }
@@ -478,7 +469,7 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
 fn opt(
     file: &Path,
     which: &Which,
-    at: &[String],
+    (at, beside): (&[String], &[String]),
     json: bool,
     out: Option<&Path>,
     question: &Question,
@@ -498,13 +489,12 @@ fn opt(
         };
         let mut options = options(compile)?;
         options.invariant |= bound.is_some();
-        for text in at {
-            let pair = text.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse::<i64>().ok()?)));
-            options.plan.at.push(pair.ok_or_else(|| Failure::Usage(format!("--at: `{text}` is not DIM=N")))?);
-        }
+        options.plan.at = point(at, "--at")?;
+        let beside = point(beside, "--beside")?;
         let entries = stage::entries(&mut front, entry)?;
         note(&driver::entry_choice::notes(&front, if name_chosen(entry) { &[] } else { &entries }));
         option_names::dims(&front.module, &entries, &options.plan.at)?;
+        option_names::dims(&front.module, &entries, &beside)?;
         option_names::pipeline(&front.module, &options)?;
         option_names::implementations(&front.module, &options)?;
         let called = if entry.is_some() { entries.as_slice() } else { &[] };
@@ -514,6 +504,14 @@ fn opt(
         report.functions.retain(|f| names.iter().any(|name| f.is_of(name)));
         driver::reduction_order::add_reduction_order(&plan, &mut report, &options.target);
         driver::admit::add_statuses(&front, &mut report, options.store.as_ref());
+        if !beside.is_empty() {
+            let there = options.with_plan(|plan| plan.at = beside);
+            output::print(&rewrites::render_beside(
+                &report,
+                &pipeline::plan_of(&front.module, called, &there).1,
+            ));
+            return Ok(ExitCode::SUCCESS);
+        }
         if let Some(name) = &question.why {
             return print_answer(&why::why(&report, name)?, json);
         }
@@ -546,6 +544,15 @@ fn opt(
         }
     };
     go().map_err(|f| (sources, f))
+}
+
+/// The dims of a point.
+fn point(texts: &[String], option: &str) -> Result<Vec<(String, i64)>, Failure> {
+    let pair = |text: &String| {
+        let pair = text.split_once('=').and_then(|(n, v)| Some((n.to_owned(), v.parse::<i64>().ok()?)));
+        pair.ok_or_else(|| Failure::Usage(format!("{option}: `{text}` is not DIM=N")))
+    };
+    texts.iter().map(pair).collect()
 }
 
 /// A folder of Hugging Face or a GGUF file, and no program.

@@ -62,12 +62,12 @@ pub(crate) fn compiled(args: &CheckpointArgs) -> Result<Load, (SourceMap, Failur
     load.options.threads = args.threads.map(usize::from);
     let compile = &mut load.options.compile;
     compile.plan.exact = args.exact;
-    crate::commands::machine(&mut compile.plan, args.machine.as_deref())
-        .map_err(|f| (SourceMap::default(), f))?;
     if let Some(cpu) = &args.target_cpu {
         let target = codegen::Target::named(cpu).map_err(|e| fault(e.to_string()))?;
         compile.target = target;
     }
+    compile.plan.machine = driver::at_hand::machine(args.machine.as_deref(), &compile.target)
+        .map_err(|f| (SourceMap::default(), f))?;
     Ok(load)
 }
 

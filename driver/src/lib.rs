@@ -11,8 +11,8 @@
 //!   its text, `load_split` what is made once of weights.
 //! - Judging: [`compare`] a run in every engine, [`admit`] whether rules hold, [`runtime_checks`] what is left to be
 //!   known and checked while running, [`mod@why`] plans, [`reduction_order`] of sums.
-//! - Measuring: [`profile`] where the time of a run goes, [`calibrate`] what a machine can do, [`tune`] what kernels
-//!   take there (`kernel_timer`).
+//! - Measuring: [`profile`] where the time of a run goes, [`calibrate`] what a machine can do, [`at_hand`] what is
+//!   known of this one, [`tune`] what kernels take there (`kernel_timer`).
 //! - Loading: [`mod@model`] a program and a checkpoint, [`progress`] how far that is,
 //!   [`mod@estimate`] what it will take.
 //!
@@ -31,6 +31,7 @@
 
 pub mod admit;
 pub mod assemble;
+pub mod at_hand;
 pub mod cache;
 pub mod calibrate;
 pub mod compare;

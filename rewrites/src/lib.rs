@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod alpha_equal;
+mod beside;
 mod candidates;
 mod classify;
 mod clone;
@@ -95,6 +96,7 @@ pub use crate::report::{
     rule_name,
 };
 pub use crate::why::{Why, WhyNot, why, why_not};
+pub use beside::render_beside;
 
 /// What can go wrong for the caller.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -151,6 +151,24 @@ pub(crate) struct Load {
 const BESIDE: f64 = 0.01;
 
 const REFERENCE: &str = include_str!("../../machines/reference.toml");
+const PROCESSORS: &str = include_str!("../../machines/processors.toml");
+
+/// The table of what processors do.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Processors {
+    processor: Vec<Processor>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Processor {
+    name: String,
+    features: Vec<String>,
+    gflops: f64,
+    half_gflops: f64,
+    byte_gops: f64,
+}
 
 impl Product {
     fn share(&self, e: Extents) -> f64 {
@@ -220,6 +238,23 @@ impl Machine {
     /// The machine that tests use, checked in as `machines/reference.toml`.
     pub fn reference() -> Machine {
         Machine::parse(REFERENCE).expect("the checked-in machine file is valid")
+    }
+
+    /// What `machines/processors.toml` says of a processor that has some features, with so many cores.
+    pub fn of_processor(has: &dyn Fn(&str) -> bool, cores: u32) -> Machine {
+        let table: Processors = toml::from_str(PROCESSORS).expect("the checked-in table is valid");
+        let mut rows = table.processor.into_iter();
+        let Some(row) = rows.find(|p| p.features.iter().all(|f| has(f))) else { return Machine::reference() };
+        let cores = cores.max(1);
+        let all = |one: f64| [one, one * f64::from(cores)];
+        Machine {
+            name: format!("{}-{cores}", row.name),
+            cores,
+            gflops: all(row.gflops),
+            half_gflops: all(row.half_gflops),
+            byte_gops: all(row.byte_gops),
+            ..Machine::reference()
+        }
     }
 
     /// The file that says all this.
@@ -403,6 +438,17 @@ fn digits(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_row_of_processors_counts_that_fits() {
+        let name = |has: &[&str]| Machine::of_processor(&|f| has.contains(&f), 4).name;
+        assert_eq!(name(&["avx2", "avx512f", "avx512vnni", "amx-int8", "amx-bf16"]), "amx-4");
+        assert_eq!(name(&["avx2", "avx512f", "amx-int8"]), "avx512-4");
+        assert_eq!(name(&["avx2", "avxvnni"]), "avx2-vnni-4");
+        assert_eq!(name(&[]), "plain-4");
+        let machine = Machine::of_processor(&|_| false, 4).checked().expect("it is a machine");
+        assert_eq!(machine.gflops, [28.0, 112.0]);
+    }
 
     #[test]
     fn a_machine_is_what_its_file_says() {

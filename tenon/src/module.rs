@@ -27,7 +27,10 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        let compile = Compile { store: driver::cache::user(), ..Compile::default() };
+        let mut compile = Compile { store: driver::cache::user(), ..Compile::default() };
+        if let Ok(machine) = driver::at_hand::machine(None, &compile.target) {
+            compile.plan.machine = machine;
+        }
         Options { compile, threads: None, trust_native: false }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct CheckpointArgs {
     /// The CPU to make code for
     #[arg(long, value_name = "NAME")]
     pub(crate) target_cpu: Option<String>,
-    /// A machine model to choose the plan for
+    /// A machine model to choose the plan for: a file, or `reference`; without it, the machine at hand
     #[arg(long, value_name = "FILE")]
     pub(crate) machine: Option<PathBuf>,
     /// Threads

@@ -1,6 +1,6 @@
 //! `tenon opt --why` and `--why-not`: which rules led to a step, and where a rule was refused or lost.
 
-use crate::program::run;
+use crate::program::{run, shown};
 
 const GATED: &str = "record W {
     gate: f32[250, 64] from \"gate\"
@@ -181,4 +181,17 @@ fn what_is_forced_and_not_here_is_said_by_a_run() {
     assert_eq!((said.exit, said.stdout.as_str()), (Some(0), "0: f32[3] [0, 1, 2]\n"), "{}", said.stderr);
     let note = "note: --force nowhere: f of libtenon-nowhere.so.1 is not available here\n";
     assert!(said.stderr.contains(note), "{}", said.stderr);
+}
+
+#[test]
+fn plans_at_two_points_stand_beside_one_another() {
+    let text = "fn f<n>(x: f32[n, 64], a: f32[64, 64], b: f32[64, 64]) -> f32[n, 64] { x @ a @ b }";
+    let files = [("f.tn", text.to_owned())];
+    let said = shown(&files, &["opt", "f.tn", "--at", "n=1", "--beside", "n=4096"]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[1], "fn f, in microseconds");
+    assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>().join(" "), "n = 1 n = 4096");
+    // One row by two matrices; many rows by their product, which is made once.
+    assert!(lines[3..].iter().any(|l| l.split_whitespace().next() == Some("-")), "{said}");
+    assert!(said.contains(" in all\n"), "{said}");
 }

@@ -363,6 +363,12 @@ impl Target {
         Err(Error::HostLacks { target: self.cpu.clone(), missing: missing.join(", ") })
     }
 
+    /// Whether code may use a feature, by LLVM's name of it.
+    pub fn has(&self, feature: &str) -> bool {
+        let of_level = FEATURES.iter().any(|(name, level)| *name == feature && *level <= self.level);
+        of_level || self.extras.contains(&feature)
+    }
+
     /// All that code depends on, as text.
     pub fn key(&self) -> String {
         let plain = if self.plain { " plain" } else { "" };
