@@ -19,7 +19,9 @@ fn generate_goes_on_behind_tokens_and_tells_what_it_made() {
     assert_eq!((ids.len(), made["tokens"].as_u64()), (5, Some(5)));
     assert_eq!(made["prompt_tokens"].as_u64(), Some(3));
     assert_eq!(made["finish"].as_str(), Some("length"));
-    assert!(made["prefill_tps"].is_number() && made["decode_tps"].is_number() && made["text"].is_string());
+    assert!(made["prefill_tps"].is_number() && made["decode_tps"].is_number());
+    // There is no vocabulary to write text with.
+    assert!(made["text"].is_null(), "{made}");
     // The same again; with a temperature the seed decides.
     assert_eq!(json(&shown(&[], &args))["ids"], made["ids"]);
     let seeded = |seed: &str| {

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use driver::Front;
 use driver::data::Wanted;
 use driver::estimate::{self, Dims, Work};
 use driver::pipeline::Options as Compile;
-use driver::{Checkpoint, Front};
 use shape::Expr;
 
 use super::generate::CHUNK;
@@ -57,18 +57,14 @@ struct Step {
 /// Estimates a model for the sequences and the context that `load` says. Nothing of its weights is read, and no kernel
 /// is compiled. Of the context each sequence has as much.
 pub fn estimate(path: impl AsRef<Path>, load: &Load) -> Result<Estimate, Error> {
-    let checkpoint = Checkpoint::open(path).map_err(|e| Error::message("E0604", e.to_string()))?;
-    let front = library::program(&checkpoint, load.model.as_deref())?;
-    let entries = ["step", "encode", "score"];
-    let Some(name) = entries.into_iter().find(|name| crate::module::defines(&front, name)) else {
-        let text = format!("the model's text has no function of {}", entries.join(", "));
-        return Err(Error::message("E0605", text));
-    };
+    let (checkpoint, load) = &model::opened(path.as_ref(), load)?;
+    let front = library::program(checkpoint, load.model.as_deref())?;
+    let name = library::entry(&front)?;
     let how = model::binding(&front, load);
     let compile = load.options.compile.clone();
     crate::module::deep(move || {
         let mut front: Front = front;
-        let made = driver::model::bind(&mut front, name, &checkpoint, &how).and_then(|bound| {
+        let made = driver::model::bind(&mut front, name, checkpoint, &how).and_then(|bound| {
             let planned = estimate::Estimate::new(&front, bound.entry, &compile)?;
             Ok((bound, planned))
         });
