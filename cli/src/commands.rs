@@ -406,7 +406,10 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
             Some(loaded) => {
                 let mut args: Vec<Option<tensor::Tensor>> = args.into_iter().map(Some).collect();
                 let taken: Vec<_> = loaded.takes.iter().filter_map(|&i| args[i].take()).collect();
-                (loaded.step, taken.into_iter().chain(loaded.kept).collect())
+                (
+                    loaded.step,
+                    taken.into_iter().chain(loaded.kept.into_iter().map(Arc::unwrap_or_clone)).collect(),
+                )
             }
             None => (name.clone(), args),
         };

@@ -110,7 +110,8 @@ impl Module {
         matches!(&self.form, Form::Text(front) if defines(front, name))
     }
 
-    /// An entry of a model, compiled for a checkpoint: its config, and its weights in the record `w`, are bound.
+    /// An entry of a model, compiled for a checkpoint: its config, and its weights in the record `w`, are bound. Entries
+    /// that take the same weights share them.
     pub fn model(&self, name: &str, checkpoint: &Checkpoint, how: &Binding) -> Result<Function, Error> {
         let Form::Text(front) = &self.form else {
             return Err(Error::message(
@@ -125,10 +126,11 @@ impl Module {
             let made = bound.and_then(|bound| {
                 let compilation = pipeline::compile(&front, &[bound.entry], &self.options.compile)?;
                 let exe = engine::load(&compilation, Arc::clone(&self.threads))?;
+                let code = kernels::code_bytes(&compilation.kernels);
                 let name = front.module.func(bound.entry).name.clone();
                 let key = packed::key(&compilation, checkpoint, &bound);
                 let weights = packed::weights(&exe, &name, &bound, checkpoint, &key, options)?;
-                Ok(Function::bound(exe, name, bound, weights, front.sources.clone()))
+                Ok(Function::bound(exe, name, bound, weights, front.sources.clone()).of_code(code))
             });
             made.map_err(|f| (front.sources, f))
         })
@@ -170,7 +172,8 @@ fn compile(
     let (name, wanted) = (func.name.clone(), data::wanted(func));
     let compilation = pipeline::compile(&front, &[entry], options)?;
     let exe = engine::load(&compilation, Arc::clone(threads))?;
-    Ok(Function::new(exe, name, wanted, front.sources))
+    let code = kernels::code_bytes(&compilation.kernels);
+    Ok(Function::new(exe, name, wanted, front.sources).of_code(code))
 }
 
 fn pool(options: &Options) -> Result<Arc<Pool>, Error> {

@@ -2,11 +2,12 @@
 //!
 //! A step takes some weights as they are, and what loads make of the others ([`vm::Loaded`]). Both are written to a
 //! file of the user's cache folder once, and mapped from there from then on: they stand in memory once, the checkpoint
-//! is not read again, and programs that run beside one another share the pages. A file is for one program, one
+//! is not read again, and programs that run beside one another share the pages. Functions of one process share what has
+//! the same contents ([`crate::shared`]). A file is for one program, one
 //! checkpoint as it was, and one form of this file; any other is not read.
 //!
 //! ```text
-//! "TENONPK1", the bytes of the head as u64, the head as JSON; from page to page the tensors
+//! "TENONPK2", the bytes of the head as u64, the head as JSON; from page to page the tensors
 //! ```
 
 #![expect(clippy::disallowed_methods, reason = "files tell when they were used")]
@@ -27,7 +28,9 @@ use serde_json::{Value, json};
 use tensor::{Block, DType, Tensor};
 use vm::{Context, Executable, Limits, LoadSplit, Loaded};
 
-const MAGIC: &[u8; 8] = b"TENONPK1";
+use crate::shared::{Hash, shared};
+
+const MAGIC: &[u8; 8] = b"TENONPK2";
 /// Tensors begin with a page.
 const PAGE: u64 = 4096;
 /// A head is never as long as this.
@@ -41,7 +44,7 @@ const BYTES: u64 = 64 << 30;
 /// The weights of a function.
 pub(crate) struct Weights {
     /// By the place of the parameter; none for what only loading reads.
-    pub(crate) read: Vec<(usize, Option<Tensor>)>,
+    pub(crate) read: Vec<(usize, Option<Arc<Tensor>>)>,
     /// What loading made.
     pub(crate) loaded: Option<Loaded>,
 }
@@ -85,9 +88,9 @@ pub(crate) fn weights(
     let is_split = !split.loads.is_empty();
     let stays = |i: &usize| !is_split || split.takes.contains(&(*i as u32));
     let step: Vec<usize> = all.iter().copied().filter(stays).collect();
-    let whole = |mut tensors: Vec<Tensor>| {
+    let whole = |mut tensors: Vec<Arc<Tensor>>| {
         let kept = tensors.split_off(step.len());
-        let mut read: Vec<(usize, Option<Tensor>)> =
+        let mut read: Vec<(usize, Option<Arc<Tensor>>)> =
             step.iter().copied().zip(tensors.into_iter().map(Some)).collect();
         read.extend(all.iter().filter(|i| !step.contains(i)).map(|i| (*i, None)));
         let takes = split.takes.iter().map(|i| *i as usize).collect();
@@ -103,19 +106,23 @@ pub(crate) fn weights(
         return Ok(whole(tensors));
     }
     let reader = bound.reader(checkpoint, options)?;
-    let mut made = made(exe, &reader, &split, &step).or_else(|f| {
+    let made = made(exe, &reader, &split, &step).or_else(|f| {
         // All that does not fit is said at once.
         reader.read(&all).and(Err(f))
     })?;
     watch.tell(Step::Load, bytes, bytes);
+    let hashes: Vec<Hash> = made.iter().map(Hash::of).collect();
     if let Some(path) = path
-        && write(&path, key, &made).is_ok()
+        && write(&path, key, &made, &hashes).is_ok()
         && let Ok(mapped) = open(&path, key)
     {
-        made = mapped;
+        drop(made);
         make_room(&path);
+        return Ok(whole(mapped));
     }
-    Ok(whole(made))
+    Ok(whole(
+        made.into_iter().zip(hashes).map(|(t, hash)| shared(&hash, || Ok(t))).collect::<Result<_, _>>()?,
+    ))
 }
 
 /// What the step takes of the weights, and behind it what loads make. What a load reads is forgotten before the next
@@ -182,14 +189,15 @@ fn make_room(path: &Path) {
 }
 
 /// Writes a file of tensors. It has its name when it is whole.
-fn write(path: &Path, key: &str, tensors: &[Tensor]) -> io::Result<()> {
+fn write(path: &Path, key: &str, tensors: &[Tensor], hashes: &[Hash]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(folder)?;
     let head = |first: u64| {
         let mut at = first;
         let mut all: Vec<Value> = Vec::new();
-        for t in tensors {
-            all.push(json!({ "dtype": t.dtype().name(), "shape": t.shape(), "at": at }));
+        for (t, hash) in tensors.iter().zip(hashes) {
+            let hash = &hash.digits;
+            all.push(json!({ "dtype": t.dtype().name(), "shape": t.shape(), "at": at, "sha256": hash }));
             at = (at + t.bytes().len() as u64).next_multiple_of(PAGE);
         }
         (json!({ "key": key, "end": at, "tensors": all }).to_string(), at)
@@ -219,7 +227,7 @@ fn write(path: &Path, key: &str, tensors: &[Tensor]) -> io::Result<()> {
 }
 
 /// The tensors of a file that is whole and has this key.
-fn open(path: &Path, key: &str) -> io::Result<Vec<Tensor>> {
+fn open(path: &Path, key: &str) -> io::Result<Vec<Arc<Tensor>>> {
     let other = || io::Error::from(io::ErrorKind::InvalidData);
     let mut file = File::open(path)?;
     let mut begin = [0; 16];
@@ -238,7 +246,7 @@ fn open(path: &Path, key: &str) -> io::Result<Vec<Tensor>> {
     // Used just now.
     drop(file.set_modified(std::time::SystemTime::now()));
     let list = head["tensors"].as_array().ok_or_else(other)?;
-    let tensor = |v: &Value| -> Option<Tensor> {
+    let tensor = |v: &Value| -> Option<Arc<Tensor>> {
         let dtype: DType = v["dtype"].as_str()?.parse().ok()?;
         let shape: Vec<i64> = v["shape"].as_array()?.iter().map(Value::as_i64).collect::<Option<_>>()?;
         let at = v["at"].as_u64()?;
@@ -246,7 +254,13 @@ fn open(path: &Path, key: &str) -> io::Result<Vec<Tensor>> {
         if !at.is_multiple_of(PAGE) || at.checked_add(count as u64)? > end {
             return None;
         }
-        Tensor::from_block(dtype, &shape, Block::of_file(&file, at, count).ok()?).ok()
+        let hash = Hash::known(dtype, &shape, v["sha256"].as_str()?);
+        let made = || {
+            let wrong = |e: &dyn std::fmt::Display| Failure::data(e.to_string());
+            let block = Block::of_file(&file, at, count).map_err(|e| wrong(&e))?;
+            Tensor::from_block(dtype, &shape, block).map_err(|e| wrong(&e))
+        };
+        shared(&hash, made).ok()
     };
     list.iter().map(tensor).collect::<Option<Vec<_>>>().ok_or_else(other)
 }
