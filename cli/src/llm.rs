@@ -61,6 +61,7 @@ pub(crate) fn load(args: &ModelArgs, sequences: usize) -> Result<Load, (SourceMa
 pub(crate) fn compiled(args: &CheckpointArgs) -> Result<Load, (SourceMap, Failure)> {
     let mut load = Load { model: args.program.clone(), context: args.ctx, ..Load::default() };
     load.quant.clone_from(&args.quant);
+    load.memory = args.memory_limit;
     load.options.threads = args.threads.map(usize::from);
     let compile = &mut load.options.compile;
     compile.plan.exact = args.exact;

@@ -21,6 +21,9 @@ pub(crate) struct CheckpointArgs {
     /// The most tokens of a sequence; without it, what the model was made for
     #[arg(long, value_name = "N", value_parser = super::positive)]
     pub(crate) ctx: Option<usize>,
+    /// The most bytes of weights, of what sequences keep, and of a step: a model that needs more is not loaded
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory_limit: Option<u64>,
     /// The CPU to make code for
     #[arg(long, value_name = "NAME")]
     pub(crate) target_cpu: Option<String>,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use tenon::llm::Load;
 
-use super::{attempt, fault, note, watching};
+use super::{attempt, fault, note, note_unencoded, watching};
 use crate::args::llm::ImportArgs;
 use crate::commands::Done;
 use crate::output;
@@ -21,12 +21,7 @@ pub(crate) fn import(args: &ImportArgs) -> Done {
     let open = |load: &Load| tenon::llm::import(&args.checkpoint, load, &args.output, args.force);
     let made = attempt!(watching(&load, args.json, open));
     note(&made.unread);
-    if let [first, rest @ ..] = made.unencoded.as_slice() {
-        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        eprintln!(
-            "note: `{first}`{more} stay as they are, as rows of them are no whole blocks of what --quant says"
-        );
-    }
+    note_unencoded(&made.unencoded);
     if args.json {
         let files: Vec<String> = made.files.iter().map(|f| f.display().to_string()).collect();
         output::print_json(&json!({

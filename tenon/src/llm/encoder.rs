@@ -43,6 +43,7 @@ impl Encoder {
     /// Opens a checkpoint for an entry of its model's text, which is to give `what`.
     pub(crate) fn open(path: &Path, load: &Load, entry: &str, what: &str) -> Result<Encoder, Error> {
         let (checkpoint, load) = &model::opened(path, load)?;
+        super::estimate::affordable(checkpoint, load)?;
         let entry = model::entry(checkpoint, load, entry, what)?;
         let input = |w: &driver::data::Wanted| match w.name.as_str() {
             "tokens" => Ok(Input::Tokens),

@@ -26,6 +26,7 @@ mod model;
 mod prefix;
 mod sample;
 mod state;
+mod statistics;
 
 pub use chat::Chat;
 pub use driver::progress::{Progress, Step};
@@ -37,3 +38,4 @@ pub use import::{Imported, import};
 pub use library::front;
 pub use model::{Load, Model, tokenize};
 pub use sample::{Sampling, log_probabilities};
+pub use statistics::{Pool, Statistics};

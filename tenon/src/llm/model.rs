@@ -12,6 +12,7 @@ use text::{Extra, Template, Tokenizer};
 
 use super::engine::Engine;
 use super::library;
+use super::statistics::Statistics;
 use crate::{Checkpoint, Error, Function, Module, Options};
 
 /// How a model is loaded.
@@ -31,6 +32,9 @@ pub struct Load {
     pub context: Option<usize>,
     /// The most sequences.
     pub sequences: usize,
+    /// The most bytes of weights, of what sequences keep, and of a step. A model that needs more is not loaded; a step
+    /// that would is ended. None: what the system gives.
+    pub memory: Option<u64>,
 }
 
 impl Load {
@@ -53,6 +57,7 @@ impl Default for Load {
             quant: None,
             context: None,
             sequences: 8,
+            memory: None,
         }
     }
 }
@@ -81,11 +86,12 @@ impl Model {
     /// As [`open`](Model::open), with options.
     pub fn open_with(path: impl AsRef<Path>, load: &Load) -> Result<Model, Error> {
         let (checkpoint, load) = &opened(path.as_ref(), load)?;
+        super::estimate::affordable(checkpoint, load)?;
         let step = entry(checkpoint, load, "step", "tokens that go on behind a text")?;
         let config = step.config().clone();
         let (unread, unencoded) = (step.unread().to_vec(), step.unencoded().to_vec());
         let context = context(&step, load);
-        let engine = Engine::new(step, context, load.sequences)?;
+        let engine = Engine::new(step, context, load.sequences)?.within(load.memory);
         let tokenizer = tokenizer(checkpoint)?.map(Arc::new);
         let template = template(checkpoint);
         Ok(Model { engine: Mutex::new(engine), tokenizer, template, config, context, unread, unencoded })
@@ -94,6 +100,21 @@ impl Model {
     /// What runs its steps.
     pub fn engine(&self) -> std::sync::MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// What it did, and what it holds.
+    pub fn statistics(&self) -> Statistics {
+        self.engine().statistics()
+    }
+
+    /// How many tokens there are.
+    pub fn vocab(&self) -> usize {
+        self.engine().vocab()
+    }
+
+    /// The tokens that end an answer; none where there is no vocabulary.
+    pub fn ends(&self) -> &[u32] {
+        self.tokenizer.as_ref().map_or(&[], |t| t.ends())
     }
 
     /// Its vocabulary.
