@@ -7,12 +7,11 @@ use import::{Checkpoint, Place, file_name, write};
 use super::write::{Gguf, Value, safetensors, save, some_bytes};
 use super::{refused, says};
 
+/// What becomes of a tensor and its bytes.
+type Change<'c> = dyn Fn(Place, &[u8]) -> (Place, Vec<u8>) + 'c;
+
 /// Writes all tensors of a checkpoint into a folder, some of them changed, and opens that.
-fn anew(
-    c: &Checkpoint,
-    folder: &std::path::Path,
-    change: &dyn Fn(Place, &[u8]) -> (Place, Vec<u8>),
-) -> Checkpoint {
+fn anew(c: &Checkpoint, folder: &std::path::Path, change: &Change<'_>) -> Checkpoint {
     let all = c.tensors().values().map(|t| change(Place::of(t), t.bytes().expect("it is known")));
     let (places, bytes): (Vec<Place>, Vec<Vec<u8>>) = all.unzip();
     let to = folder.join(file_name(c.format()));

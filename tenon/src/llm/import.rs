@@ -139,7 +139,7 @@ fn weights(
     load: &Load,
     into: &Path,
 ) -> Result<(PathBuf, Vec<String>), Error> {
-    let made = crate::module::deep(|| {
+    crate::module::deep(|| {
         let options = &load.options.compile;
         let go = || -> Result<(PathBuf, Vec<String>), Failure> {
             let (kept, left) = bound.kept(checkpoint, options)?;
@@ -163,8 +163,7 @@ fn weights(
             Ok((to, unencoded))
         };
         go().map_err(|f| (SourceMap::default(), f))
-    });
-    made
+    })
 }
 
 fn size(p: &::import::Place) -> u64 {
