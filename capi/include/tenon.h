@@ -1,4 +1,4 @@
-/* Tenon from C: load a program, bind its weights, call it with tensors.
+/* Tenon from C: load a program, bind its weights, call it with tensors; open a language model, and let it answer.
  *
  *     tenon_module *module;
  *     tenon_function *layer;
@@ -36,6 +36,7 @@ typedef struct tenon_module tenon_module;
 typedef struct tenon_function tenon_function;
 typedef struct tenon_tensor tenon_tensor;
 typedef struct tenon_flag tenon_flag;
+typedef struct tenon_model tenon_model;
 
 /* What one call may use up: of 0 and NULL as much as it likes. A call that is ended by a limit answers TENON_FAULT, and
  * the function can be called again. */
@@ -95,6 +96,92 @@ const int64_t *tenon_tensor_shape(const tenon_tensor *tensor);
 const void *tenon_tensor_data(const tenon_tensor *tensor);
 size_t tenon_tensor_bytes(const tenon_tensor *tensor);
 void tenon_tensor_free(tenon_tensor *tensor);
+
+/* How a language model is opened; of 0 and NULL what is usual. */
+typedef struct {
+    const char *text;   /* a text of one's own for it (.tn) */
+    const char *quant;  /* how matrices are stored: "q8_0", "bf16" */
+    const char *kv;     /* how keys and values are kept: "f32", "bf16", "f16" */
+    const char *config; /* values that stand before those of the checkpoint: NAME=VALUE, one a line */
+    size_t context;     /* the most tokens of all sequences together */
+    size_t sequences;   /* the most sequences */
+    size_t threads;
+    uint64_t memory;    /* the most bytes of weights, of what sequences keep, and of a step */
+    int exact;          /* not 0: products are as exact as the text says */
+} tenon_model_options;
+
+/* How tokens are chosen, and when a generation ends; of 0 and NULL what is usual: the likeliest token, no end of its own. */
+typedef struct {
+    size_t max_tokens;
+    float temperature;
+    float top_p;
+    float min_p;
+    size_t top_k;
+    uint64_t seed;
+    int ignore_end;           /* not 0: what usually ends an answer does not */
+    const char *const *stops; /* `stop_count` texts that end it */
+    size_t stop_count;
+    const tenon_flag *cancel; /* raised by any thread, it ends the generation */
+} tenon_request;
+
+enum {
+    TENON_END = 0,      /* a token that ends an answer */
+    TENON_STOP = 1,     /* a text that was said to end it */
+    TENON_LENGTH = 2,   /* as many tokens as were asked for, or as there is room for */
+    TENON_CANCELLED = 3 /* the flag, or the one who heard */
+};
+
+typedef struct {
+    size_t prompt_tokens;
+    size_t tokens; /* new ones */
+    int finish;    /* one of those above */
+    double prefill_seconds;
+    double decode_seconds;
+} tenon_generated;
+
+/* What a model did since it was opened, and what it holds. Bytes where nothing else is said. */
+typedef struct {
+    uint64_t prefilled; /* tokens of prompts that were computed */
+    uint64_t reused;    /* those that an earlier sequence had computed */
+    uint64_t decoded;   /* tokens computed one by one */
+    uint64_t steps;
+    uint64_t failed;    /* steps that ended with an error */
+    double seconds;     /* in steps */
+    uint64_t sequences; /* that have not ended */
+    uint64_t pages;     /* of the part of the state that has the fewest left */
+    uint64_t pages_free;
+    uint64_t pages_cached; /* held for prompts that begin alike, and given back where they are wanted */
+    uint64_t weights;
+    uint64_t state;
+    uint64_t arena; /* the most that the last step held */
+    uint64_t code;
+    uint64_t kernels;
+    uint64_t compilations; /* kernels that this process has made since: a model needs none */
+} tenon_statistics;
+
+/* Told of each token: what was given to tenon_model_generate, the token, and the text that is certain with it, which may be
+ * "". The last call may have text alone, and the token -1. An answer that is not 0 ends the generation. It calls nothing
+ * with the same model. */
+typedef int (*tenon_heard)(void *user, int64_t token, const char *text);
+
+/* A language model: a folder of Hugging Face, a .gguf file, or a text (.tn) beside either. NULL for options: the usual ones.
+ * Threads may share it; its calls wait for one another. */
+int tenon_model_open(const char *path, const tenon_model_options *options, tenon_model **out);
+void tenon_model_free(tenon_model *model);
+/* The tokens of a text, with what begins one. `ids` has room for `room`; `count` is how many there are, and is written also
+ * where there is too little room, which is TENON_ARGUMENT. */
+int tenon_model_tokens(const tenon_model *model, const char *text, uint32_t *ids, size_t room, size_t *count);
+/* The same of a conversation, up to where the model answers: who says something ("system", "user", "assistant"), and what. */
+int tenon_model_conversation(const tenon_model *model, const char *const *roles, const char *const *contents, size_t turns,
+                             uint32_t *ids, size_t room, size_t *count);
+/* Goes on behind tokens. `request`, `heard` and `out` may be NULL. */
+int tenon_model_generate(const tenon_model *model, const uint32_t *ids, size_t count, const tenon_request *request,
+                         tenon_heard heard, void *user, tenon_generated *out);
+/* The logits behind each of some tokens: f32[count, vocab]. */
+int tenon_model_logits(const tenon_model *model, const uint32_t *ids, size_t count, tenon_tensor **out);
+/* A value of the config, by its name in the model's text, as text that ends with a zero; `count` has that counted. */
+int tenon_model_config(const tenon_model *model, const char *name, char *value, size_t room, size_t *count);
+int tenon_model_statistics(const tenon_model *model, tenon_statistics *out);
 
 #ifdef __cplusplus
 }

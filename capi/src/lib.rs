@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "pointers of C")]
 
 mod limits;
+mod model;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,6 +17,10 @@ use std::sync::LazyLock;
 use tenon::{Arg, DType, Function, Module, Tensor};
 
 pub use limits::{Flag, Limits, tenon_flag_free, tenon_flag_lower, tenon_flag_new, tenon_flag_raise};
+pub use model::{
+    Generated, Options, Request, Statistics, tenon_model_config, tenon_model_conversation, tenon_model_free,
+    tenon_model_generate, tenon_model_logits, tenon_model_open, tenon_model_statistics, tenon_model_tokens,
+};
 
 /// A tensor.
 pub struct Handle {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::{Done, give, guard, read, take, wrong};
 
 /// A flag that ends runs.
-pub struct Flag(Arc<AtomicBool>);
+pub struct Flag(pub(crate) Arc<AtomicBool>);
 
 /// `tenon_limits` of the header.
 #[repr(C)]

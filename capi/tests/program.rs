@@ -1,4 +1,4 @@
-//! A C program is compiled against the header, linked with the library and run.
+//! C programs are compiled against the header, linked with the library and run.
 
 #![expect(clippy::disallowed_methods, reason = "the test looks for the library and a compiler")]
 
@@ -17,15 +17,14 @@ fn library() -> PathBuf {
     found.expect("cargo has built libcapi.so beside the test")
 }
 
-#[test]
-fn a_c_program_loads_binds_calls_and_hears_of_errors() {
+/// Compiles a program of `tests/c`, links it with the library and runs it.
+fn runs(name: &str, argument: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().expect("a folder");
-    let (binary, program, library) = (folder.path().join("layer"), folder.path().join("twice.tn"), library());
-    std::fs::write(&program, "fn twice<n>(x: f32[n]) -> f32[n] { x + x }\n").expect("a file");
+    let (binary, library) = (folder.path().join(name), library());
     let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".to_owned()));
     cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]);
-    cc.arg(root.join("tests/c/layer.c")).arg("-I").arg(root.join("include"));
+    cc.arg(root.join(format!("tests/c/{name}.c"))).arg("-I").arg(root.join("include"));
     cc.arg("-L").arg(&library).arg("-lcapi").arg("-o").arg(&binary);
     let built = match cc.output() {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
@@ -36,11 +35,25 @@ fn a_c_program_loads_binds_calls_and_hears_of_errors() {
     };
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let ran =
-        Command::new(&binary).arg(&program).env("LD_LIBRARY_PATH", &library).output().expect("it starts");
+        Command::new(&binary).arg(argument).env("LD_LIBRARY_PATH", &library).output().expect("it starts");
     assert!(
         ran.status.success(),
         "{}{}",
         String::from_utf8_lossy(&ran.stdout),
         String::from_utf8_lossy(&ran.stderr)
     );
+}
+
+#[test]
+fn a_c_program_loads_binds_calls_and_hears_of_errors() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("twice.tn");
+    std::fs::write(&program, "fn twice<n>(x: f32[n]) -> f32[n] { x + x }\n").expect("a file");
+    runs("layer", &program);
+}
+
+#[test]
+fn a_c_program_opens_a_language_model_and_hears_its_tokens() {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tenon/tests/data/models");
+    runs("model", &models.join("LlamaForCausalLM-llama3"));
 }

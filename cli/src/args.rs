@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use llm::{CheckpointArgs, ModelArgs, PromptArgs, PullArgs, SamplingArgs, TextArgs};
+use llm::{CheckpointArgs, ImportArgs, ModelArgs, PromptArgs, PullArgs, SamplingArgs, TextArgs};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use driver::Failure;
@@ -344,10 +344,13 @@ pub(crate) enum Command {
         after_help = "Example: tenon pull Qwen/Qwen3-0.6B && tenon generate Qwen3-0.6B --chat 'What is a tenon?'"
     )]
     Pull(PullArgs),
+    /// Write a model into a folder of its own: its text, its weights as they are used, its vocabulary
+    #[command(after_help = "Example: tenon import Qwen3-0.6B --quant q8_0 -o qwen && tenon chat qwen")]
+    Import(ImportArgs),
     /// The tokens of a text
     #[command(after_help = "Example: tenon tokenize MODEL.gguf --text 'Hello, world'")]
     Tokenize {
-        /// A folder of Hugging Face, or a .gguf file
+        /// A folder of Hugging Face, a .gguf file, or the .tn file of a model beside either
         checkpoint: PathBuf,
         /// A file with the text; without it and --text, stdin
         #[arg(conflicts_with = "text")]

@@ -37,6 +37,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         | Command::BenchLlm { json, .. }
         | Command::Estimate { json, .. }
         | Command::Tune { json, .. } => *json,
+        Command::Import(args) => args.json,
         // `check` answers for itself; the others have no `--json`.
         Command::Check { .. }
         | Command::Fmt { .. }
@@ -80,6 +81,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         }
         Command::Estimate { model, batch, json } => llm::estimate(&model, batch, json),
         Command::Pull(args) => llm::pull(&args),
+        Command::Import(args) => llm::import(&args),
         Command::Chat { model, system, sampling } => llm::chat(&model, system.as_deref(), &sampling),
         Command::Embed { model, texts, truncate, output, json } => {
             llm::embed(&model, &texts, truncate, output.as_deref(), json)
@@ -395,7 +397,10 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
             Some(loaded) => {
                 let mut args: Vec<Option<tensor::Tensor>> = args.into_iter().map(Some).collect();
                 let taken: Vec<_> = loaded.takes.iter().filter_map(|&i| args[i].take()).collect();
-                (loaded.step, taken.into_iter().chain(loaded.kept).collect())
+                (
+                    loaded.step,
+                    taken.into_iter().chain(loaded.kept.into_iter().map(Arc::unwrap_or_clone)).collect(),
+                )
             }
             None => (name.clone(), args),
         };

@@ -20,12 +20,14 @@ use crate::progress::{Bar, Unit};
 mod bench;
 mod embed;
 mod estimate;
+mod import;
 mod perplexity;
 mod pull;
 
 pub(crate) use bench::{What, bench};
 pub(crate) use embed::{embed, rerank};
 pub(crate) use estimate::estimate;
+pub(crate) use import::import;
 pub(crate) use perplexity::perplexity;
 pub(crate) use pull::pull;
 
@@ -59,6 +61,7 @@ pub(crate) fn load(args: &ModelArgs, sequences: usize) -> Result<Load, (SourceMa
 pub(crate) fn compiled(args: &CheckpointArgs) -> Result<Load, (SourceMap, Failure)> {
     let mut load = Load { model: args.program.clone(), context: args.ctx, ..Load::default() };
     load.quant.clone_from(&args.quant);
+    load.memory = args.memory_limit;
     load.options.threads = args.threads.map(usize::from);
     let compile = &mut load.options.compile;
     compile.plan.exact = args.exact;
@@ -92,6 +95,7 @@ pub(crate) fn watching<T>(
             Step::Plan => bar.show("choosing the plan", p.done, p.total, Unit::Pieces),
             Step::Compile => bar.show("compiling kernels", p.done, p.total, Unit::Pieces),
             Step::Load => bar.show("loading weights", p.done, p.total, Unit::Bytes),
+            Step::Write => bar.show("writing weights", p.done, p.total, Unit::Bytes),
         }
     };
     let theirs = Arc::clone(&bar);
@@ -176,7 +180,7 @@ pub(crate) fn generate(
     };
     let made = attempt!(model.generate(&ids, &request, &mut said));
     if json {
-        output::print_json(&summary(&made));
+        output::print_json(&summary(&made, model.tokenizer().is_ok()));
     } else {
         let end = if made.text.is_empty() { format!("{:?}\n", made.ids) } else { "\n".to_owned() };
         output::print(&end);
@@ -187,14 +191,15 @@ pub(crate) fn generate(
     Ok(ExitCode::SUCCESS)
 }
 
-fn summary(made: &Generated) -> serde_json::Value {
+/// `text` is null where no vocabulary makes one of the tokens.
+fn summary(made: &Generated, text: bool) -> serde_json::Value {
     let finish = match made.finish {
         Finish::End | Finish::Stop => "stop",
         Finish::Length => "length",
         Finish::Cancelled => "cancelled",
     };
     json!({
-        "text": made.text,
+        "text": text.then_some(&made.text),
         "ids": made.ids,
         "prompt_tokens": made.prompt_tokens,
         "tokens": made.ids.len(),

@@ -77,6 +77,20 @@ pub fn describe(
     Ok(lowered)
 }
 
+/// How many kernels were asked of the compiler in this process.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// How many kernels this process has compiled, or found where they are kept between runs. Of a program that runs, none
+/// is added.
+pub fn made() -> u64 {
+    MADE.load(Ordering::Relaxed)
+}
+
+/// The bytes of machine code of kernels; those that are alike are there once.
+pub fn code_bytes(kernels: &[Arc<Compiled>]) -> u64 {
+    distinct(kernels).map(|k| k.object.len() as u64).sum()
+}
+
 /// Functions to bytecode, their kernels to code; the kernels in the order of the program's, compiled as many at once as
 /// the machine has cores.
 pub fn lower(
@@ -90,6 +104,7 @@ pub fn lower(
     let (done, total) = (AtomicU64::new(0), lowered.kernels.len() as u64);
     watch.tell(Step::Compile, 0, total);
     let code = on_all_cores(&lowered.kernels, |of| {
+        MADE.fetch_add(1, Ordering::Relaxed);
         let made = match *of {
             KernelOf::Prim(id) => compiler.compile_prim(plan.prim(id)),
             KernelOf::Extern(id) => compiler.compile_extern(plan.extern_(id)),
@@ -288,6 +303,7 @@ pub(crate) fn recompile(
     let front = pipeline::front(sources, &[id]).map_err(|(s, f)| Failure::data(f.render(&s, false)))?;
     let mut out = Vec::new();
     for k in &program.kernels {
+        MADE.fetch_add(1, Ordering::Relaxed);
         let prim = front.module.prims.iter().position(|p| p.name == k.name);
         let ext = front.module.externs.iter().position(|e| e.name.name() == k.name);
         let (of, code) = match (prim, ext) {

@@ -3,6 +3,7 @@
 //! What the checkpoint says decides which instance of the entry it is: its dims are known when the program is compiled,
 //! and each tensor that may be stored in any way is taken as it is stored.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use check::{Choice, Instance, KnownArg, Request};
@@ -16,6 +17,7 @@ use crate::data::{self, Wanted};
 use crate::estimate;
 use crate::library::Library;
 use crate::settings::{self, Source};
+pub use crate::weights::Kept;
 use crate::weights::{Coder, Weights};
 use crate::{Failure, Front, Options, entry, entry_choice};
 
@@ -41,6 +43,10 @@ pub struct Bound {
     how: Binding,
     /// The paths of matrices that are stored as was asked.
     converted: BTreeSet<String>,
+    /// The parts of the record before it was known how they are stored.
+    parts: Vec<Wanted>,
+    /// The tensors that parts of the record, or values of the config, are read from.
+    read: BTreeSet<String>,
 }
 
 impl Bound {
@@ -58,6 +64,18 @@ impl Bound {
         let weights = Weights::new(checkpoint, &self.config).stored_by(coder(&self.how, options)?);
         let weights = weights.converting(&self.converted).watched(&options.watch, self.weights());
         Ok(Reader { bound: self, weights })
+    }
+
+    /// What becomes of the tensors of the checkpoint that this was bound to, where it is written anew: all that are
+    /// read, in the order of the checkpoint. Behind them those that stay as they are, although a part of the record is
+    /// stored in another way.
+    pub fn kept(
+        &self,
+        checkpoint: &Checkpoint,
+        options: &Options,
+    ) -> Result<(Vec<Kept>, Vec<String>), Failure> {
+        let reader = self.reader(checkpoint, options)?;
+        Ok(reader.weights.kept(WEIGHTS, &self.parts, &self.read))
     }
 
     /// The bytes of all weights.
@@ -83,6 +101,11 @@ impl Reader<'_> {
     pub fn read(&self, places: &[usize]) -> Result<Vec<Tensor>, Failure> {
         let asked: Vec<&Wanted> = places.iter().map(|&i| &self.bound.wanted[i]).collect();
         self.weights.read(WEIGHTS, &asked, &self.bound.dims)
+    }
+
+    /// The bytes of a tensor as it is to be written.
+    pub fn bytes(&self, kept: &Kept) -> Result<Cow<'_, [u8]>, String> {
+        self.weights.bytes(kept)
     }
 }
 
@@ -122,7 +145,7 @@ impl Default for Binding {
 pub fn bind(front: &mut Front, name: &str, checkpoint: &Checkpoint, how: &Binding) -> Result<Bound, Failure> {
     let values = config(front, checkpoint, &how.config)?;
     let weights = Weights::new(checkpoint, &values).stored_by(coder(how, &Options::default())?);
-    let (id, unencoded) = instance(front, name, &weights, how)?;
+    let (id, unencoded, any) = instance(front, name, &weights, how)?;
     let known = |s: &ir::Setting| Some((s.name, values.get(s.name.name())?.as_i64()?));
     let dims: BTreeMap<Sym, i64> =
         front.module.settings.iter().filter(|s| s.dtype.is_none()).filter_map(known).collect();
@@ -154,21 +177,35 @@ pub fn bind(front: &mut Front, name: &str, checkpoint: &Checkpoint, how: &Bindin
     }
     let unread = weights.unread();
     let (how, converted) = (how.clone(), weights.those_converted());
-    Ok(Bound { entry: id, wanted, given, config: values, dims, unread, unencoded, how, converted })
+    let mut read = weights.those_read();
+    read.extend(front.module.settings.iter().flat_map(settings::tensors));
+    Ok(Bound {
+        entry: id,
+        wanted,
+        given,
+        config: values,
+        dims,
+        unread,
+        unencoded,
+        how,
+        converted,
+        parts: any,
+        read,
+    })
 }
 
 fn coder(how: &Binding, options: &Options) -> Result<Option<Coder>, Failure> {
     how.quant.as_deref().map(|to| Coder::new(to, options, how.threads)).transpose()
 }
 
-/// The instance of an entry for the element types that a checkpoint has, or that were asked for, and the matrices that
-/// stay as they are.
+/// The instance of an entry for the element types that a checkpoint has, or that were asked for, the matrices that stay
+/// as they are, and the parts of the record before that was known.
 fn instance(
     front: &mut Front,
     name: &str,
     weights: &Weights<'_>,
     how: &Binding,
-) -> Result<(FuncId, Vec<String>), Failure> {
+) -> Result<(FuncId, Vec<String>, Vec<Wanted>), Failure> {
     let any = entry::find(front, Some(name))?;
     let wanted = data::wanted(front.module.func(any));
     let within = format!("{WEIGHTS}.");
@@ -176,6 +213,7 @@ fn instance(
     let at = front.module.func(any).span;
     let open = if how.quant.is_some() { open(front, at) } else { BTreeSet::new() };
     let storage = weights.storage(WEIGHTS, &parts, &open)?;
+    let parts: Vec<Wanted> = parts.into_iter().cloned().collect();
     let mut kinds = storage.kinds;
     let by_token = |w: &&Wanted| w.from.as_ref().is_some_and(|f| f.starts_with("by token"));
     kinds.extend(wanted.iter().filter(by_token).map(|w| (w.name.clone(), how.kept.clone())));
@@ -186,14 +224,14 @@ fn instance(
     if !checked.ok() {
         return Err(Failure::Diagnostics(checked.diagnostics));
     }
-    let Some(entered) = entered else { return Ok((any, storage.stays)) };
+    let Some(entered) = entered else { return Ok((any, storage.stays, parts)) };
     front.module = checked.module;
     let id = match entered.id {
         Instance::Func(id) => id,
         Instance::Prim(prim) => entry::wrap(&mut front.module, prim),
     };
     entry_choice::rename(front, id, name);
-    Ok((id, storage.stays))
+    Ok((id, storage.stays, parts))
 }
 
 /// The parameters of the entry defined there that may be stored in any way: those whose element type is a generic that

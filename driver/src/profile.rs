@@ -97,7 +97,7 @@ pub fn measure(
     let mut context = Context::new(Arc::clone(exe));
     let loaded = engine::load_weights(&mut context, entry, args, limits, sources)?;
     let args: Vec<&Tensor> = match &loaded {
-        Some(l) => l.takes.iter().map(|&i| &args[i]).chain(&l.kept).collect(),
+        Some(l) => l.takes.iter().map(|&i| &args[i]).chain(l.kept.iter().map(|t| &**t)).collect(),
         None => args.iter().collect(),
     };
     let entry = loaded.as_ref().map_or(entry, |l| l.step.as_str());

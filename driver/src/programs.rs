@@ -53,8 +53,18 @@ pub fn key(front: &Front, entry: FuncId, options: &Options) -> Option<String> {
     Some(text)
 }
 
-/// The program that was kept under a key, and what was said of it.
-pub fn find(store: Option<&Store>, key: &str, threads: &Arc<Pool>) -> Option<(Arc<Executable>, String)> {
+/// A program, ready to run.
+pub struct Ready {
+    /// It.
+    pub exe: Arc<Executable>,
+    /// The bytes of its machine code.
+    pub code: u64,
+    /// What was said of it when it was kept.
+    pub about: String,
+}
+
+/// The program that was kept under a key.
+pub fn find(store: Option<&Store>, key: &str, threads: &Arc<Pool>) -> Option<Ready> {
     let (kept, file) = store?.program(&short(key))?;
     let kept: Kept = serde_json::from_str(&kept).ok()?;
     let same = |(library, symbol, was): &(String, String, bool)| {
@@ -64,8 +74,9 @@ pub fn find(store: Option<&Store>, key: &str, threads: &Arc<Pool>) -> Option<(Ar
         return None;
     }
     let package = vm::tnx::decode(&Arc::new(vm::blob::Blob::copy(&file))).ok()?;
+    let code = package.natives.iter().flat_map(|n| &n.objects).map(|o| o.len() as u64).sum();
     let exe = kernels::load(package, true, Arc::clone(threads), None).ok()?;
-    Some((exe, kept.about))
+    Some(Ready { exe, code, about: kept.about })
 }
 
 /// Keeps a program, if that can be done.
@@ -86,17 +97,18 @@ pub fn executable(
     entry: FuncId,
     options: &Options,
     threads: &Arc<Pool>,
-) -> Result<Arc<Executable>, Failure> {
+) -> Result<Ready, Failure> {
     let key = key(front, entry, options);
     let store = options.store.as_ref();
-    if let Some((exe, _)) = key.as_deref().and_then(|key| find(store, key, threads)) {
-        return Ok(exe);
+    if let Some(found) = key.as_deref().and_then(|key| find(store, key, threads)) {
+        return Ok(found);
     }
     let compilation = pipeline::compile(front, &[entry], options)?;
     if let Some(key) = key {
         keep(store, &key, &compilation, String::new());
     }
-    engine::load(&compilation, Arc::clone(threads))
+    let exe = engine::load(&compilation, Arc::clone(threads))?;
+    Ok(Ready { exe, code: kernels::code_bytes(&compilation.kernels), about: String::new() })
 }
 
 /// Texts are long, and two hashes of one are as good as it.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// What goes on. The steps of loading a model, in their order.
+/// What goes on: the steps of loading a model, in their order, and that of importing one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Step {
     /// The plan is chosen. Nothing is counted.
@@ -13,6 +13,8 @@ pub enum Step {
     /// Weights are read from their files, encoded if that was asked for, and laid out as kernels read them; counted in
     /// bytes.
     Load,
+    /// A checkpoint is written anew, counted in bytes. No model is loaded then.
+    Write,
 }
 
 /// How far a step is.

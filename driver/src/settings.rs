@@ -112,6 +112,17 @@ pub(crate) fn evaluate(
     Ok(out)
 }
 
+/// The names of tensors that a declaration asks for: those that its texts are.
+pub(crate) fn tensors(s: &Setting) -> Vec<String> {
+    let origin: Origin = s.from.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default();
+    let mut out = Vec::new();
+    origin.map_names(&mut |name| {
+        out.push(name.to_owned());
+        name.to_owned()
+    });
+    out
+}
+
 /// What a declaration comes to, if it comes to anything.
 fn value(s: &Setting, source: &Source<'_>, known: &Values) -> Result<Option<Value>, Failure> {
     let wrong = |e: String| Failure::data(format!("{}: {}: {e}", source.path, s.name));

@@ -25,9 +25,11 @@ use crate::progress::{Step, Watch};
 use crate::settings::Values;
 
 mod convert;
+mod kept;
 mod quant;
 mod verbs;
 
+pub use kept::Kept;
 pub(crate) use quant::Coder;
 use verbs::Raw;
 
@@ -89,6 +91,11 @@ impl<'c> Weights<'c> {
     /// The same, with matrices in another way of storage, if there is one.
     pub(crate) fn stored_by(self, coder: Option<Coder>) -> Weights<'c> {
         Weights { coder, ..self }
+    }
+
+    /// The tensors that were read.
+    pub(crate) fn those_read(&self) -> BTreeSet<String> {
+        self.used.borrow().clone()
     }
 
     /// The tensors that nothing has read, and that are weights.
@@ -365,6 +372,15 @@ impl<'c> Weights<'c> {
 
     /// The bytes that a term names, at a place of the arrays.
     fn raw(&self, term: &Term, at: &mut Place<'_>) -> Made<Raw<'_>> {
+        let raw = self.as_stored(term, at)?;
+        if raw.turned {
+            return wrong(format!("`{}` is stored with its axes exchanged, and `{term}` is not", raw.name));
+        }
+        Ok(raw)
+    }
+
+    /// The same, with its axes as they are stored.
+    fn as_stored(&self, term: &Term, at: &mut Place<'_>) -> Made<Raw<'_>> {
         match term {
             Term::Text(name) => {
                 let name = at.filled_in(name)?;
@@ -376,7 +392,7 @@ impl<'c> Weights<'c> {
                 let [first, rest @ ..] = args.as_slice() else {
                     return wrong(format!("`{verb}` is of a tensor: `{verb}(\"name\", ..)`"));
                 };
-                let raw = self.raw(first, at)?;
+                let raw = self.as_stored(first, at)?;
                 let value = |t: &Term| match t.eval(at.names) {
                     Ok(Some(v)) => Ok(v),
                     Ok(None) => wrong(format!("`{term}`: `{t}` has no value")),

@@ -35,6 +35,20 @@ pub(crate) struct Answer {
     pub(crate) from: u64,
     /// How many the file has; none where the answer does not say it.
     pub(crate) total: Option<u64>,
+    /// The hash of its contents (SHA-256, as digits), where the endpoint says it.
+    pub(crate) sha256: Option<String>,
+}
+
+/// The header in which the endpoint says the hash of a file that lies elsewhere.
+const LINKED: &str = "x-linked-etag";
+
+/// What came of a call.
+struct Got {
+    /// Whether it is a part of what was asked for.
+    partial: bool,
+    answer: Response<Body>,
+    /// The hash of the whole file.
+    linked: Option<String>,
 }
 
 impl Client {
@@ -51,13 +65,13 @@ impl Client {
 
     /// The text of an answer.
     pub(crate) fn text(&self, url: &str) -> Result<Vec<u8>, String> {
-        let (_, answer) = self.get(url, None)?;
+        let Got { answer, .. } = self.get(url, None)?;
         answer.into_body().with_config().limit(MAX_LIST).read_to_vec().map_err(|e| e.to_string())
     }
 
     /// A file, from a byte on. Who answers may begin at another one.
     pub(crate) fn file(&self, url: &str, from: u64) -> Result<Answer, String> {
-        let (partial, answer) = self.get(url, Some(from))?;
+        let Got { partial, answer, linked } = self.get(url, Some(from))?;
         let said = |name: header::HeaderName| answer.headers().get(name).and_then(|v| v.to_str().ok());
         let (from, total) = if partial {
             let range = said(header::CONTENT_RANGE).unwrap_or_default();
@@ -65,12 +79,13 @@ impl Client {
         } else {
             (0, said(header::CONTENT_LENGTH).and_then(|n| n.parse().ok()))
         };
-        Ok(Answer { body: Box::new(answer.into_body().into_reader()), from, total })
+        Ok(Answer { body: Box::new(answer.into_body().into_reader()), from, total, sha256: linked })
     }
 
-    /// An answer, and whether it is a part of what was asked for.
-    fn get(&self, url: &str, from: Option<u64>) -> Result<(bool, Response<Body>), String> {
+    /// An answer.
+    fn get(&self, url: &str, from: Option<u64>) -> Result<Got, String> {
         let mut url = url.to_owned();
+        let mut linked = None;
         for _ in 0..=REDIRECTIONS {
             let mut request = self.agent.get(&url);
             if let Some(token) = self.token.as_ref().filter(|_| origin(&url) == self.home) {
@@ -81,11 +96,15 @@ impl Client {
             }
             let answer = request.call().map_err(|e| e.to_string())?;
             let status = answer.status();
+            if origin(&url) == self.home {
+                let tag = answer.headers().get(LINKED).and_then(|v| v.to_str().ok());
+                linked = tag.and_then(hash).or(linked);
+            }
             if status.is_redirection() {
                 let to = answer.headers().get(header::LOCATION).and_then(|v| v.to_str().ok());
                 url = elsewhere(&url, to.unwrap_or_default())?;
             } else if status.is_success() {
-                return Ok((status.as_u16() == 206, answer));
+                return Ok(Got { partial: status.as_u16() == 206, answer, linked });
             } else {
                 return Err(status.to_string());
             }
@@ -111,6 +130,12 @@ fn elsewhere(url: &str, to: &str) -> Result<String, String> {
         return Ok(to.to_owned());
     }
     Err(format!("it is said to be at `{}`, where it is not looked for", import::Shown(to)))
+}
+
+/// The hash in a tag, `"9f86d0.."`; none if it is no SHA-256.
+fn hash(tag: &str) -> Option<String> {
+    let tag = tag.trim_start_matches("W/").trim_matches('"');
+    (tag.len() == 64 && tag.bytes().all(|b| b.is_ascii_hexdigit())).then(|| tag.to_ascii_lowercase())
 }
 
 /// Where a part begins, and how long the whole is: `bytes 5-9/10`.

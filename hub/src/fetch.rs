@@ -1,8 +1,10 @@
 //! One file of a repository, brought into a folder.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
 
 use super::choice::Wanted;
 use super::client::Client;
@@ -193,12 +195,35 @@ impl Fetch<'_> {
             done += count as u64;
         }
         if done == size {
-            return Ok(());
+            let said = file.sibling.sha256().map(str::to_ascii_lowercase).or(answer.sha256);
+            let is = sha256(part)?;
+            return match said.filter(|said| *said != is) {
+                None => Ok(()),
+                Some(said) => {
+                    // What is wrong is not continued.
+                    to.set_len(0).map_err(here)?;
+                    Err(self.wrong(file, format!("came with the SHA-256 {is}, and has {said} by the Hub")))
+                }
+            };
         }
         if done > size {
             to.set_len(0).map_err(here)?;
         }
         Err(self.wrong(file, format!("{done} bytes came, of {size}")))
+    }
+}
+
+/// The hash of a file's contents, as digits.
+fn sha256(path: &Path) -> Result<String, Error> {
+    let mut file = File::open(path).map_err(|e| at(path, e))?;
+    let mut sum = Sha256::new();
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        let count = file.read(&mut bytes).map_err(|e| at(path, e))?;
+        if count == 0 {
+            return Ok(sum.finalize().iter().map(|b| format!("{b:02x}")).collect());
+        }
+        sum.update(&bytes[..count]);
     }
 }
 

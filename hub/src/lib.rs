@@ -5,6 +5,8 @@
 //! `.pull` is continued. `.pull/record.json` says which contents files have, so those that the Hub has not changed are
 //! kept.
 //!
+//! A large file has the contents whose hash the Hub says, or else it is not kept.
+//!
 //! All files are of one commit: that which the revision is when the call begins. A token goes to the endpoint's host,
 //! and to no other.
 #![expect(clippy::disallowed_methods, reason = "downloads ask the environment, and write files")]
@@ -175,9 +177,23 @@ struct Sibling {
     size: Option<u64>,
     #[serde(rename = "blobId")]
     blob: Option<String>,
+    /// Of a large file.
+    lfs: Option<Large>,
+}
+
+/// What the Hub says of a file that is kept beside its repository.
+#[derive(Deserialize)]
+struct Large {
+    #[serde(alias = "oid")]
+    sha256: Option<String>,
 }
 
 impl Sibling {
+    /// The hash of its contents, if the list says it.
+    fn sha256(&self) -> Option<&str> {
+        self.lfs.as_ref()?.sha256.as_deref().map(|s| s.trim_start_matches("sha256:"))
+    }
+
     /// What its contents are called: in a list that names none they are new with each commit.
     fn contents<'a>(&'a self, commit: &'a str) -> &'a str {
         self.blob.as_deref().unwrap_or(commit)

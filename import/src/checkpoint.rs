@@ -25,6 +25,8 @@ pub struct Checkpoint {
     path: PathBuf,
     format: Format,
     folder: Option<PathBuf>,
+    /// Of GGUF the file that holds the metadata.
+    head: Option<PathBuf>,
     tensors: IndexMap<String, Tensor>,
     config: Map<String, Value>,
     generation: Option<Map<String, Value>>,
@@ -49,6 +51,7 @@ impl Checkpoint {
                     path: path.to_owned(),
                     format: Format::Safetensors,
                     folder: None,
+                    head: None,
                     tensors,
                     config: Map::new(),
                     generation: None,
@@ -82,6 +85,7 @@ impl Checkpoint {
             path: path.to_owned(),
             format: Format::Safetensors,
             folder: Some(path.to_owned()),
+            head: None,
             tensors: folder::tensors(path, &files)?,
             config,
             generation: folder::object(path, "generation_config.json")?,
@@ -102,6 +106,7 @@ impl Checkpoint {
             path: path.to_owned(),
             format: Format::Gguf,
             folder: None,
+            head: Some(file.path),
             tensors,
             config: file.metadata,
             generation: None,
@@ -111,6 +116,16 @@ impl Checkpoint {
     /// The path that was opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The folder, if it is one that was opened.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// Of GGUF the file that holds the metadata.
+    pub(crate) fn head(&self) -> Option<&Path> {
+        self.head.as_deref()
     }
 
     /// The files that hold its tensors, each once.

@@ -84,6 +84,16 @@ pub fn layout(kind: &str) -> Option<Layout> {
     row.map(|(elements, bytes)| Layout { elements, bytes })
 }
 
+/// The number that a type has in GGUF.
+pub(crate) fn number(kind: &str) -> Option<u32> {
+    GGUF.iter().find(|row| row.1 == kind).map(|row| row.0)
+}
+
+/// The layout of a type of GGUF whose elements lie in blocks.
+pub(crate) fn blocks(kind: &str) -> Option<Layout> {
+    layout(kind).filter(|l| l.elements > 1 && number(kind).is_some())
+}
+
 /// The type that has this number in GGUF.
 pub(crate) fn numbered(id: u32) -> Option<(&'static str, Layout)> {
     let row = GGUF.iter().find(|row| row.0 == id)?;

@@ -3,6 +3,8 @@
 //! A [`Checkpoint`] is what a path leads to: tensors by name, the config, who it is. [`Tensor`]s keep their file
 //! mapped; their bytes are read when they are first looked at. [`layout()`] says what a type of elements is made of.
 //!
+//! [`write()`] writes a checkpoint anew, some of its tensors in other types.
+//!
 //! The crate knows formats. It knows nothing of Tenon's language.
 //!
 //! Files may be hostile. Each count and length is compared with the bytes that are left before anything is allocated
@@ -25,6 +27,7 @@ mod near;
 mod safetensors;
 mod sentence;
 mod tensors;
+mod write;
 
 pub use checkpoint::{Checkpoint, Format};
 pub use error::{Error, Shown};
@@ -32,3 +35,4 @@ pub use folder::{INDEX, MAX_FILE, shards};
 pub use gguf::{MAX_VALUES, only_one};
 pub use layout::{Layout, layout};
 pub use tensors::Tensor;
+pub use write::{Place, file_name, write};

@@ -41,11 +41,13 @@ pub(crate) fn describe(at: &Path, config: &mut Map<String, Value>) -> Result<(),
         };
         if kind == "Pooling" {
             let place = text("path").unwrap_or_default();
-            let found =
-                folder::within(at, place).map_or(Ok(None), |at| folder::object(&at, "config.json"))?;
-            let Some(mut pooling) = found else {
-                let what = format!("names {place:?}, and there is no config.json in it");
+            let Some(inside) = folder::within(at, place) else {
+                let what = format!("names {place:?}, which is no folder in this one");
                 return Err(Error::file(&at.join(MODULES), what));
+            };
+            let Some(mut pooling) = folder::object(&inside, "config.json")? else {
+                let what = format!("is missing; {MODULES} says that it describes the module Pooling");
+                return Err(Error::file(&inside.join("config.json"), what));
             };
             name_mode(&mut pooling);
             config.entry("pooling").or_insert(Value::Object(pooling));

@@ -15,6 +15,8 @@ pub struct Tensor {
     pub(crate) name: String,
     pub(crate) kind: Cow<'static, str>,
     pub(crate) shape: Vec<i64>,
+    /// True if the bytes have the two axes exchanged.
+    pub(crate) turned: bool,
     /// Where its bytes are. None where the type is unknown.
     pub(crate) range: Option<Range<usize>>,
     pub(crate) file: Arc<Mapped>,
@@ -35,6 +37,12 @@ impl Tensor {
     /// Its extents, the outermost first. Their product is no larger than an `i64`.
     pub fn shape(&self) -> &[i64] {
         &self.shape
+    }
+
+    /// True for a matrix whose bytes have its two axes exchanged: so many rows as [`shape`](Tensor::shape) has columns.
+    /// Blocks then lie along the first axis. Only files that [`write`](crate::write) made have such.
+    pub fn turned(&self) -> bool {
+        self.turned
     }
 
     /// How its type stores elements; none if it is not known.

@@ -25,6 +25,8 @@ pub struct Function {
     unencoded: Arc<[String]>,
     /// What bound weights make by themselves, if anything, once that is known.
     loaded: Arc<OnceLock<Option<Loaded>>>,
+    /// The bytes of machine code of its kernels, where it was compiled here.
+    code: u64,
     /// For texts in errors.
     sources: Arc<Sources>,
     /// Registers and memory of calls that have ended, for calls to come.
@@ -70,6 +72,17 @@ pub struct Parameter {
     pub bound: bool,
 }
 
+/// What a function holds, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Memory {
+    /// What is bound, and what was made of it.
+    pub weights: u64,
+    /// Machine code.
+    pub code: u64,
+    /// The most that the last calls held at once.
+    pub arena: u64,
+}
+
 impl Function {
     pub(crate) fn new(
         exe: Arc<Executable>,
@@ -89,6 +102,7 @@ impl Function {
             unread: Arc::default(),
             unencoded: Arc::default(),
             loaded,
+            code: 0,
             sources: Arc::new(sources.into()),
             idle,
             profile: Arc::default(),
@@ -108,7 +122,7 @@ impl Function {
         f.bound = given.given.into_iter().map(|t| t.map(Arc::new)).collect();
         let empty = Arc::new(Tensor::scalar_i(tensor::DType::I64, 0));
         for (at, t) in weights.read {
-            f.bound[at] = Some(t.map_or_else(|| Arc::clone(&empty), Arc::new));
+            f.bound[at] = Some(t.unwrap_or_else(|| Arc::clone(&empty)));
         }
         if let Some(loaded) = weights.loaded {
             f.loaded = Arc::new(OnceLock::from(Some(loaded)));
@@ -117,6 +131,28 @@ impl Function {
         f.unread = given.unread.into();
         f.unencoded = given.unencoded.into();
         f
+    }
+
+    /// The same, with the bytes of its machine code.
+    pub(crate) fn of_code(self, bytes: u64) -> Function {
+        Function { code: bytes, ..self }
+    }
+
+    /// What it holds, in bytes: of weights, of machine code, and of what calls that have ended left for others. Weights
+    /// with the same contents stand in memory once, whatever functions have them.
+    pub fn memory(&self) -> Memory {
+        let bytes = |t: &Arc<Tensor>| t.bytes().len() as u64;
+        let bound: u64 = self.bound.iter().flatten().map(bytes).sum();
+        let loaded = self.loaded.get().and_then(Option::as_ref);
+        let kept: u64 = loaded.map_or(0, |l| l.kept.iter().map(bytes).sum());
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let arena = idle.iter().map(|c| c.peak() as u64).sum();
+        Memory { weights: bound + kept, code: self.code, arena }
+    }
+
+    /// How many kernels it has.
+    pub fn kernels(&self) -> usize {
+        self.exe.program().kernels.len()
     }
 
     /// The values of its config, by name, where it was bound to a checkpoint.

@@ -49,11 +49,12 @@ mod function;
 pub mod llm;
 mod module;
 mod packed;
+mod shared;
 
 pub use driver::model::Binding;
 pub use driver::{Checkpoint, Options as Compile};
 pub use error::Error;
-pub use function::{Function, Parameter};
+pub use function::{Function, Memory, Parameter};
 pub use ir::origin::Value;
 pub use module::{Module, Options};
 pub use tensor::{DType, Tensor};

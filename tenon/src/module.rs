@@ -115,6 +115,7 @@ impl Module {
     }
 
     /// An entry of a model, compiled for a checkpoint: its config, and its weights in the record `w`, are bound.
+    /// Entries that take the same weights share them.
     pub fn model(&self, name: &str, checkpoint: &Checkpoint, how: &Binding) -> Result<Function, Error> {
         self.model_with(name, checkpoint, how, |_| {})
     }
@@ -140,6 +141,7 @@ impl Module {
             let made = bound.and_then(|bound| {
                 let compilation = pipeline::compile(&front, &[bound.entry], &self.options.compile)?;
                 let exe = engine::load(&compilation, Arc::clone(&self.threads))?;
+                let code = kernels::code_bytes(&compilation.kernels);
                 let name = front.module.func(bound.entry).name.clone();
                 let key = packed::key(&compilation, checkpoint, &bound);
                 let weights = packed::weights(&exe, &name, &bound, checkpoint, &key, options)?;
@@ -152,7 +154,7 @@ impl Module {
                     given: &given,
                     weights: &key,
                 });
-                Ok(Function::bound(exe, name, given, weights, front.sources.clone()))
+                Ok(Function::bound(exe, name, given, weights, front.sources.clone()).of_code(code))
             });
             made.map_err(|f| (front.sources, f))
         })
@@ -202,8 +204,8 @@ fn compile(
     let entry = pipeline::entry(&mut front, name)?;
     let func = front.module.func(entry);
     let (name, wanted) = (func.name.clone(), data::wanted(func));
-    let exe = programs::executable(&front, entry, options, threads)?;
-    Ok(Function::new(exe, name, wanted, front.sources))
+    let found = programs::executable(&front, entry, options, threads)?;
+    Ok(Function::new(found.exe, name, wanted, front.sources).of_code(found.code))
 }
 
 pub(crate) fn pool(options: &Options) -> Result<Arc<Pool>, Error> {

@@ -2,11 +2,12 @@
 //!
 //! A step takes some weights as they are, and what loads make of the others ([`vm::Loaded`]). Both are written to a
 //! file of the user's cache folder once, and mapped from there from then on: they stand in memory once, the checkpoint
-//! is not read again, and programs that run beside one another share the pages. A file is for one program, one
-//! checkpoint as it was, and one form of this file; any other is not read.
+//! is not read again, and programs that run beside one another share the pages. Functions of one process share what has
+//! the same contents ([`crate::shared`]). A file is for one program, one checkpoint as it was, and one form of this
+//! file; any other is not read.
 //!
 //! ```text
-//! "TENONPK1", the bytes of the head as u64, the head as JSON; from page to page the tensors
+//! "TENONPK2", the bytes of the head as u64, the head as JSON; from page to page the tensors
 //! ```
 
 #![expect(clippy::disallowed_methods, reason = "files tell when they were used")]
@@ -27,7 +28,9 @@ use serde_json::{Value, json};
 use tensor::{Block, DType, Tensor};
 use vm::{Context, Executable, Limits, LoadSplit, Loaded};
 
-const MAGIC: &[u8; 8] = b"TENONPK1";
+use crate::shared::{Hash, shared};
+
+const MAGIC: &[u8; 8] = b"TENONPK2";
 /// Tensors begin with a page.
 const PAGE: u64 = 4096;
 /// A head is never as long as this.
@@ -41,7 +44,7 @@ const BYTES: u64 = 64 << 30;
 /// The weights of a function.
 pub(crate) struct Weights {
     /// By the place of the parameter; none for what only loading reads.
-    pub(crate) read: Vec<(usize, Option<Tensor>)>,
+    pub(crate) read: Vec<(usize, Option<Arc<Tensor>>)>,
     /// What loading made.
     pub(crate) loaded: Option<Loaded>,
 }
@@ -108,9 +111,9 @@ impl<'p> Parts<'p> {
     }
 
     /// The weights, of the tensors that the step takes and, behind them, those that loads make.
-    fn whole(&self, mut tensors: Vec<Tensor>) -> Weights {
+    fn whole(&self, mut tensors: Vec<Arc<Tensor>>) -> Weights {
         let kept = tensors.split_off(self.step.len());
-        let mut read: Vec<(usize, Option<Tensor>)> =
+        let mut read: Vec<(usize, Option<Arc<Tensor>>)> =
             self.step.iter().copied().zip(tensors.into_iter().map(Some)).collect();
         read.extend(self.all.iter().filter(|i| !self.step.contains(i)).map(|i| (*i, None)));
         let takes = self.split.takes.iter().map(|i| *i as usize).collect();
@@ -140,19 +143,23 @@ pub(crate) fn weights(
         return Ok(parts.whole(tensors));
     }
     let reader = bound.reader(checkpoint, options)?;
-    let mut made = made(exe, &reader, &parts.split, &parts.step).or_else(|f| {
+    let made = made(exe, &reader, &parts.split, &parts.step).or_else(|f| {
         // All that does not fit is said at once.
         reader.read(&all).and(Err(f))
     })?;
     watch.tell(Step::Load, bytes, bytes);
+    let hashes: Vec<Hash> = made.iter().map(Hash::of).collect();
     if let Some(path) = path
-        && write(&path, key, &made).is_ok()
+        && write(&path, key, &made, &hashes).is_ok()
         && let Ok(mapped) = open(&path, key)
     {
-        made = mapped;
+        drop(made);
         make_room(&path);
+        return Ok(parts.whole(mapped));
     }
-    Ok(parts.whole(made))
+    Ok(parts.whole(
+        made.into_iter().zip(hashes).map(|(t, hash)| shared(&hash, || Ok(t))).collect::<Result<_, _>>()?,
+    ))
 }
 
 /// What the step takes of the weights, and behind it what loads make. What a load reads is forgotten before the next
@@ -219,14 +226,15 @@ fn make_room(path: &Path) {
 }
 
 /// Writes a file of tensors. It has its name when it is whole.
-fn write(path: &Path, key: &str, tensors: &[Tensor]) -> io::Result<()> {
+fn write(path: &Path, key: &str, tensors: &[Tensor], hashes: &[Hash]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(folder)?;
     let head = |first: u64| {
         let mut at = first;
         let mut all: Vec<Value> = Vec::new();
-        for t in tensors {
-            all.push(json!({ "dtype": t.dtype().name(), "shape": t.shape(), "at": at }));
+        for (t, hash) in tensors.iter().zip(hashes) {
+            let hash = &hash.digits;
+            all.push(json!({ "dtype": t.dtype().name(), "shape": t.shape(), "at": at, "sha256": hash }));
             at = (at + t.bytes().len() as u64).next_multiple_of(PAGE);
         }
         (json!({ "key": key, "end": at, "tensors": all }).to_string(), at)
@@ -256,7 +264,7 @@ fn write(path: &Path, key: &str, tensors: &[Tensor]) -> io::Result<()> {
 }
 
 /// The tensors of a file that is whole and has this key.
-fn open(path: &Path, key: &str) -> io::Result<Vec<Tensor>> {
+fn open(path: &Path, key: &str) -> io::Result<Vec<Arc<Tensor>>> {
     let other = || io::Error::from(io::ErrorKind::InvalidData);
     let mut file = File::open(path)?;
     let mut begin = [0; 16];
@@ -275,7 +283,7 @@ fn open(path: &Path, key: &str) -> io::Result<Vec<Tensor>> {
     // Used just now.
     drop(file.set_modified(std::time::SystemTime::now()));
     let list = head["tensors"].as_array().ok_or_else(other)?;
-    let tensor = |v: &Value| -> Option<Tensor> {
+    let tensor = |v: &Value| -> Option<Arc<Tensor>> {
         let dtype: DType = v["dtype"].as_str()?.parse().ok()?;
         let shape: Vec<i64> = v["shape"].as_array()?.iter().map(Value::as_i64).collect::<Option<_>>()?;
         let at = v["at"].as_u64()?;
@@ -283,7 +291,13 @@ fn open(path: &Path, key: &str) -> io::Result<Vec<Tensor>> {
         if !at.is_multiple_of(PAGE) || at.checked_add(count as u64)? > end {
             return None;
         }
-        Tensor::from_block(dtype, &shape, Block::of_file(&file, at, count).ok()?).ok()
+        let hash = Hash::known(dtype, &shape, v["sha256"].as_str()?);
+        let made = || {
+            let wrong = |e: &dyn std::fmt::Display| Failure::data(e.to_string());
+            let block = Block::of_file(&file, at, count).map_err(|e| wrong(&e))?;
+            Tensor::from_block(dtype, &shape, block).map_err(|e| wrong(&e))
+        };
+        shared(&hash, made).ok()
     };
     list.iter().map(tensor).collect::<Option<Vec<_>>>().ok_or_else(other)
 }

@@ -7,7 +7,7 @@ use clap::Args;
 /// A model, and how it is compiled.
 #[derive(Args)]
 pub(crate) struct CheckpointArgs {
-    /// A folder of Hugging Face, or a .gguf file
+    /// A folder of Hugging Face, a .gguf file, or the .tn file of a model beside either
     pub(crate) checkpoint: PathBuf,
     /// A text of your own for it, in the place of the library's
     #[arg(long = "model", value_name = "FILE.tn")]
@@ -21,6 +21,9 @@ pub(crate) struct CheckpointArgs {
     /// The most tokens of a sequence; without it, what the model was made for
     #[arg(long, value_name = "N", value_parser = super::positive)]
     pub(crate) ctx: Option<usize>,
+    /// The most bytes of weights, of what sequences keep, and of a step: a model that needs more is not loaded
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory_limit: Option<u64>,
     /// The CPU to make code for
     #[arg(long, value_name = "NAME")]
     pub(crate) target_cpu: Option<String>,
@@ -40,6 +43,31 @@ pub(crate) struct ModelArgs {
     /// How keys and values are kept
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = ["f32", "bf16", "f16"])]
     pub(crate) kv: String,
+}
+
+/// What is imported, and where to.
+#[derive(Args)]
+pub(crate) struct ImportArgs {
+    /// A folder of Hugging Face, a .gguf file, or the .tn file of a model beside either
+    pub(crate) checkpoint: PathBuf,
+    /// The folder; it is made where there is none
+    #[arg(short, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+    /// A text of your own for it, in the place of the library's
+    #[arg(long = "model", value_name = "FILE.tn")]
+    pub(crate) program: Option<PathBuf>,
+    /// How matrices are stored, where the checkpoint has them as floats; f32 and bf16 decode others too
+    #[arg(long, value_name = "TYPE", value_parser = ["bf16", "f32", "q8_0", "q4_0", "q4_k"])]
+    pub(crate) quant: Option<String>,
+    /// Write into a folder that is not empty: files of the same names are replaced
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Threads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(vm::threads::Pool::MOST)))]
+    pub(crate) threads: Option<u16>,
+    /// One JSON object on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// The texts of `embed`.

@@ -15,7 +15,7 @@ pub(crate) fn estimate(args: &ModelArgs, batch: usize, json: bool) -> Done {
     let load = load(args, batch)?;
     let made = attempt!(tenon::llm::estimate(&args.of.checkpoint, &load));
     note_unencoded(&made.unencoded);
-    let available = memory::available().map(|n| n as u64);
+    let available = load.memory.or_else(|| memory::available().map(|n| n as u64));
     let fits = available.map(|n| made.total() <= n);
     if json {
         output::print_json(&json!({

@@ -19,7 +19,9 @@ fn generate_goes_on_behind_tokens_and_tells_what_it_made() {
     assert_eq!((ids.len(), made["tokens"].as_u64()), (5, Some(5)));
     assert_eq!(made["prompt_tokens"].as_u64(), Some(3));
     assert_eq!(made["finish"].as_str(), Some("length"));
-    assert!(made["prefill_tps"].is_number() && made["decode_tps"].is_number() && made["text"].is_string());
+    assert!(made["prefill_tps"].is_number() && made["decode_tps"].is_number());
+    // There is no vocabulary to write text with.
+    assert!(made["text"].is_null(), "{made}");
     // The same again; with a temperature the seed decides.
     assert_eq!(json(&shown(&[], &args))["ids"], made["ids"]);
     let seeded = |seed: &str| {
@@ -142,7 +144,7 @@ fn what_is_at_fault_is_said_and_ends_with_one() {
     fails(&["generate", &model, "--prompt", "hello"], "no tokenizer");
     fails(&["tokenize", &model, "--text", "hello"], "there is no tokenizer");
     fails(&["chat", &model, "--model", "nowhere.tn"], "nowhere.tn");
-    fails(&["generate", &model, "--ids", "1,100000"], "index 100000");
+    fails(&["generate", &model, "--ids", "1,100000"], "the token 100000 is none of the");
     let long = ["1"; 80].join(",");
     fails(&["generate", &model, "--ids", &long, "--ctx", "64"], "the context has room for 64");
     fails(&["perplexity", &model, "nowhere.txt"], "nowhere.txt");
@@ -207,4 +209,74 @@ fn quant_says_how_matrices_are_stored() {
         let said = run(&[], &[&want[..1], &[&model], &want[1..], &["--quant", quant]].concat());
         assert_eq!(said.exit, Some(0), "{}", said.stderr);
     }
+}
+
+#[test]
+fn import_writes_a_folder_that_is_a_model() {
+    let model = checkpoint("GPT2LMHeadModel");
+    let here = std::env::temp_dir().join(format!("tenon-cli-import-{}", std::process::id()));
+    let into = here.display().to_string();
+    let made = json(&shown(&[], &["import", &model, "-o", &into, "--quant", "q8_0", "--json"]));
+    let names = ["config.json", "model.safetensors", "model.tn"];
+    let files: Vec<String> = names.iter().map(|n| format!("{into}/{n}")).collect();
+    assert_eq!(made["files"], serde_json::json!(files), "{made}");
+    assert!(made["bytes"].as_u64().is_some_and(|n| n > 0), "{made}");
+    assert_eq!((&made["unread"], &made["unencoded"]), (&serde_json::json!([]), &serde_json::json!([])));
+    let ids = |model: &str, more: &[&str]| {
+        let args = ["generate", model, "--ids", "1,2,3", "--max-tokens", "5", "--ignore-eos", "--json"];
+        json(&shown(&[], &[&args[..], more].concat()))["ids"].clone()
+    };
+    let want = ids(&model, &["--quant", "q8_0"]);
+    assert_eq!(ids(&into, &[]), want);
+    assert_eq!(ids(&format!("{into}/model.tn"), &[]), want);
+    // What is there stays, unless that is said.
+    let again = ["import", &model, "-o", &into];
+    let said = run(&[], &again);
+    assert_eq!(said.exit, Some(1));
+    assert!(said.stderr.contains("is not empty; --force"), "{}", said.stderr);
+    let lines = shown(&[], &[&again[..], &["--force"]].concat());
+    assert!(lines.contains(": 3 files, "), "{lines}");
+    assert_eq!(ids(&into, &[]), ids(&model, &[]));
+    std::fs::remove_dir_all(&here).expect("it was made above");
+    let said = run(&[], &["import", "model.onnx", "-o", "x"]);
+    assert!(said.exit == Some(1) && said.stderr.contains("ONNX"), "{}", said.stderr);
+    let said = run(&[], &["generate", "nowhere.tn", "--ids", "1"]);
+    assert!(
+        said.exit == Some(1) && said.stderr.contains("nowhere.tn: there is no such file"),
+        "{}",
+        said.stderr
+    );
+}
+
+#[test]
+fn a_file_that_says_it_has_no_vocabulary_is_run_by_tokens() {
+    let file = format!("{}/model.gguf", encoder("BertForSequenceClassification"));
+    let mut bytes = std::fs::read(&file).expect("it is there");
+    let key = b"tokenizer.ggml.model";
+    let at = bytes.windows(key.len()).position(|w| w == key).expect("it is said") + key.len();
+    // The type of the value, its length, and then `bert`.
+    assert_eq!(&bytes[at + 12..at + 16], b"bert");
+    bytes[at + 12..at + 16].copy_from_slice(b"none");
+    let here = std::env::temp_dir().join(format!("tenon-cli-none-{}.gguf", std::process::id()));
+    std::fs::write(&here, bytes).expect("it is written");
+    let model = here.display().to_string();
+    let of =
+        |model: &str| json(&shown(&[], &["embed", model, "--ids", "1,2,3", "--json"]))["embeddings"].clone();
+    assert_eq!(of(&model), of(&file));
+    let said = run(&[], &["embed", &model, "--text", "a"]);
+    assert!(said.exit == Some(1) && said.stderr.contains("no tokenizer"), "{}", said.stderr);
+    std::fs::remove_file(&here).expect("it was made above");
+}
+
+#[test]
+fn a_model_is_not_loaded_beyond_its_budget() {
+    let model = checkpoint("Qwen3ForCausalLM");
+    let args = ["generate", &model, "--ids", "1,2,3", "--max-tokens", "1", "--ctx", "64", "--memory-limit"];
+    let said = run(&[], &[&args[..], &["10000"]].concat());
+    assert_eq!(said.exit, Some(1));
+    for part in ["and 10000 are allowed", "for weights", "for what sequences keep (64 tokens", "for a step"] {
+        assert!(said.stderr.contains(part), "{}", said.stderr);
+    }
+    assert!(!said.stderr.contains("loading weights"), "{}", said.stderr);
+    shown(&[], &[&args[..], &["1000000000"]].concat());
 }

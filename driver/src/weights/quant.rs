@@ -25,7 +25,7 @@ const AT_ONCE: usize = 1 << 22;
 
 /// What encodes, decodes and converts, to one way of storage.
 pub(crate) struct Coder {
-    to: String,
+    pub(super) to: String,
     options: Options,
     threads: Option<usize>,
     /// Programs by what they are made from, compiled when they are first needed.
@@ -71,7 +71,7 @@ impl Coder {
     }
 
     /// Elements of a block; 1 of floats.
-    fn block(&self) -> i64 {
+    pub(super) fn block(&self) -> i64 {
         import::layout(&self.to).map_or(1, |l| l.elements as i64)
     }
 
@@ -106,22 +106,51 @@ impl Coder {
     ///
     /// A field is told by where its bytes begin in a block.
     fn encode(&self, raw: &Raw<'_>, out: &mut [(usize, &mut [u8])]) -> Result<(), String> {
-        let text = format!("fn f<n, k>(x: f32[n, k]) -> {0}[n, k] {{ quantize_{0}(x) }}", self.to);
         let mut at = vec![0; out.len()];
         by_rows(raw, &mut |part, rows, width| {
-            let mut x = Tensor::zeros(DType::F32, &[rows, width]).map_err(|e| e.to_string())?;
-            convert::into(part, DType::F32, x.bytes_mut())?;
-            let made = self.run(&text, &|_| Ok(vec![x.clone()]))?;
             let mut begin = 0;
-            for t in &made {
+            for t in &self.quantized(part, rows, width)? {
                 for ((_, to), at) in out.iter_mut().zip(&mut at).filter(|((b, _), _)| *b == begin) {
                     to[*at..*at + t.bytes().len()].copy_from_slice(t.bytes());
                     *at += t.bytes().len();
                 }
-                begin += t.shape()[2..].iter().product::<i64>() as usize * t.dtype().size();
+                begin += field_bytes(t);
             }
             Ok(())
         })
+    }
+
+    /// The fields of the blocks of some rows of floats, in their order.
+    fn quantized(&self, part: &Raw<'_>, rows: i64, width: i64) -> Result<Vec<Tensor>, String> {
+        let text = format!("fn f<n, k>(x: f32[n, k]) -> {0}[n, k] {{ quantize_{0}(x) }}", self.to);
+        let mut x = Tensor::zeros(DType::F32, &[rows, width]).map_err(|e| e.to_string())?;
+        convert::into(part, DType::F32, x.bytes_mut())?;
+        self.run(&text, &|_| Ok(vec![x.clone()]))
+    }
+
+    /// The blocks of floats, each with all its fields, as files have them.
+    pub(super) fn blocks(&self, raw: &Raw<'_>) -> Result<Vec<u8>, String> {
+        let mut out = Vec::new();
+        by_rows(raw, &mut |part, rows, width| {
+            let fields = self.quantized(part, rows, width)?;
+            for b in 0..(rows * width / self.block()) as usize {
+                for t in &fields {
+                    let size = field_bytes(t);
+                    out.extend_from_slice(&t.bytes()[b * size..(b + 1) * size]);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(out)
+    }
+
+    /// Floats or blocks as this way of storage has them.
+    pub(super) fn coded(&self, raw: &Raw<'_>) -> Result<Vec<u8>, String> {
+        let Some(to) = convert::dtype(&self.to) else { return self.blocks(raw) };
+        let count = raw.shape.iter().product::<i64>() as usize;
+        let mut out = vec![0; count * to.size()];
+        self.convert(raw, to, &mut out)?;
+        Ok(out)
     }
 
     /// Writes a tensor's elements as another type of floats, in which they may lose digits.
@@ -173,6 +202,11 @@ impl Coder {
     }
 }
 
+/// The bytes that a field has of each block.
+fn field_bytes(field: &Tensor) -> usize {
+    field.shape()[2..].iter().product::<i64>() as usize * field.dtype().size()
+}
+
 /// What is done with some rows: they, how many, and how long each is.
 type Rows<'r> = dyn FnMut(&Raw<'_>, i64, i64) -> Result<(), String> + 'r;
 
@@ -191,6 +225,7 @@ fn by_rows(raw: &Raw<'_>, each: &mut Rows<'_>) -> Result<(), String> {
             kind: raw.kind.clone(),
             layout: raw.layout,
             shape: vec![count, width],
+            turned: false,
             bytes: part.into(),
         };
         each(&part, count, width)?;
@@ -199,7 +234,7 @@ fn by_rows(raw: &Raw<'_>, each: &mut Rows<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn is_float(kind: &str) -> bool {
+pub(super) fn is_float(kind: &str) -> bool {
     matches!(kind, "f32" | "f16" | "bf16")
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Raw<'c> {
     pub(super) kind: String,
     pub(super) layout: Layout,
     pub(super) shape: Vec<i64>,
+    /// True if the bytes have the two axes exchanged.
+    pub(super) turned: bool,
     pub(super) bytes: Cow<'c, [u8]>,
 }
 
@@ -42,6 +44,7 @@ impl<'c> Raw<'c> {
             kind: t.kind().to_owned(),
             layout,
             shape: t.shape().to_vec(),
+            turned: t.turned(),
             bytes: Cow::Borrowed(bytes),
         })
     }
@@ -65,6 +68,9 @@ impl<'c> Raw<'c> {
 }
 
 pub(super) fn apply<'c>(verb: &str, raw: Raw<'c>, args: &[Value]) -> Made<Raw<'c>> {
+    if raw.turned {
+        return turned(verb, raw, args);
+    }
     let ints: Vec<usize> =
         args.iter().filter_map(|v| v.as_i64().and_then(|n| usize::try_from(n).ok())).collect();
     match (verb, ints.as_slice(), args) {
@@ -94,6 +100,22 @@ pub(super) fn apply<'c>(verb: &str, raw: Raw<'c>, args: &[Value]) -> Made<Raw<'c
             "there is no verb `{verb}`; there are rows, columns, transpose, unpermute, part, flat, reshape, plus"
         )),
     }
+}
+
+/// A verb on a matrix whose bytes have the axes exchanged: its rows are columns there.
+fn turned<'c>(verb: &str, mut raw: Raw<'c>, args: &[Value]) -> Made<Raw<'c>> {
+    raw.turned = false;
+    raw.shape.reverse();
+    let verb = match verb {
+        "transpose" if args.is_empty() => return Ok(raw),
+        "rows" => "columns",
+        "columns" => "rows",
+        _ => return wrong(format!("`{}` is stored with its axes exchanged: no `{verb}` of that", raw.name)),
+    };
+    let mut made = apply(verb, raw, args)?;
+    made.turned = true;
+    made.shape.reverse();
+    Ok(made)
 }
 
 fn reshape<'c>(raw: Raw<'c>, extents: &[usize]) -> Made<Raw<'c>> {
@@ -143,7 +165,7 @@ fn columns(raw: Raw<'_>, from: usize, count: usize) -> Made<Raw<'_>> {
     Ok(Raw { shape, bytes: Cow::Owned(bytes), ..raw })
 }
 
-fn transpose(raw: Raw<'_>) -> Made<Raw<'_>> {
+pub(super) fn transpose(raw: Raw<'_>) -> Made<Raw<'_>> {
     let size = raw.plain()?.size();
     let [m, n] = raw.shape[..] else {
         return wrong(format!("`{}` has {} axes, and two are exchanged", raw.name, raw.shape.len()));

@@ -45,7 +45,8 @@ fn both(exe: &Arc<Executable>) -> (Vec<Tensor>, Vec<Tensor>, Vec<Vec<i64>>) {
     let whole = context.run("gated", &args.iter().collect::<Vec<_>>(), &limits).expect("it runs");
     let loaded = engine::load_weights(&mut context, "gated", &args, &limits, &SourceMap::default());
     let loaded = loaded.expect("it loads").expect("something is kept");
-    let given: Vec<&Tensor> = loaded.takes.iter().map(|&i| &args[i]).chain(&loaded.kept).collect();
+    let given: Vec<&Tensor> =
+        loaded.takes.iter().map(|&i| &args[i]).chain(loaded.kept.iter().map(|t| &**t)).collect();
     let step = context.run(&loaded.step, &given, &limits).expect("the step runs");
     (whole, step, loaded.kept.iter().map(|t| t.shape().to_vec()).collect())
 }

@@ -369,3 +369,28 @@ fn the_environment_says_which_hub_and_who_asks() {
     assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stdout));
     assert_eq!(contents(folder.path())["m.Q4_K_M.gguf"], b"GGUF 4");
 }
+
+/// The SHA-256 of `GGUF 4`.
+const FOUR: &str = "d4bd6f0e5cf819e48c217ddcf5779c06e0d812a062298420a355405961822129";
+
+#[test]
+fn a_file_with_other_contents_than_the_hub_says_is_not_kept() {
+    let (server, folder) = (ggufs(), tempfile::tempdir().expect("a folder"));
+    let wrong = "0".repeat(64);
+    let here = || contents(folder.path()).contains_key("m.Q4_K_M.gguf");
+    // By the list of files, or by the answer.
+    server.state().hashes.insert("m.Q4_K_M.gguf".into(), wrong.clone());
+    says(
+        &refused(&server, Some("*Q4*"), folder.path()),
+        &["m.Q4_K_M.gguf: came with the SHA-256 ", FOUR, &wrong],
+    );
+    assert!(!here());
+    server.state().hashes.clear();
+    server.state().linked = Some(wrong.clone());
+    says(&refused(&server, Some("*Q4*"), folder.path()), &["came with the SHA-256 ", &wrong]);
+    assert!(!here());
+    server.state().linked = Some(FOUR.into());
+    server.state().hashes.insert("m.Q4_K_M.gguf".into(), FOUR.into());
+    pulled(&server, Some("*Q4*"), folder.path()).expect("it is right");
+    assert!(here());
+}

@@ -27,6 +27,10 @@ pub(crate) struct State {
     pub(crate) told: Vec<bool>,
     /// The list of files says no sizes and no names of contents.
     pub(crate) terse: bool,
+    /// The hashes that the list of files says of some.
+    pub(crate) hashes: BTreeMap<String, String>,
+    /// The hash that answers with weights say.
+    pub(crate) linked: Option<String>,
     /// What was asked for: the path, then the range.
     pub(crate) log: Vec<String>,
 }
@@ -124,7 +128,16 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         Some(_) => format!("206 Partial Content\r\nContent-Range: bytes {from}-{}/{}", to - 1, bytes.len()),
         None => "200 OK".to_owned(),
     };
-    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", to - from)?;
+    let linked = state
+        .linked
+        .as_ref()
+        .filter(|_| path.ends_with(".gguf"))
+        .map_or(String::new(), |tag| format!("X-Linked-ETag: \"{tag}\"\r\n"));
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\n{linked}Content-Length: {}\r\nConnection: close\r\n\r\n",
+        to - from
+    )?;
     stream.write_all(sent)
 }
 
@@ -141,9 +154,10 @@ fn listing(state: &State) -> String {
     let entry = |(name, bytes): (&String, &Vec<u8>)| match state.terse {
         true => format!("{{\"rfilename\":{name:?}}}"),
         false => format!(
-            "{{\"rfilename\":{name:?},\"size\":{},\"blobId\":{:?}}}",
+            "{{\"rfilename\":{name:?},\"size\":{},\"blobId\":{:?}{}}}",
             bytes.len(),
-            state.blob.clone().unwrap_or_else(|| etag(bytes))
+            state.blob.clone().unwrap_or_else(|| etag(bytes)),
+            state.hashes.get(name).map_or(String::new(), |s| format!(",\"lfs\":{{\"sha256\":{s:?}}}"))
         ),
     };
     let files: Vec<String> = state.files.iter().map(entry).collect();

@@ -34,6 +34,13 @@ pub(super) fn read(c: &mut Cursor<'_>, count: u64) -> Result<Map<String, Value>,
     Ok(map)
 }
 
+/// The next pair.
+pub(super) fn pair<'a>(c: &mut Cursor<'a>) -> Result<(&'a str, Value), Error> {
+    let key = c.text()?;
+    let kind = c.u32()?;
+    Ok((key, value(c, kind, DEPTH, &mut MAX_VALUES.clone())?))
+}
+
 /// Says each key `ARCH.x` also as `gguf.x`, where ARCH is the architecture. A key that is there stays as it is.
 pub(super) fn general_names(map: &mut Map<String, Value>) {
     let Some(arch) = map.get("general.architecture").and_then(Value::as_str) else { return };

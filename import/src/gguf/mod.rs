@@ -6,10 +6,11 @@
 mod cursor;
 mod metadata;
 mod parts;
+mod write;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -23,6 +24,7 @@ use crate::{Error, Tensor};
 pub use self::metadata::MAX_VALUES;
 pub use self::parts::only_one;
 pub(crate) use self::parts::open;
+pub(crate) use self::write::head;
 
 /// Where tensors begin if the file does not say.
 const ALIGNMENT: u64 = 32;
@@ -35,6 +37,8 @@ const SMALLEST: usize = 24;
 
 /// A file, understood.
 pub(crate) struct File {
+    /// The file that holds the metadata.
+    pub(crate) path: PathBuf,
     pub(crate) metadata: Map<String, Value>,
     pub(crate) tensors: Vec<Tensor>,
 }
@@ -51,21 +55,7 @@ struct Entry<'a> {
 fn read(path: &Path) -> Result<File, Error> {
     let file = Arc::new(Mapped::open(path)?);
     let mut c = Cursor::new(path, file.bytes());
-    if c.take(4)? != b"GGUF" {
-        return Err(Error::file(path, "does not begin with `GGUF`"));
-    }
-    let version = c.u32()?;
-    match version {
-        2 | 3 => {}
-        1 => return Err(Error::file(path, "is of version 1 of GGUF, which is not read; convert it")),
-        v if matches!(v.swap_bytes(), 1..=99) => {
-            return Err(Error::file(
-                path,
-                "is big endian, which is not read; gguf-convert-endian converts it",
-            ));
-        }
-        v => return Err(Error::file(path, format!("is of version {v} of GGUF; 2 and 3 are read"))),
-    }
+    version(path, &mut c)?;
     let tensors = c.count("tensors", SMALLEST)?;
     let keys = c.u64()?;
     let mut metadata = metadata::read(&mut c, keys)?;
@@ -86,7 +76,22 @@ fn read(path: &Path) -> Result<File, Error> {
         entries.into_iter().map(|e| placed(&file, e, data, alignment)).collect::<Result<Vec<_>, _>>()?;
     apart(path, &tensors)?;
     metadata::general_names(&mut metadata);
-    Ok(File { metadata, tensors })
+    Ok(File { path: path.to_owned(), metadata, tensors })
+}
+
+/// What a file begins with.
+fn version(path: &Path, c: &mut Cursor<'_>) -> Result<(), Error> {
+    if c.take(4)? != b"GGUF" {
+        return Err(Error::file(path, "does not begin with `GGUF`"));
+    }
+    match c.u32()? {
+        2 | 3 => Ok(()),
+        1 => Err(Error::file(path, "is of version 1 of GGUF, which is not read; convert it")),
+        v if matches!(v.swap_bytes(), 1..=99) => {
+            Err(Error::file(path, "is big endian, which is not read; gguf-convert-endian converts it"))
+        }
+        v => Err(Error::file(path, format!("is of version {v} of GGUF; 2 and 3 are read"))),
+    }
 }
 
 fn alignment(path: &Path, metadata: &Map<String, Value>) -> Result<u64, Error> {
@@ -129,7 +134,14 @@ fn placed(file: &Arc<Mapped>, e: Entry<'_>, data: u64, alignment: u64) -> Result
     }
     let Some((kind, layout)) = numbered(e.kind) else {
         let kind = Cow::Owned(format!("type {}", e.kind));
-        return Ok(Tensor { name: e.name.to_owned(), kind, shape: e.shape, range: None, file: file.clone() });
+        return Ok(Tensor {
+            name: e.name.to_owned(),
+            kind,
+            shape: e.shape,
+            turned: false,
+            range: None,
+            file: file.clone(),
+        });
     };
     // Blocks lie along the innermost axis.
     let row = e.shape.last().copied().unwrap_or(1);
@@ -148,6 +160,7 @@ fn placed(file: &Arc<Mapped>, e: Entry<'_>, data: u64, alignment: u64) -> Result
             name: e.name.to_owned(),
             kind: Cow::Borrowed(kind),
             shape: e.shape,
+            turned: false,
             range: Some(if elements == 0 { 0..0 } else { begin..end }),
             file: file.clone(),
         }),

@@ -5,8 +5,10 @@
     reason = "the tests write files and ask the environment how long to try"
 )]
 
+mod anew;
 mod folders;
 mod gguf;
+
 mod hostile;
 mod memory;
 mod parts;

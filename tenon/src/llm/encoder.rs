@@ -11,7 +11,7 @@ use text::{Tokenizer, Whole};
 use vm::{Arg, Limits, Output};
 
 use super::model::{self, Load};
-use crate::{Checkpoint, Error, Function};
+use crate::{Error, Function};
 
 /// Rows of a step.
 pub(crate) const ROWS: usize = 1024;
@@ -42,8 +42,9 @@ enum Input {
 impl Encoder {
     /// Opens a checkpoint for an entry of its model's text, which is to give `what`.
     pub(crate) fn open(path: &Path, load: &Load, entry: &str, what: &str) -> Result<Encoder, Error> {
-        let checkpoint = Checkpoint::open(path).map_err(|e| Error::message("E0604", e.to_string()))?;
-        let entry = model::entry(&checkpoint, load, entry, what)?;
+        let (checkpoint, load) = &model::opened(path, load)?;
+        super::estimate::affordable(checkpoint, load)?;
+        let entry = model::entry(checkpoint, load, entry, what)?;
         let input = |w: &driver::data::Wanted| match w.name.as_str() {
             "tokens" => Ok(Input::Tokens),
             "at.sequence" => Ok(Input::Sequence),
@@ -55,7 +56,7 @@ impl Encoder {
         };
         let inputs = entry.open().map(input).collect::<Result<_, _>>()?;
         let context = model::context(&entry, load);
-        let tokenizer = model::tokenizer(&checkpoint)?.map(Arc::new);
+        let tokenizer = model::tokenizer(checkpoint)?.map(Arc::new);
         Ok(Encoder { entry, inputs, tokenizer, context, truncate: false })
     }
 

@@ -1,15 +1,19 @@
 //! Steps of a model over sequences: rows in, logits out, and what the sequences keep.
 //!
 //! A step takes rows of any number of sequences: a prompt, a part of one, the next token of each, or all of that at
-//! once. Where it fails, each sequence stands as it did before.
+//! once. Where it fails, each sequence stands as it did before; where it fails for some of them, the others go on.
+
+#![expect(clippy::disallowed_methods, reason = "steps are timed")]
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use tensor::{DType, Tensor};
 use vm::{Arg, Limits, Output};
 
 use super::prefix::{NodeId, Prefixes};
 use super::state::{self, GONE, Held, Kept, PAGE, State};
+use super::statistics::{Counts, Pool, Statistics};
 use crate::{Error, Function};
 
 /// A model that is ready to run, with the memory of its sequences.
@@ -25,6 +29,9 @@ pub struct Engine {
     checkpoints: usize,
     next: u64,
     vocab: usize,
+    counts: Counts,
+    /// The most bytes that a step may hold.
+    budget: Option<usize>,
 }
 
 /// The bytes that checkpoints of what is kept by sequence may have.
@@ -123,7 +130,34 @@ impl Engine {
             return Err(Error::message("E0605", "the model's config says no `vocab`".to_owned()));
         };
         let prefixes = Prefixes::default();
-        Ok(Engine { step, state, inputs, sequences: BTreeMap::new(), prefixes, checkpoints, next: 0, vocab })
+        let (sequences, counts) = (BTreeMap::new(), Counts::now());
+        let budget = None;
+        Ok(Engine { step, state, inputs, sequences, prefixes, checkpoints, next: 0, vocab, counts, budget })
+    }
+
+    /// The same within so many bytes: weights and what sequences keep are there already, a step may hold the rest.
+    pub(crate) fn within(self, memory: Option<u64>) -> Engine {
+        let held = self.step.memory().weights + self.state.bytes();
+        let budget = memory.map(|n| usize::try_from(n.saturating_sub(held)).unwrap_or(usize::MAX));
+        Engine { budget, ..self }
+    }
+
+    /// What was done so far, and what is held.
+    pub fn statistics(&self) -> Statistics {
+        let pool = |(p, part): (usize, &state::Part)| {
+            let cached = self.prefixes.units(p).filter(|u| *u != GONE && !part.is_shared(*u)).count();
+            Pool {
+                name: part.name.clone(),
+                tokens: if part.kept == Kept::Sequence { None } else { Some(PAGE) },
+                unit: part.unit as u64,
+                all: part.all(),
+                free: part.free(),
+                cached,
+            }
+        };
+        let pools = self.state.parts.iter().enumerate().map(pool).collect();
+        let (sequences, kernels) = (self.sequences.len(), self.step.kernels());
+        self.counts.statistics(sequences, pools, self.step.memory(), self.state.bytes(), kernels)
     }
 
     /// What runs its steps.
@@ -152,6 +186,7 @@ impl Engine {
         if found.is_err() {
             self.end(id);
         }
+        self.counts.reused += self.length(id) as u64;
         found.map(|()| id)
     }
 
@@ -336,98 +371,178 @@ impl Engine {
         }
     }
 
-    /// Runs a step; gives the logits of the rows wanted, in the order of the rows.
+    /// Runs a step; gives the logits of the rows wanted, in the order of the rows. Whatever is wrong with one sequence
+    /// is wrong with the step; what logits are is not asked.
     pub fn step(&mut self, batch: &[Rows<'_>], limits: &Limits) -> Result<Tensor, Error> {
         // What has no row is not written.
         let batch: Vec<Rows<'_>> = batch.iter().filter(|r| !r.tokens.is_empty()).cloned().collect();
         let batch = &batch[..];
-        for (k, rows) in batch.iter().enumerate() {
-            if !self.sequences.contains_key(&rows.sequence.0) {
-                return Err(ended(rows.sequence));
-            }
-            if batch[..k].iter().any(|r| r.sequence == rows.sequence) {
-                return Err(Error::message("E0601", "a sequence stands twice in a step".to_owned()));
-            }
+        for k in 0..batch.len() {
+            self.allowed(batch, k)?;
         }
-        let done = self.extend(batch).and_then(|()| {
-            let inputs = self.tensors(batch)?;
-            self.run(inputs, limits)
-        });
+        let done =
+            batch.iter().try_for_each(|rows| self.extend(rows)).and_then(|()| self.timed(batch, limits));
         match done {
             Ok(logits) => {
-                self.settle(batch);
+                batch.iter().for_each(|rows| self.settle(rows));
                 Ok(logits)
             }
             Err(e) => {
-                self.restore(batch);
+                batch.iter().for_each(|rows| self.restore(rows));
                 Err(e)
             }
         }
     }
 
-    /// Gives sequences the pages of the rows that come, and slots to write to.
-    fn extend(&mut self, batch: &[Rows<'_>]) -> Result<(), Error> {
-        for rows in batch {
-            for p in 0..self.state.parts.len() {
-                let lacking = |sequence: &Sequence, kept: Kept| match kept {
-                    Kept::Token { .. } => {
-                        let pages = (sequence.tokens.len() + rows.tokens.len()).div_ceil(PAGE);
-                        pages.saturating_sub(sequence.held[p].units.len())
-                    }
-                    // The one that is written; what stands there before is read.
-                    Kept::Sequence => 1,
-                };
-                let count =
-                    self.sequences.get(&rows.sequence.0).map(|s| lacking(s, self.state.parts[p].kept));
-                for _ in 0..count.unwrap_or(0) {
-                    let unit = self.take(p)?;
-                    match self.sequences.get_mut(&rows.sequence.0) {
-                        Some(sequence) => sequence.held[p].units.push(unit),
-                        None => self.state.parts[p].release(unit),
-                    }
+    /// Runs a step; gives for each sequence the logits of its rows that are wanted, `f32[wanted, vocab]`, or why it has
+    /// none: it has ended or stands twice, a token is not of the vocabulary, no page is free, or logits are no numbers.
+    /// Such a sequence stands as it did before, and the others go on. A step that fails as a whole, as one that was
+    /// cancelled, is an error, and all stand as they did.
+    pub fn step_each(
+        &mut self,
+        batch: &[Rows<'_>],
+        limits: &Limits,
+    ) -> Result<Vec<Result<Tensor, Error>>, Error> {
+        let mut out: Vec<Result<Tensor, Error>> = Vec::new();
+        for (k, rows) in batch.iter().enumerate() {
+            let vocab = self.vocab as i64;
+            let begun = self.allowed(batch, k).and_then(|()| self.known(rows)).and_then(|()| {
+                let begun = self.extend(rows);
+                if begun.is_err() {
+                    self.restore(rows);
+                }
+                begun
+            });
+            out.push(begun.and_then(|()| Ok(Tensor::zeros(DType::F32, &[0, vocab])?)));
+        }
+        let (places, these): (Vec<usize>, Vec<Rows<'_>>) = batch
+            .iter()
+            .cloned()
+            .enumerate()
+            .filter(|(k, r)| out[*k].is_ok() && !r.tokens.is_empty())
+            .unzip();
+        if these.is_empty() {
+            return Ok(out);
+        }
+        let logits = match self.timed(&these, limits) {
+            Ok(logits) => logits,
+            Err(e) => {
+                these.iter().for_each(|rows| self.restore(rows));
+                return Err(e);
+            }
+        };
+        let all = logits.as_f32().unwrap_or(&[]);
+        let width = logits.shape().get(1).map_or(0, |n| usize::try_from(*n).unwrap_or(0));
+        let mut from = 0;
+        for (place, rows) in places.into_iter().zip(&these) {
+            let wanted = rows.wanted.min(rows.tokens.len());
+            let own = all.get(from * width..(from + wanted) * width).unwrap_or(&[]);
+            from += wanted;
+            let first = self.length(rows.sequence) + rows.tokens.len() - wanted;
+            out[place] = match own.chunks(width.max(1)).position(|row| !is_numbers(row)) {
+                None => Ok(Tensor::from_f32(&[wanted as i64, width as i64], own)?),
+                Some(k) => Err(no_numbers(first + k)),
+            };
+            match &out[place] {
+                Ok(_) => self.settle(rows),
+                Err(_) => self.restore(rows),
+            }
+        }
+        Ok(out)
+    }
+
+    /// A step of one sequence, as [`step_each`](Engine::step_each) does it.
+    pub(crate) fn step_one(&mut self, rows: Rows<'_>, limits: &Limits) -> Result<Tensor, Error> {
+        let done = self.step_each(&[rows], limits)?.pop();
+        done.unwrap_or_else(|| Err(Error::message("E0601", "a step has rows".to_owned())))
+    }
+
+    /// Whether a sequence of a batch may have rows in it.
+    fn allowed(&self, batch: &[Rows<'_>], k: usize) -> Result<(), Error> {
+        let id = batch[k].sequence;
+        if !self.sequences.contains_key(&id.0) {
+            return Err(ended(id));
+        }
+        if batch[..k].iter().any(|r| r.sequence == id && !r.tokens.is_empty()) {
+            return Err(Error::message("E0601", "a sequence stands twice in a step".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whether the tokens of rows are of the vocabulary.
+    fn known(&self, rows: &Rows<'_>) -> Result<(), Error> {
+        let Some(token) = rows.tokens.iter().find(|t| **t as usize >= self.vocab) else { return Ok(()) };
+        let text = format!("the token {token} is none of the {} that the model has", self.vocab);
+        Err(Error::message("E0601", text))
+    }
+
+    fn timed(&mut self, batch: &[Rows<'_>], limits: &Limits) -> Result<Tensor, Error> {
+        let inputs = self.tensors(batch)?;
+        let most = [limits.memory, self.budget].into_iter().flatten().min();
+        let limits = Limits { memory: most, ..limits.clone() };
+        let begun = Instant::now();
+        let done = self.run(inputs, &limits);
+        self.counts.step(begun.elapsed(), done.is_ok());
+        done
+    }
+
+    /// Gives a sequence the pages of the rows that come, and slots to write to.
+    fn extend(&mut self, rows: &Rows<'_>) -> Result<(), Error> {
+        for p in 0..self.state.parts.len() {
+            let lacking = |sequence: &Sequence, kept: Kept| match kept {
+                Kept::Token { .. } => {
+                    let pages = (sequence.tokens.len() + rows.tokens.len()).div_ceil(PAGE);
+                    pages.saturating_sub(sequence.held[p].units.len())
+                }
+                // The one that is written; what stands there before is read.
+                Kept::Sequence => usize::from(!rows.tokens.is_empty()),
+            };
+            let count = self.sequences.get(&rows.sequence.0).map(|s| lacking(s, self.state.parts[p].kept));
+            for _ in 0..count.unwrap_or(0) {
+                let unit = self.take(p)?;
+                match self.sequences.get_mut(&rows.sequence.0) {
+                    Some(sequence) => sequence.held[p].units.push(unit),
+                    None => self.state.parts[p].release(unit),
                 }
             }
         }
         Ok(())
     }
 
-    /// Puts sequences back to what they were before a step that failed.
-    fn restore(&mut self, batch: &[Rows<'_>]) {
-        for rows in batch {
-            let Some(sequence) = self.sequences.get_mut(&rows.sequence.0) else { continue };
-            let pages = sequence.tokens.len().div_ceil(PAGE);
-            let slots = usize::from(!sequence.tokens.is_empty());
-            for (part, held) in self.state.parts.iter_mut().zip(&mut sequence.held) {
-                let had = if part.kept == Kept::Sequence { slots } else { pages };
-                let more = held.units.split_off(had.min(held.units.len()));
-                more.into_iter().for_each(|u| part.release(u));
-            }
+    /// Puts a sequence back to what it was before a step that failed.
+    fn restore(&mut self, rows: &Rows<'_>) {
+        let Some(sequence) = self.sequences.get_mut(&rows.sequence.0) else { return };
+        let pages = sequence.tokens.len().div_ceil(PAGE);
+        let slots = usize::from(!sequence.tokens.is_empty());
+        for (part, held) in self.state.parts.iter_mut().zip(&mut sequence.held) {
+            let had = if part.kept == Kept::Sequence { slots } else { pages };
+            let more = held.units.split_off(had.min(held.units.len()));
+            more.into_iter().for_each(|u| part.release(u));
         }
     }
 
     /// Keeps what a step has made: the rows count, slots are exchanged, full pages are noted for others, and those that
     /// nobody looks at any more are given back.
-    fn settle(&mut self, batch: &[Rows<'_>]) {
-        for rows in batch {
-            let Some(sequence) = self.sequences.get_mut(&rows.sequence.0) else { continue };
-            let before = sequence.tokens.len();
-            sequence.tokens.extend_from_slice(rows.tokens);
-            for (part, held) in self.state.parts.iter_mut().zip(&mut sequence.held) {
-                if part.kept == Kept::Sequence && held.units.len() > 1 {
-                    let read = held.units.remove(0);
-                    part.release(read);
-                }
+    fn settle(&mut self, rows: &Rows<'_>) {
+        let Some(sequence) = self.sequences.get_mut(&rows.sequence.0) else { return };
+        let before = sequence.tokens.len();
+        self.counts.rows(before, rows.tokens.len());
+        sequence.tokens.extend_from_slice(rows.tokens);
+        for (part, held) in self.state.parts.iter_mut().zip(&mut sequence.held) {
+            if part.kept == Kept::Sequence && held.units.len() > 1 {
+                let read = held.units.remove(0);
+                part.release(read);
             }
-            self.note(rows.sequence, before);
-            let Some(sequence) = self.sequences.get_mut(&rows.sequence.0) else { continue };
-            for (part, held) in self.state.parts.iter_mut().zip(&mut sequence.held) {
-                if let Kept::Token { within: Some(within) } = part.kept {
-                    // A later row at the end or behind it looks back to `length - within + 1`.
-                    let first = (sequence.tokens.len() + 1).saturating_sub(within) / PAGE;
-                    for u in held.units.iter_mut().take(first).filter(|u| **u != GONE) {
-                        part.release(*u);
-                        *u = GONE;
-                    }
+        }
+        self.note(rows.sequence, before);
+        let Some(sequence) = self.sequences.get_mut(&rows.sequence.0) else { return };
+        for (part, held) in self.state.parts.iter_mut().zip(&mut sequence.held) {
+            if let Kept::Token { within: Some(within) } = part.kept {
+                // A later row at the end or behind it looks back to `length - within + 1`.
+                let first = (sequence.tokens.len() + 1).saturating_sub(within) / PAGE;
+                for u in held.units.iter_mut().take(first).filter(|u| **u != GONE) {
+                    part.release(*u);
+                    *u = GONE;
                 }
             }
         }
@@ -590,6 +705,18 @@ fn unknown(name: &str, ty: &str) -> Error {
 
 fn ended(id: SequenceId) -> Error {
     Error::message("E0601", format!("sequence {} has ended", id.0))
+}
+
+/// Whether logits say which token may follow: some have a value, and none is beyond all.
+fn is_numbers(row: &[f32]) -> bool {
+    row.iter().any(|x| x.is_finite()) && !row.iter().any(|x| x.is_nan() || *x == f32::INFINITY)
+}
+
+fn no_numbers(at: usize) -> Error {
+    let text = format!(
+        "the logits behind token {at} are no numbers: the model computed NaN, or a value without end"
+    );
+    Error::message("E0602", text)
 }
 
 fn full() -> Error {

@@ -5,6 +5,7 @@ use std::path::Path;
 use driver::data::Wanted;
 use driver::estimate::{self, Dims, Work};
 use driver::pipeline::Options as Compile;
+use driver::progress::Watch;
 use driver::{Checkpoint, Front};
 use shape::Expr;
 
@@ -57,18 +58,40 @@ struct Step {
 /// Estimates a model for the sequences and the context that `load` says. Nothing of its weights is read, and no kernel
 /// is compiled. Of the context each sequence has as much.
 pub fn estimate(path: impl AsRef<Path>, load: &Load) -> Result<Estimate, Error> {
-    let checkpoint = Checkpoint::open(path).map_err(|e| Error::message("E0604", e.to_string()))?;
-    let front = library::program(&checkpoint, load.model.as_deref())?;
-    let entries = ["step", "encode", "score"];
-    let Some(name) = entries.into_iter().find(|name| crate::module::defines(&front, name)) else {
-        let text = format!("the model's text has no function of {}", entries.join(", "));
-        return Err(Error::message("E0605", text));
+    let (checkpoint, load) = &model::opened(path.as_ref(), load)?;
+    estimated(checkpoint, load, load.sequences.max(1))
+}
+
+/// Refuses a model that needs more memory than it may have ([`Load::memory`]).
+pub(crate) fn affordable(checkpoint: &Checkpoint, load: &Load) -> Result<(), Error> {
+    let Some(most) = load.memory else { return Ok(()) };
+    // Of a model that is loaded all sequences have the context together.
+    let e = estimated(checkpoint, load, 1)?;
+    let (weights, step) = (e.stays + e.laid_out, e.arena.unwrap_or(0));
+    let needed = weights + e.state + step;
+    if needed <= most {
+        return Ok(());
+    }
+    let kept = match e.state {
+        0 => String::new(),
+        n => format!(", {n} for what sequences keep ({} tokens, {} sequences)", e.context, load.sequences),
     };
+    let text = format!(
+        "the model needs {needed} bytes, and {most} are allowed: {weights} for weights{kept}, {step} for a step"
+    );
+    Err(Error::message("E0602", text))
+}
+
+/// The same, with so many times the context for all sequences together.
+fn estimated(checkpoint: &Checkpoint, load: &Load, contexts: usize) -> Result<Estimate, Error> {
+    let front = library::program(checkpoint, load.model.as_deref())?;
+    let name = library::entry(&front)?;
     let how = model::binding(&front, load);
-    let compile = load.options.compile.clone();
+    let mut compile = load.options.compile.clone();
+    compile.watch = Watch::default();
     crate::module::deep(move || {
         let mut front: Front = front;
-        let made = driver::model::bind(&mut front, name, &checkpoint, &how).and_then(|bound| {
+        let made = driver::model::bind(&mut front, name, checkpoint, &how).and_then(|bound| {
             let planned = estimate::Estimate::new(&front, bound.entry, &compile)?;
             Ok((bound, planned))
         });
@@ -77,13 +100,13 @@ pub fn estimate(path: impl AsRef<Path>, load: &Load) -> Result<Estimate, Error> 
             Err(f) => Err((front.sources, f)),
         }
     })
-    .and_then(|(bound, planned, compile)| told(&bound, &planned, load, &compile, name == "step"))
+    .and_then(|(bound, planned, compile)| told(&bound, &planned, (load, contexts), &compile, name == "step"))
 }
 
 fn told(
     bound: &driver::model::Bound,
     planned: &estimate::Estimate,
-    load: &Load,
+    (load, contexts): (&Load, usize),
     compile: &Compile,
     keeps: bool,
 ) -> Result<Estimate, Error> {
@@ -93,7 +116,7 @@ fn told(
     let context = model::context_of(&bound.config, load);
     let sequences = load.sequences.max(1);
     let state = State::declared(&open, &bound.config)?;
-    let (pages, slots) = super::engine::pools(&state, context * sequences, sequences);
+    let (pages, slots) = super::engine::pools(&state, context * contexts, sequences);
     let pools = state.shapes(&open, &bound.config, pages, slots)?;
     let kept = pools.iter().map(|(i, shape)| {
         let count: i64 = shape.iter().product();

@@ -72,10 +72,26 @@ impl Model {
         request: &Request,
         said: &mut dyn FnMut(&str),
     ) -> Result<Generated, Error> {
+        self.generate_each(prompt, request, &mut |_, piece| {
+            if !piece.is_empty() {
+                said(piece);
+            }
+            true
+        })
+    }
+
+    /// As [`generate`](Model::generate), told token by token: the token, and what text is certain with it, which may be
+    /// none yet. The last call has what is left of the text, and no token. Who answers false ends it there.
+    pub fn generate_each(
+        &self,
+        prompt: &[u32],
+        request: &Request,
+        each: &mut dyn FnMut(Option<u32>, &str) -> bool,
+    ) -> Result<Generated, Error> {
         let id = self.engine().begin_with(prompt)?;
         let known = self.engine().length(id);
         let mut ids = prompt[..known].to_vec();
-        let made = self.extend(id, &mut ids, &prompt[known..], request, said);
+        let made = self.go_on(id, &mut ids, &prompt[known..], request, each);
         self.engine().end(id);
         made.map(|m| Generated { prompt_tokens: prompt.len(), ..m })
     }
@@ -88,6 +104,22 @@ impl Model {
         prompt: &[u32],
         request: &Request,
         said: &mut dyn FnMut(&str),
+    ) -> Result<Generated, Error> {
+        self.go_on(id, before, prompt, request, &mut |_, piece| {
+            if !piece.is_empty() {
+                said(piece);
+            }
+            true
+        })
+    }
+
+    fn go_on(
+        &self,
+        id: SequenceId,
+        before: &mut Vec<u32>,
+        prompt: &[u32],
+        request: &Request,
+        each: &mut dyn FnMut(Option<u32>, &str) -> bool,
     ) -> Result<Generated, Error> {
         let room = self.context().saturating_sub(before.len());
         if prompt.len() >= room {
@@ -114,11 +146,9 @@ impl Model {
             prefill,
             decode: Duration::ZERO,
         };
-        let mut tell = |out: &mut Generated, piece: String| {
-            if !piece.is_empty() {
-                said(&piece);
-                out.text += &piece;
-            }
+        let mut tell = |out: &mut Generated, token: Option<u32>, piece: String| {
+            out.text += &piece;
+            each(token, &piece)
         };
         while out.ids.len() < most {
             let row = logits.as_f32().unwrap_or(&[]);
@@ -131,14 +161,15 @@ impl Model {
             }
             out.ids.push(token);
             before.push(token);
-            if let Some(s) = &mut stream {
-                let piece = s.push(token);
-                let stopped = s.stopped().is_some();
-                tell(&mut out, piece);
-                if stopped {
-                    out.finish = Finish::Stop;
-                    break;
-                }
+            let piece = stream.as_mut().map_or_else(String::new, |s| s.push(token));
+            let goes_on = tell(&mut out, Some(token), piece);
+            if stream.as_ref().is_some_and(|s| s.stopped().is_some()) {
+                out.finish = Finish::Stop;
+                break;
+            }
+            if !goes_on {
+                out.finish = Finish::Cancelled;
+                break;
             }
             if request.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed)) {
                 out.finish = Finish::Cancelled;
@@ -148,7 +179,7 @@ impl Model {
                 break;
             }
             let rows = Rows { sequence: id, tokens: &[token], wanted: 1 };
-            match engine.step(&[rows], &limits) {
+            match engine.step_one(rows, &limits) {
                 Ok(next) => logits = next,
                 Err(_) if request.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed)) => {
                     out.finish = Finish::Cancelled;
@@ -157,9 +188,8 @@ impl Model {
                 Err(e) => return Err(e),
             }
         }
-        if let Some(s) = &mut stream {
-            let rest = s.finish();
-            tell(&mut out, rest);
+        if let Some(rest) = stream.as_mut().map(Stream::finish).filter(|rest| !rest.is_empty()) {
+            tell(&mut out, None, rest);
         }
         // The last token was chosen, but not computed: the sequence has all that stand before it.
         before.truncate(engine.length(id));
@@ -191,7 +221,7 @@ fn prefill(engine: &mut Engine, id: SequenceId, prompt: &[u32], limits: &Limits)
             to = full - before;
         }
         let wanted = usize::from(to == prompt.len());
-        last = Some(engine.step(&[Rows { sequence: id, tokens: &prompt[from..to], wanted }], limits)?);
+        last = Some(engine.step_one(Rows { sequence: id, tokens: &prompt[from..to], wanted }, limits)?);
         from = to;
     }
     last.ok_or_else(|| Error::message("E0601", "a prompt has at least one token".to_owned()))

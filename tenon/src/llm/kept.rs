@@ -33,15 +33,21 @@ pub(crate) fn key(checkpoint: &Checkpoint, load: &Load, entry: &str) -> Option<S
     if checkpoint.format() != Format::Gguf {
         let _ = writeln!(text, "{}", serde_json::to_string(checkpoint.config()).ok()?);
     }
-    let Load { model, config, kv, quant, context, .. } = load;
-    let _ = writeln!(text, "{model:?} {config:?} {kv} {quant:?} {context:?}");
+    let Load { config, kv, quant, context, .. } = load;
+    let _ = writeln!(text, "{:?} {config:?} {kv} {quant:?} {context:?}", own(checkpoint, load));
     Some(text)
+}
+
+/// The text of the user's that is read.
+fn own(checkpoint: &Checkpoint, load: &Load) -> Option<PathBuf> {
+    load.model.clone().or_else(|| library::own(checkpoint))
 }
 
 /// The function that was kept under a key.
 pub(crate) fn find(key: &str, checkpoint: &Checkpoint, load: &Load, threads: &Arc<Pool>) -> Option<Function> {
-    let (exe, about) = programs::find(load.options.compile.store.as_ref(), key, threads)?;
-    let about: Json = serde_json::from_str(&about).ok()?;
+    let found = programs::find(load.options.compile.store.as_ref(), key, threads)?;
+    let about: Json = serde_json::from_str(&found.about).ok()?;
+    let exe = found.exe;
     let texts = |key: &str| -> Option<Vec<String>> {
         about[key].as_array()?.iter().map(|t| Some(t.as_str()?.to_owned())).collect()
     };
@@ -69,13 +75,14 @@ pub(crate) fn find(key: &str, checkpoint: &Checkpoint, load: &Load, threads: &Ar
         Some(library::front(&checkpoint, model.as_deref()).ok()?.sources)
     });
     let given = Given { wanted, given, config, unread: texts("unread")?, unencoded: texts("unencoded")? };
-    Some(Function::bound(exe, name, given, weights, sources))
+    Some(Function::bound(exe, name, given, weights, sources).of_code(found.code))
 }
 
 /// Keeps the program of a function.
-pub(crate) fn keep(key: &str, load: &Load, made: &Made<'_>) {
+pub(crate) fn keep(key: &str, checkpoint: &Checkpoint, load: &Load, made: &Made<'_>) {
     let Made { front, compilation, name, given, weights } = made;
-    let own = load.model.iter().flat_map(|_| front.files.own.iter().chain(&front.files.modules));
+    let own =
+        own(checkpoint, load).into_iter().flat_map(|_| front.files.own.iter().chain(&front.files.modules));
     let files = own.map(|f| hash_of(&front.sources.get(f.source).name)).collect::<Option<Vec<_>>>();
     // What is no file cannot be compared.
     let Some(files) = files else { return };

@@ -6,13 +6,16 @@ use std::sync::LazyLock;
 use driver::modules::Found;
 use driver::{Failure, Front, pipeline};
 use include_dir::{Dir, include_dir};
-use ir::ast::{ExprKind, File};
+use ir::ast::{ExprKind, File, ItemKind};
 use ir::source::{SourceId, SourceMap};
 use ir::text::stable_hash;
 
 use crate::{Checkpoint, Error};
 
 static TEXTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../models");
+
+/// The text of a model in its folder: what `tenon import` writes.
+pub(crate) const OWN: &str = "model.tn";
 
 /// What names the classes that a file serves.
 const SERVES: &str = "serves";
@@ -37,10 +40,29 @@ pub(crate) fn program(checkpoint: &Checkpoint, file: Option<&Path>) -> Result<Fr
     front(checkpoint, file).map_err(|(sources, failure)| Error::new(&failure, &sources))
 }
 
-/// The same, with the texts that a fault is about.
+/// The function of a model's text that is run: of several the first of these.
+pub(crate) fn entry(front: &Front) -> Result<&'static str, Error> {
+    let entries = ["step", "encode", "score"];
+    entries.into_iter().find(|name| crate::module::defines(front, name)).ok_or_else(|| {
+        let text = format!("the model's text has no function of {}", entries.join(", "));
+        Error::message("E0605", text)
+    })
+}
+
+/// The text of a model in the folder of its checkpoint, if there is one.
+pub(crate) fn own(checkpoint: &Checkpoint) -> Option<PathBuf> {
+    checkpoint.folder().map(|f| f.join(OWN)).filter(|p| p.is_file())
+}
+
+/// The same, with the texts that a fault is about. Without a file of the user's it is that in the folder of the
+/// checkpoint, if there is one.
 pub fn front(checkpoint: &Checkpoint, file: Option<&Path>) -> Result<Front, (SourceMap, Failure)> {
     if let Some(path) = file {
         return crate::module::on_deep_stack(|| driver::open(path));
+    }
+    if let Some(path) = own(checkpoint) {
+        let front = crate::module::on_deep_stack(|| driver::open(&path))?;
+        return if calls_libraries(&front) { Err(unnamed(front, &path)) } else { Ok(front) };
     }
     let texts = TEXTS.files().filter_map(|f| Some((f.path(), f.contents_utf8()?)));
     let classes = checkpoint.classes();
@@ -69,6 +91,21 @@ pub fn front(checkpoint: &Checkpoint, file: Option<&Path>) -> Result<Front, (Sou
         known.join(", ")
     );
     Err((SourceMap::default(), Failure::Message { code: "E0605", text }))
+}
+
+/// True if a text of a program calls functions of shared libraries, which may do anything.
+fn calls_libraries(front: &Front) -> bool {
+    let files = front.files.own.iter().chain(&front.files.modules);
+    files.flat_map(|f| &f.items).any(|i| matches!(i.kind, ItemKind::Extern(_)))
+}
+
+/// Whoever opens a folder may not know what its text does.
+fn unnamed(front: Front, path: &Path) -> (SourceMap, Failure) {
+    let path = path.display();
+    let text = format!(
+        "{path} calls functions of shared libraries: name it, in the place of its folder, to trust it"
+    );
+    (front.sources, Failure::Message { code: "E0605", text })
 }
 
 /// How well a class that is served fits: not at all, or the more, the more is asked. `gguf:llama?gguf.expert_count`

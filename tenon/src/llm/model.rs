@@ -11,6 +11,7 @@ use ir::origin::Value;
 use text::{Extra, Template, Tokenizer};
 
 use super::engine::Engine;
+use super::statistics::Statistics;
 use super::{kept, library};
 use crate::{Checkpoint, Error, Function, Module, Options};
 
@@ -31,6 +32,9 @@ pub struct Load {
     pub context: Option<usize>,
     /// The most sequences.
     pub sequences: usize,
+    /// The most bytes of weights, of what sequences keep, and of a step. A model that needs more is not loaded; a step
+    /// that would is ended. None: what the system gives.
+    pub memory: Option<u64>,
 }
 
 impl Load {
@@ -53,6 +57,7 @@ impl Default for Load {
             quant: None,
             context: None,
             sequences: 8,
+            memory: None,
         }
     }
 }
@@ -73,27 +78,43 @@ pub struct Model {
 const CONTEXT: usize = 2048;
 
 impl Model {
-    /// A model from a folder of Hugging Face or a `.gguf` file.
+    /// A model from a folder of Hugging Face, a `.gguf` file, or a text (`.tn`) beside either.
     pub fn open(path: impl AsRef<Path>) -> Result<Model, Error> {
         Model::open_with(path, &Load::default())
     }
 
     /// As [`open`](Model::open), with options.
     pub fn open_with(path: impl AsRef<Path>, load: &Load) -> Result<Model, Error> {
-        let checkpoint = Checkpoint::open(path).map_err(|e| Error::message("E0604", e.to_string()))?;
-        let step = entry(&checkpoint, load, "step", "tokens that go on behind a text")?;
+        let (checkpoint, load) = &opened(path.as_ref(), load)?;
+        super::estimate::affordable(checkpoint, load)?;
+        let step = entry(checkpoint, load, "step", "tokens that go on behind a text")?;
         let config = step.config().clone();
         let (unread, unencoded) = (step.unread().to_vec(), step.unencoded().to_vec());
         let context = context(&step, load);
-        let engine = Engine::new(step, context, load.sequences)?;
-        let tokenizer = tokenizer(&checkpoint)?.map(Arc::new);
-        let template = template(&checkpoint);
+        let engine = Engine::new(step, context, load.sequences)?.within(load.memory);
+        let tokenizer = tokenizer(checkpoint)?.map(Arc::new);
+        let template = template(checkpoint);
         Ok(Model { engine: Mutex::new(engine), tokenizer, template, config, context, unread, unencoded })
     }
 
     /// What runs its steps.
     pub fn engine(&self) -> std::sync::MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// What it did, and what it holds.
+    pub fn statistics(&self) -> Statistics {
+        self.engine().statistics()
+    }
+
+    /// How many tokens there are.
+    pub fn vocab(&self) -> usize {
+        self.engine().vocab()
+    }
+
+    /// The tokens that end an answer; none where there is no vocabulary.
+    pub fn ends(&self) -> &[u32] {
+        self.tokenizer.as_ref().map_or(&[], |t| t.ends())
     }
 
     /// Its vocabulary.
@@ -140,6 +161,23 @@ impl Model {
     }
 }
 
+/// The checkpoint that a path leads to. A text is that of the model in its folder, and is loaded in the place of any
+/// other.
+pub(crate) fn opened(path: &Path, load: &Load) -> Result<(Checkpoint, Load), Error> {
+    let mut load = load.clone();
+    let at = if path.extension().is_some_and(|e| e == "tn") {
+        // What is missing is said of the text, and not of its folder.
+        if !path.is_file() {
+            return Err(fault(&format!("{}: there is no such file", path.display())));
+        }
+        load.model.get_or_insert_with(|| path.to_owned());
+        path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    } else {
+        path
+    };
+    Ok((Checkpoint::open(at).map_err(|e| fault(&e))?, load))
+}
+
 /// An entry of the text of a checkpoint's model, bound to it. It is for models that give `what`.
 pub(crate) fn entry(checkpoint: &Checkpoint, load: &Load, name: &str, what: &str) -> Result<Function, Error> {
     let key = kept::key(checkpoint, load, name);
@@ -159,7 +197,7 @@ pub(crate) fn entry(checkpoint: &Checkpoint, load: &Load, name: &str, what: &str
     }
     module.model_with(name, checkpoint, &how, |made| {
         if let Some(key) = &key {
-            kept::keep(key, load, made);
+            kept::keep(key, checkpoint, load, made);
         }
     })
 }
@@ -192,7 +230,7 @@ fn fault(e: &dyn std::fmt::Display) -> Error {
 
 /// The tokens of a text, as the vocabulary of a checkpoint has them.
 pub fn tokenize(path: impl AsRef<Path>, text: &str) -> Result<Vec<u32>, Error> {
-    let checkpoint = Checkpoint::open(path).map_err(|e| fault(&e))?;
+    let (checkpoint, _) = opened(path.as_ref(), &Load::default())?;
     let none = || Error::message("E0604", format!("{}: there is no tokenizer", checkpoint.path().display()));
     tokenizer(&checkpoint)?.ok_or_else(none)?.encode(text, true, true).map_err(|e| fault(&e))
 }
@@ -201,7 +239,10 @@ pub fn tokenize(path: impl AsRef<Path>, text: &str) -> Result<Vec<u32>, Error> {
 pub(crate) fn tokenizer(checkpoint: &Checkpoint) -> Result<Option<Tokenizer>, Error> {
     let path = checkpoint.path().display().to_string();
     let wrong = |e: text::Error| Error::message("E0604", format!("{path}: {e}"));
-    if checkpoint.config().contains_key("tokenizer.ggml.model") {
+    if checkpoint.config().contains_key(GGUF_VOCABULARY) {
+        if has_none(checkpoint) {
+            return Ok(None);
+        }
         return Tokenizer::from_gguf(checkpoint.config()).map(Some).map_err(wrong);
     }
     let Some(bytes) = checkpoint.file_bytes("tokenizer.json").map_err(|e| fault(&e))? else {
@@ -224,8 +265,17 @@ pub(crate) fn tokenizer(checkpoint: &Checkpoint) -> Result<Option<Tokenizer>, Er
     Tokenizer::from_json(&bytes, &extra).map(Some).map_err(wrong)
 }
 
+/// The key of GGUF that says which kind of vocabulary there is.
+const GGUF_VOCABULARY: &str = "tokenizer.ggml.model";
+
+/// True of a file that says of itself that it has none.
+fn has_none(checkpoint: &Checkpoint) -> bool {
+    let kind = checkpoint.config().get(GGUF_VOCABULARY).and_then(serde_json::Value::as_str);
+    matches!(kind, Some("none" | "no_vocab"))
+}
+
 fn template(checkpoint: &Checkpoint) -> Result<Template, String> {
-    if checkpoint.config().contains_key("tokenizer.ggml.model") {
+    if checkpoint.config().contains_key(GGUF_VOCABULARY) {
         return Template::from_gguf(checkpoint.config()).map_err(|e| e.to_string());
     }
     if let Some(text) = checkpoint.file_text("chat_template.jinja").map_err(|e| e.to_string())? {

@@ -170,6 +170,11 @@ impl State {
         Ok(())
     }
 
+    /// The bytes of all pools.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tensors.values().map(|t| t.bytes().len() as u64).sum()
+    }
+
     /// The shapes of the pools with so many pages and slots, by parameter.
     pub(crate) fn shapes(
         &self,
@@ -227,6 +232,11 @@ impl Part {
     /// True if a unit has several holders.
     pub(crate) fn is_shared(&self, unit: u32) -> bool {
         unit != GONE && self.holders[unit as usize] > 1
+    }
+
+    /// How many there are.
+    pub(crate) fn all(&self) -> usize {
+        self.holders.len()
     }
 
     /// How many are free.

@@ -2,6 +2,7 @@
 
 mod calls;
 mod encoders;
+mod import;
 mod invariant;
 mod library;
 mod mixed;

@@ -112,7 +112,7 @@ pub struct Loaded {
     /// Which arguments those are, by their places.
     pub takes: Vec<usize>,
     /// What was made.
-    pub kept: Vec<Tensor>,
+    pub kept: Vec<Arc<Tensor>>,
 }
 
 impl Loaded {
@@ -120,7 +120,7 @@ impl Loaded {
     pub fn args<'a>(&'a self, all: Vec<Arg<'a>>) -> Vec<Arg<'a>> {
         let mut all: Vec<Option<Arg<'a>>> = all.into_iter().map(Some).collect();
         let taken = self.takes.iter().filter_map(|&i| all.get_mut(i)?.take());
-        taken.collect::<Vec<_>>().into_iter().chain(self.kept.iter().map(Arg::Lent)).collect()
+        taken.collect::<Vec<_>>().into_iter().chain(self.kept.iter().map(|t| Arg::Lent(t))).collect()
     }
 }
 
@@ -210,7 +210,8 @@ impl Context {
             return Ok(None);
         };
         for (load, given) in kept.loads.iter().zip(given) {
-            loaded.kept.extend(self.run(&entries[load.entry as usize].name, &given, limits)?);
+            let made = self.run(&entries[load.entry as usize].name, &given, limits)?;
+            loaded.kept.extend(made.into_iter().map(Arc::new));
         }
         Ok(Some(loaded))
     }
