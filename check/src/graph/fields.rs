@@ -34,21 +34,36 @@ impl<'a> Checker<'a> {
             return None;
         }
         let params = &prim.sig.params;
-        let moved = |(i, a): (usize, &Actual)| {
+        let moves = |(i, a): (usize, &Actual)| {
             let param = match a.name {
                 Some(n) => params.iter().find(|p| p.name.name == n.name),
                 None => params.get(i),
             };
-            match &a.value {
-                Value::Tree(t) if let Ty::Encoded(e) = &*t.ty => {
-                    is_moved(&prim.sig, param?).then(|| (e.clone(), t.leaves.clone()))
-                }
-                _ => None,
-            }
+            param.is_some_and(|p| is_moved(&prim.sig, p))
         };
-        let given: Vec<Option<Given>> = args.iter().enumerate().map(moved).collect();
+        let moved: Vec<bool> = args.iter().enumerate().map(moves).collect();
+        let encoded = |(a, moved): (&Actual, &bool)| match &a.value {
+            Value::Tree(t) if let Ty::Encoded(e) = &*t.ty => {
+                moved.then(|| (e.clone(), t.leaves.clone()))
+            }
+            _ => None,
+        };
+        let given: Vec<Option<Given>> = args.iter().zip(&moved).map(encoded).collect();
         let (first, _) = given.iter().flatten().next()?;
         let [out] = &prim.outs[..] else { return None };
+        // What is moved beside it must be encoded in the same way.
+        for ((a, given), _) in args.iter().zip(&given).zip(&moved).filter(|(_, moved)| **moved) {
+            if given.as_ref().is_none_or(|(e, _)| e.id != first.id) {
+                let other = match given {
+                    Some((e, _)) => e.name.name().to_owned(),
+                    None => self.value_type(body, &a.value, a.span)?.dtype.name().to_owned(),
+                };
+                let name = prim.sig.name.name;
+                let text = format!("{name}: element types differ: {} vs {other}", first.name);
+                let d = Diagnostic::error("E0303", a.span, text).here(other);
+                return Some(self.fail(d.help(format!("encode it: `quantize_{}(..)`", first.name))));
+            }
+        }
         Some(self.moved_fields(body, (def, out), dims, (args, &given, first), span))
     }
 
@@ -65,11 +80,6 @@ impl<'a> Checker<'a> {
         let own = sig.params.iter().find(|p| p.name.name == out.name.name);
         if !is_moved(sig, own.unwrap_or(out)) {
             let text = format!("{}: what moves the fields of blocks gives them", sig.name.name);
-            return self.fail(Diagnostic::error("E0303", span, text));
-        }
-        if let Some((other, _)) = given.iter().flatten().find(|(e, _)| e.id != first.id) {
-            let text =
-                format!("{}: element types differ: {} vs {}", sig.name.name, first.name, other.name);
             return self.fail(Diagnostic::error("E0303", span, text));
         }
         let mut leaves = Vec::new();
