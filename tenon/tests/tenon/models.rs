@@ -307,7 +307,7 @@ fn in_8_bits_too_a_sequence_is_what_its_tokens_are() {
         let pairs = || floats(&whole).into_iter().zip(floats(&exact));
         let most = pairs().fold(0f32, |m, (_, b)| m.max(b.abs()));
         let off = pairs().fold(0f32, |m, (a, b)| m.max((a - b).abs()));
-        assert!(off > 0.0 && off < 0.02 * most, "off by {off} of {most}");
+        assert!(off > 0.0 && off < 0.05 * most, "off by {off} of {most}");
         // In chunks, beside a fork.
         let id = engine.begin();
         for part in [&text[..1], &text[1..64], &text[64..70]] {
