@@ -117,7 +117,9 @@ fn files_of(hidden: i64) -> Files {
     std::fs::write(at("config.json"), config).expect("it is written");
     let random = |shape: &[i64], seed| {
         let mut t = tensor::generate::random(tenon::DType::F32, shape, seed).expect("it is made");
-        (0..t.len()).for_each(|i| t.set_f64(i, t.get_f64(i) * 0.4));
+        // Products are as large whatever the extent of a row.
+        let size = 1.6 / (hidden as f64).sqrt();
+        (0..t.len()).for_each(|i| t.set_f64(i, t.get_f64(i) * size));
         t
     };
     let names = ["q.0", "q.1", "k.0", "k.1"];
