@@ -59,6 +59,11 @@ pub(crate) fn allows_encoding(g: &Generic, open: bool) -> bool {
     }
 }
 
+/// True if a generic is of elements that are only moved ([`crate::graph::fields`]).
+pub(crate) fn is_stored(g: &Generic) -> bool {
+    g.bounds.iter().any(|b| b.name.name() == "stored")
+}
+
 /// Where a generic got its value, for the message when another place disagrees.
 #[derive(Clone)]
 struct Origin {
@@ -91,15 +96,15 @@ struct Later {
     origin: Origin,
 }
 
-/// What a bound may be beside an element type: classes of them, of which [`allows`] says the members, encodings, and
-/// `value`, which is anything.
-pub(crate) const CLASSES: [&str; 6] = ["any", "num", "float", "int", "encoding", "value"];
+/// What a bound may be beside an element type: classes of them, of which [`allows`] says the members, encodings,
+/// `stored`, which is both, and `value`, which is anything.
+pub(crate) const CLASSES: [&str; 7] = ["any", "num", "float", "int", "encoding", "stored", "value"];
 
 /// True if a generic's bounds allow a type.
 pub(crate) fn allows(g: &Generic, d: DType) -> bool {
     g.bounds.is_empty()
         || g.bounds.iter().any(|b| match b.name.name() {
-            "any" => true,
+            "any" | "stored" => true,
             "encoding" => false,
             "float" => d.is_float(),
             "int" => d.is_int(),

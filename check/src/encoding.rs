@@ -5,12 +5,15 @@
 //! makes the tensor of numbers, which fusion takes into its reader.
 //!
 //! The last axis holds whole blocks. Where a signature names that axis, the instance counts blocks instead
-//! (`k` is `32*k.blocks`), so that the extents of the fields are plain and nothing is left to prove.
+//! (`k` is `32*k.blocks`), so that the extents of the fields are plain and nothing is left to prove. A block may be the
+//! whole axis, `encoding e<n> { block n { .. } }`: then there is one, of any extent, and nothing is counted.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use ir::ast::{Arg, EncodingDef, Generic, GenericKind, Ident, IndexArg, Mode, Param, Signature, TypeKind};
+use ir::ast::{
+    Arg, EncodingDef, Expr, ExprKind, Generic, GenericKind, Ident, IndexArg, Mode, Param, Signature, TypeKind,
+};
 use ir::diag::Diagnostic;
 use ir::graph::{Op, Type, ValId};
 use ir::loops::{Scalar, ScalarKind, Stmt};
@@ -18,6 +21,7 @@ use ir::source::Span;
 use shape::{Expr as Dim, Sym};
 use tensor::DType;
 
+use crate::bind::Actual;
 use crate::env::Env;
 use crate::graph::{Body, Value};
 use crate::prim;
@@ -28,9 +32,36 @@ use crate::{Checker, Maybe};
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// Elements a block.
-    pub(crate) block: i64,
+    pub(crate) block: Block,
     /// The fields, each with its extents in one block.
     pub(crate) fields: Vec<(Sym, Type)>,
+}
+
+/// How many elements a block has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Block {
+    /// So many.
+    Of(i64),
+    /// All of the last axis, whose extent fields call so.
+    Row(Sym),
+}
+
+impl Block {
+    /// How many blocks an axis has.
+    fn count(self, axis: &Dim) -> Dim {
+        match self {
+            Block::Of(n) => axis.floor_div(&Dim::int(n)),
+            Block::Row(_) => Dim::int(1),
+        }
+    }
+
+    /// A field's type in the blocks of an axis.
+    fn field(self, ty: &Type, axis: &Dim) -> Type {
+        match self {
+            Block::Of(_) => ty.clone(),
+            Block::Row(n) => ty.subst(&|s| (s == n).then(|| axis.clone())),
+        }
+    }
 }
 
 impl<'a> Checker<'a> {
@@ -46,9 +77,24 @@ impl<'a> Checker<'a> {
 
     fn make_layout(&mut self, id: EncodingId) -> Maybe<Layout> {
         let def = self.types.encoding(id);
-        let env = self.env();
+        let mut env = self.env();
+        for g in &def.generics {
+            env.dims.insert(g.name.name, Dim::sym(g.name.name));
+            env.facts.assume_dim(g.name.name);
+        }
+        let row = match (&def.generics[..], &def.block.kind) {
+            ([], _) => None,
+            ([g], ExprKind::Name(n)) if g.kind == GenericKind::Dim && g.name.name == *n => Some(*n),
+            ([g, ..], _) => {
+                let text = "a generic of an encoding is the extent of its block";
+                let d = Diagnostic::error("E0307", g.name.span, text);
+                return self
+                    .fail(d.help("a block that is the whole axis: `encoding e<n> { block n { .. } .. }`"));
+            }
+        };
         let block = match env.dim(&def.block).map(|d| d.as_int()) {
-            Ok(Some(n)) if n > 0 => n,
+            _ if let Some(n) = row => Block::Row(n),
+            Ok(Some(n)) if n > 0 => Block::Of(n),
             Ok(_) => {
                 let text = "a block has a number of elements known when compiling";
                 let d = Diagnostic::error("E0307", def.block.span, text);
@@ -59,7 +105,12 @@ impl<'a> Checker<'a> {
         let mut fields: Vec<(Sym, Type)> = Vec::new();
         for f in &def.fields {
             let ty = self.param_type(&env, f)?;
-            if let Some(d) = ty.shape.iter().find(|d| d.as_int().is_none_or(|n| n < 1)) {
+            let of_row = |d: &Dim| row.is_some_and(|n| d.syms().iter().all(|s| *s == n));
+            let fits = |d: &&Dim| match d.as_int() {
+                Some(n) => n >= 1,
+                None => of_row(d) && env.facts.prove_le(&Dim::int(0), d).is_proved(),
+            };
+            if let Some(d) = ty.shape.iter().find(|d| !fits(d)) {
                 let text = format!("the extents of a block's fields are numbers, and `{d}` is none");
                 return self.fail(Diagnostic::error("E0307", f.span, text));
             }
@@ -99,8 +150,9 @@ impl<'a> Checker<'a> {
         };
         let layout = self.layout(id)?;
         let mut blocks = front.to_vec();
-        blocks.push(last.floor_div(&Dim::int(layout.block)));
+        blocks.push(layout.block.count(last));
         let field = |(name, ty): &(Sym, Type)| {
+            let ty = layout.block.field(ty, last);
             let shape = blocks.iter().chain(&ty.shape).cloned().collect();
             (*name, Type { dtype: ty.dtype, shape })
         };
@@ -150,10 +202,10 @@ impl<'a> Checker<'a> {
         let mut shape: Vec<Dim> = dims.iter().map(|d| Dim::sym(*d)).collect();
         let mut env = self.env();
         dims.iter().for_each(|d| env.facts.assume_dim(*d));
-        if let Some(last) = shape.last_mut() {
-            *last = Dim::int(layout.block) * last.clone();
+        if let (Some(last), Block::Of(n)) = (shape.last_mut(), layout.block) {
+            *last = Dim::int(n) * last.clone();
         }
-        let ty = self.encoded_of(id, shape.clone(), span)?;
+        let ty = Rc::new(self.encoded_of(id, shape.clone(), span)?);
         let name = Ident { name: Sym::new(&format!("decode_{}", def.name.name)), span: def.name.span };
         let mut b = prim::Body::new(name, env, dims);
         let bufs = b.buffers(Sym::new("x"), &ty);
@@ -165,7 +217,7 @@ impl<'a> Checker<'a> {
             loops.push(var);
         }
         let index: Vec<Scalar> = loops.iter().map(|v| b.var(*v)).collect();
-        let value = self.decode(&mut b, id, 0, index.clone())?;
+        let value = self.decode(&mut b, &ty, 0, index.clone())?;
         let dtype = value.dtype;
         let out = b.buffer(Sym::new("y"), Type { dtype, shape: shape.clone() }, false);
         b.prim.outs.push(out);
@@ -179,39 +231,38 @@ impl<'a> Checker<'a> {
     pub(crate) fn decode(
         &mut self,
         b: &mut prim::Body,
-        id: EncodingId,
+        ty: &Rc<Ty>,
         first: u32,
         mut index: Vec<Scalar>,
     ) -> Maybe<Scalar> {
-        let def = self.types.encoding(id);
-        let layout = self.layout(id)?;
+        let Ty::Encoded(e) = &**ty else { return None };
+        let def = self.types.encoding(e.id);
+        let layout = self.layout(e.id)?;
         let at = index.pop()?;
-        let by = |op, at: &Scalar| {
-            let args = vec![at.clone(), Scalar::int(layout.block)];
-            Scalar { kind: ScalarKind::Op(op, args), dtype: DType::I64 }
+        let mut env = self.env();
+        let inside = match layout.block {
+            Block::Of(n) => {
+                let by = |op| {
+                    let args = vec![at.clone(), Scalar::int(n)];
+                    Scalar { kind: ScalarKind::Op(op, args), dtype: DType::I64 }
+                };
+                index.push(by(ir::Intrinsic::Div));
+                by(ir::Intrinsic::Rem)
+            }
+            Block::Row(n) => {
+                env.dims.extend(e.shape.last().map(|d| (n, d.clone())));
+                index.push(Scalar::int(0));
+                at
+            }
         };
-        index.push(by(ir::Intrinsic::Div, &at));
-        let inside = by(ir::Intrinsic::Rem, &at);
-        let ty = self.encoded_of(id, self.shape_of(b, first, &layout), def.name.span)?;
-        let block = prim::AccessPath::block(Rc::new(ty), first, index);
+        let block = prim::AccessPath::block(Rc::clone(ty), first, index);
         let facts = b.env.facts.clone();
-        let outer = std::mem::replace(&mut b.env, Env { facts, ..self.env() });
+        let outer = std::mem::replace(&mut b.env, Env { facts, ..env });
         let names = b.only(vec![(def.decode.0.name, block.into()), (def.decode.1.name, inside.into())]);
         let value = self.scalar(b, &def.value, None);
         b.again(names);
         b.env = outer;
         value
-    }
-
-    /// The shape of the numbers of an encoded tensor, from the extents of its first field.
-    fn shape_of(&self, b: &prim::Body, first: u32, layout: &Layout) -> Vec<Dim> {
-        let whole = &b.prim.bufs[first as usize].shape;
-        let own = layout.fields.first().map_or(0, |f| f.1.shape.len());
-        let mut shape = whole[..whole.len() - own].to_vec();
-        if let Some(last) = shape.last_mut() {
-            *last = Dim::int(layout.block) * last.clone();
-        }
-        shape
     }
 
     /// An encoded tensor as a tensor of numbers.
@@ -231,13 +282,14 @@ impl<'a> Checker<'a> {
             args.push(self.materialize(body, &Value::Val(*leaf), leaf_type, span)?);
         }
         let mut dims = e.shape.clone();
-        if let Some(last) = dims.last_mut() {
-            *last = last.floor_div(&Dim::int(layout.block));
+        if let (Some(last), Block::Of(_)) = (dims.last_mut(), layout.block) {
+            *last = layout.block.count(last);
         }
         Some(body.push(Op::Prim(prim, dims), args, Type { dtype, shape: e.shape.clone() }, span))
     }
 
-    /// `q8_0(scale=s, q=q)`: an encoded tensor from the fields of its blocks.
+    /// `q8_0(scale=s, q=q)`: an encoded tensor from the fields of its blocks. `q8_0(x)` is one of numbers, which
+    /// `quantize_q8_0` makes.
     pub(crate) fn encode(
         &mut self,
         body: &mut Body,
@@ -248,12 +300,23 @@ impl<'a> Checker<'a> {
     ) -> Maybe<Value> {
         let def = self.types.encoding(id);
         let layout = self.layout(id)?;
-        let (front, blocks) = (Sym::new("front"), Sym::new("blocks"));
+        if let ([Arg { name: None, value }], true) = (args, def.fields.len() > 1 && dims.is_empty()) {
+            return self.quantize(body, id, value, span);
+        }
+        let front = Sym::new("front");
+        // Of blocks that are the whole axis there is one, and the axis is what their fields say.
+        let axis = match layout.block {
+            Block::Of(_) => Sym::new("blocks"),
+            Block::Row(n) => n,
+        };
         let field = |f: &Param| {
             let mut ty = f.ty.clone()?;
             let TypeKind::Named { dims, .. } = &mut ty.kind else { return None };
-            let mut whole =
-                vec![IndexArg::Spread(name_expr(front, f.span)), IndexArg::Expr(name_expr(blocks, f.span))];
+            let blocks = match layout.block {
+                Block::Of(_) => name_expr(axis, f.span),
+                Block::Row(_) => Expr { kind: ExprKind::Int(1), span: f.span },
+            };
+            let mut whole = vec![IndexArg::Spread(name_expr(front, f.span)), IndexArg::Expr(blocks)];
             whole.extend(dims.take().unwrap_or_default());
             *dims = Some(whole);
             Some(Param { mode: Mode::Plain, ty: Some(ty), default: None, ..f.clone() })
@@ -262,16 +325,40 @@ impl<'a> Checker<'a> {
             |kind, name| Generic { kind, name: Ident { name, span: def.name.span }, bounds: vec![] };
         let sig = Signature {
             name: def.name,
-            generics: vec![generic(GenericKind::Pack, front), generic(GenericKind::Dim, blocks)],
+            generics: vec![generic(GenericKind::Pack, front), generic(GenericKind::Dim, axis)],
             params: def.fields.iter().map(field).collect::<Option<Vec<_>>>()?,
             wheres: vec![],
         };
         let actuals = self.actuals(body, args)?;
         let bound = self.bind(body, &sig, dims, actuals, span)?;
         let mut shape = bound.env.packs.get(&front)?.clone();
-        shape.push(Dim::int(layout.block) * bound.env.dims.get(&blocks)?.clone());
+        let extent = bound.env.dims.get(&axis)?.clone();
+        shape.push(match layout.block {
+            Block::Of(n) => Dim::int(n) * extent,
+            Block::Row(_) => extent,
+        });
         let ty = self.encoded_of(id, shape, span)?;
         Some(Value::from_leaves(&ty, &bound.args))
+    }
+
+    /// Numbers brought into an encoding. What is in it already stays as it is.
+    fn quantize(&mut self, body: &mut Body, id: EncodingId, e: &Expr, span: Span) -> Maybe<Value> {
+        let value = self.expr(body, e)?;
+        if let Value::Tree(tree) = &value
+            && matches!(&*tree.ty, Ty::Encoded(e) if e.id == id)
+        {
+            return Some(value);
+        }
+        let name = self.types.encoding(id).name;
+        let quantizer = Sym::new(&format!("quantize_{}", name.name));
+        let Some(def) = self.defs.get(quantizer, name.span) else {
+            let text =
+                format!("numbers are brought into `{}` by `{quantizer}`, which is not there", name.name);
+            let d = Diagnostic::error("E0201", span, text).label(name.span, "declared here");
+            return self.fail(d.help("define it, or give the fields of the blocks by name"));
+        };
+        let arg = Actual { name: None, value, expr: None, span: e.span };
+        self.call_def(body, def, &[], vec![arg], span)
     }
 
     /// How many elements are counted as one in the axes that a signature's types block: for each dim that is
@@ -291,9 +378,9 @@ impl<'a> Checker<'a> {
         types.iter().for_each(|t| go(t, &mut found));
         let mut blocks: BTreeMap<Sym, i64> = BTreeMap::new();
         for (id, sym) in found {
-            let Some(layout) = self.layout(id) else { continue };
+            let Some(Block::Of(of)) = self.layout(id).map(|l| l.block) else { continue };
             let n = blocks.entry(sym).or_insert(1);
-            *n = lcm(*n, layout.block);
+            *n = lcm(*n, of);
         }
         blocks
     }

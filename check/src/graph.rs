@@ -12,6 +12,7 @@ mod branches;
 mod call;
 mod closure;
 mod contract;
+mod fields;
 mod index;
 mod infer_from_functions;
 mod inline_call;

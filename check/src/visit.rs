@@ -43,6 +43,7 @@ pub(crate) fn item(kind: &mut ItemKind, f: &mut dyn FnMut(Occurrence<'_>)) {
             expr(&mut def.rhs, f);
         }
         ItemKind::Encoding(def) => {
+            def.generics.iter().for_each(|g| f(Occurrence::Bound(g.name)));
             expr(&mut def.block, f);
             // The fields are reached through the block, not by their names.
             def.fields.iter_mut().flat_map(|p| &mut p.ty).for_each(|t| ty(t, f));

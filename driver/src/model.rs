@@ -125,7 +125,8 @@ pub fn config(
 pub struct Binding {
     /// Values of the config that stand before the checkpoint's.
     pub config: BTreeMap<String, String>,
-    /// The element type of what is kept by token, where the program leaves that open.
+    /// The element type of what is kept by token, where the program leaves that open: a float type, an encoding, or
+    /// `int8`, which is the encoding of 8 bits that fits ([`kept_as`]).
     pub kept: String,
     /// How matrices that may be stored in any way are, if not as the checkpoint has them: `f32`, `bf16`, or an encoding
     /// that the library has a quantizer for, `q8_0`.
@@ -145,7 +146,7 @@ impl Default for Binding {
 pub fn bind(front: &mut Front, name: &str, checkpoint: &Checkpoint, how: &Binding) -> Result<Bound, Failure> {
     let values = config(front, checkpoint, &how.config)?;
     let weights = Weights::new(checkpoint, &values).stored_by(coder(how, &Options::default())?);
-    let (id, unencoded, any) = instance(front, name, &weights, how)?;
+    let (id, unencoded, any) = instance(front, name, (&weights, &values), how)?;
     let known = |s: &ir::Setting| Some((s.name, values.get(s.name.name())?.as_i64()?));
     let dims: BTreeMap<Sym, i64> =
         front.module.settings.iter().filter(|s| s.dtype.is_none()).filter_map(known).collect();
@@ -203,7 +204,7 @@ fn coder(how: &Binding, options: &Options) -> Result<Option<Coder>, Failure> {
 fn instance(
     front: &mut Front,
     name: &str,
-    weights: &Weights<'_>,
+    (weights, values): (&Weights<'_>, &BTreeMap<String, Value>),
     how: &Binding,
 ) -> Result<(FuncId, Vec<String>, Vec<Wanted>), Failure> {
     let any = entry::find(front, Some(name))?;
@@ -216,7 +217,9 @@ fn instance(
     let parts: Vec<Wanted> = parts.into_iter().cloned().collect();
     let mut kinds = storage.kinds;
     let by_token = |w: &&Wanted| w.from.as_ref().is_some_and(|f| f.starts_with("by token"));
-    kinds.extend(wanted.iter().filter(by_token).map(|w| (w.name.clone(), how.kept.clone())));
+    let kept: Vec<&Wanted> = wanted.iter().filter(by_token).collect();
+    let kind = kept_as(&how.kept, &kept, values);
+    kinds.extend(kept.iter().map(|w| (w.name.clone(), kind.to_owned())));
     let args: BTreeMap<String, KnownArg> =
         kinds.into_iter().map(|(path, kind)| (path, (Some(Sym::new(&kind)), None))).collect();
     let request = Request { at, args, listed: Vec::<Choice>::new() };
@@ -232,6 +235,21 @@ fn instance(
     };
     entry_choice::rename(front, id, name);
     Ok((id, storage.stays, parts))
+}
+
+/// The element type that leaves of a state are kept in. As `int8` they are in blocks with a scale each where all rows
+/// are whole blocks, as those of most heads are, and else have a scale for each row.
+fn kept_as<'k>(asked: &'k str, leaves: &[&Wanted], values: &BTreeMap<String, Value>) -> &'k str {
+    const BLOCKS: &str = "q8_0";
+    if asked != "int8" {
+        return asked;
+    }
+    let block = import::layout(BLOCKS).map_or(1, |l| l.elements as i64);
+    let known = |s: Sym| values.get(s.name()).and_then(Value::as_i64);
+    // Numbers of pages are no rows.
+    let rows = leaves.iter().filter(|w| w.ty.dtype.is_float()).filter_map(|w| w.ty.shape.last());
+    let whole = rows.map(|d| d.eval(&known)).all(|n| n.is_ok_and(|n| n % block == 0));
+    if whole { BLOCKS } else { "q8_row" }
 }
 
 /// The parameters of the entry defined there that may be stored in any way: those whose element type is a generic that

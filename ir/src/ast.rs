@@ -244,6 +244,8 @@ pub struct Directive {
 pub struct EncodingDef {
     /// The name.
     pub name: Ident,
+    /// `<n>`, where a block is the whole axis: its extent.
+    pub generics: Vec<Generic>,
     /// Elements a block.
     pub block: Expr,
     /// The fields of a block.

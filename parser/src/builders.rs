@@ -255,7 +255,7 @@ pub(crate) fn worded<T>(cx: &mut Context, found: Ident, word: &str, value: T) ->
 #[expect(clippy::too_many_arguments, reason = "one for each part of the production")]
 pub(crate) fn encoding(
     cx: &mut Context,
-    name: Ident,
+    (name, generics): (Ident, Vec<Generic>),
     block_word: Ident,
     block: Expr,
     fields: Vec<Param>,
@@ -265,7 +265,7 @@ pub(crate) fn encoding(
 ) -> ItemKind {
     let block = worded(cx, block_word, "block", block);
     let value = worded(cx, decode_word, "decode", value);
-    ItemKind::Encoding(EncodingDef { name, block, fields, decode, value })
+    ItemKind::Encoding(EncodingDef { name, generics, block, fields, decode, value })
 }
 
 pub(crate) fn declare(

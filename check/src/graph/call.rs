@@ -19,7 +19,7 @@ use crate::bind::{Actual, names_in};
 use crate::conditions::condition_text;
 use crate::defs::{Def, Shown};
 use crate::instance::dims_of;
-use crate::types::{Named, Ty};
+use crate::types::{Elem, Named, Ty};
 use crate::{Checker, Maybe};
 
 impl<'a> Checker<'a> {
@@ -39,6 +39,9 @@ impl<'a> Checker<'a> {
         }
         if let Some(d) = body.env.dtype(name).filter(|_| dims.is_empty()) {
             return self.cast(body, Some(d), args, span);
+        }
+        if let Some(Elem::Encoded(id)) = body.env.encodings.get(&name).filter(|_| dims.is_empty()) {
+            return self.encode(body, *id, dims, args, span);
         }
         if name.name() == "wide"
             && dims.is_empty()
@@ -291,7 +294,7 @@ impl<'a> Checker<'a> {
         })
     }
 
-    pub(super) fn call_def(
+    pub(crate) fn call_def(
         &mut self,
         body: &mut Body,
         def: Def<'a>,
@@ -314,6 +317,9 @@ impl<'a> Checker<'a> {
             });
         }
         let def = self.fitting(body, def, &args);
+        if let Some(moved) = self.each_field(body, def, dims, &args, span) {
+            return moved;
+        }
         let sig = def.sig();
         let ours = self.defs.is_library(def);
         if ours

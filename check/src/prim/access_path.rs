@@ -188,7 +188,7 @@ impl Checker<'_> {
         if let Ty::Encoded(e) = &*p.ty
             && !p.block
         {
-            let (id, rank) = (e.id, e.shape.len());
+            let rank = e.shape.len();
             let given = self.whole(b, &mut p)?;
             if given != rank {
                 let text = format!(
@@ -200,7 +200,7 @@ impl Checker<'_> {
                 return self.fail(Diagnostic::error("E0403", span, text));
             }
             let said = self.diagnostics.len();
-            let value = self.decode(b, id, p.first, p.done);
+            let value = self.decode(b, &p.ty, p.first, p.done);
             // What is wrong in the text of `decode` is wrong because of the access.
             for d in &mut self.diagnostics[said..] {
                 d.labels.insert(0, ir::diag::Label { span, text: "in this access".to_owned() });

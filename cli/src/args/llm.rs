@@ -41,7 +41,7 @@ pub(crate) struct ModelArgs {
     #[command(flatten)]
     pub(crate) of: CheckpointArgs,
     /// How keys and values are kept
-    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = ["f32", "bf16", "f16"])]
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = ["f32", "bf16", "f16", "int8"])]
     pub(crate) kv: String,
 }
 

@@ -59,7 +59,7 @@ fn weights_are_laid_out_once_and_kept() {
         assert_eq!(std::fs::read(file).expect("it is readable"), whole);
     }
     // Other options may want other forms: of those there are a few.
-    for more in [["--kv", "f16"], ["--kv", "bf16"], ["--ctx", "8"], ["--ctx", "9"]] {
+    for more in [["--kv", "f16"], ["--kv", "bf16"], ["--kv", "int8"], ["--ctx", "8"], ["--ctx", "9"]] {
         ids(&more);
         assert!((1..=3).contains(&files().len()), "{:?}", files());
     }

@@ -46,6 +46,12 @@ def q4_0(x):
     return d[..., 0].astype(f16), n[..., :16] | (n[..., 16:] << 4)
 
 
+def q8_row(x):
+    d = np.abs(x).max(axis=-1, keepdims=True, initial=0) / f32(127)
+    v = np.rint(x / np.where(d == 0, f32(1), d))
+    return d, v.astype(i8)[..., None, :]
+
+
 def spread(*blocks):
     return lambda rng: np.array([[*b] for b in blocks], dtype=f32)
 
@@ -60,3 +66,6 @@ entry("t_q8_0", q8_0, *cases, wide=False, out=f16, rtol=0, atol=0)
 entry("t_q4_0", q4_0, *cases, wide=False, out=f16, rtol=0, atol=0)
 entry("t_decode_q8_0", lambda d, q: (d[..., None] * q).reshape(d.shape[0], -1), [rand(0, 1, 3, 2, dtype=f16), randint(-128, 128, 3, 2, 32, dtype=i8)], out=f32, rtol=0, atol=0)
 entry("t_decode_q4_0", lambda d, q: (d[..., None] * (np.concatenate([q & 15, q >> 4], -1).astype(f64) - 8)).reshape(d.shape[0], -1), [rand(0, 1, 3, 2, dtype=f16), randint(0, 256, 3, 2, 16, dtype=u8)], out=f32, rtol=0, atol=0)
+rows = [[randn(3, 80)], [randn(0, 5)], [spread(ties, zeros, first)], [rand(-1e4, 1e4, 5, 7)]]
+entry("t_q8_row", q8_row, *rows, wide=False, out=f32, rtol=0, atol=0)
+entry("t_decode_q8_row", lambda d, q: (d * q[..., 0, :]).astype(f32), [rand(0, 1, 3, 1, dtype=f32), randint(-127, 128, 3, 1, 50, dtype=i8)], wide=False, out=f32, rtol=0, atol=0)

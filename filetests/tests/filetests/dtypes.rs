@@ -64,7 +64,7 @@ fn read(path: &Path) -> String {
 
 fn allowed(g: &Generic) -> Vec<DType> {
     let fits = |d: DType, bound: &str| match bound {
-        "any" => true,
+        "any" | "stored" => true,
         "float" => d.is_float(),
         "int" => d.is_int(),
         "num" => d.is_float() || d.is_int(),

@@ -277,7 +277,8 @@ impl Printer<'_> {
                 }
             },
         );
-        docs!["encoding ", name(&def.name), " ", group(body)]
+        let generics = self.generics(&def.generics);
+        docs!["encoding ", name(&def.name), generics, " ", group(body)]
     }
 
     fn record(&mut self, def: &RecordDef, end: u32) -> Doc {

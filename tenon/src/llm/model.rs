@@ -24,7 +24,8 @@ pub struct Load {
     pub model: Option<PathBuf>,
     /// Values of the config that stand before the checkpoint's.
     pub config: BTreeMap<String, String>,
-    /// The element type of keys and values: `f32`, `bf16`, `f16`.
+    /// The element type of keys and values: `f32`, `bf16`, `f16`, or `int8`, which is 8 bits and scales. An encoding of
+    /// the library or of the model's text is one too.
     pub kv: String,
     /// How matrices are stored, if not as the checkpoint has them: `f32`, `bf16`, `q8_0`, `q4_0`, `q4_k`.
     pub quant: Option<String>,

@@ -105,7 +105,7 @@ impl State {
         let mut parts: Vec<Part> = Vec::new();
         for (i, w) in wanted.iter().enumerate() {
             let Some(how) = w.from.as_deref().and_then(|f| f.strip_prefix("by ")) else { continue };
-            let Some((name, _)) = part_of(&w.name) else { continue };
+            let Some((name, field)) = part_of(&w.name) else { continue };
             let kept = match how.split_once(" within ") {
                 _ if how == "sequence" => Kept::Sequence,
                 None => Kept::Token { within: None },
@@ -134,7 +134,6 @@ impl State {
                 });
                 parts.len() - 1
             });
-            let field = w.name.rsplit('.').next().unwrap_or_default();
             if matches!(field, "table" | "from" | "to") {
                 parts[at].places.push(i);
             } else {

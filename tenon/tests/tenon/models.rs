@@ -43,7 +43,7 @@ record Mean<n, d, slots, s> {
     to: i32[s]
 }
 
-state Cache<C: float> {
+state Cache<C: float | encoding> {
     full: Kv<C, layers, heads, head> by token
     near: Kv<C, layers, heads, head> by token within window
     past: Mean<layers, hidden> by sequence
@@ -103,21 +103,29 @@ const VOCAB: usize = 40;
 struct Files(tempfile::TempDir);
 
 fn files() -> Files {
+    files_of(16)
+}
+
+/// The same with so many numbers a row, half of them a head's.
+fn files_of(hidden: i64) -> Files {
     let dir = tempfile::tempdir().expect("there is room");
     let at = |name: &str| dir.path().join(name);
     std::fs::write(at("mixture.tn"), TEXT).expect("it is written");
-    let config = r#"{ "architectures": ["Mixture"], "hidden_size": 16, "heads": 2, "vocab_size": 40,
+    let config = r#"{ "architectures": ["Mixture"], "hidden_size": HIDDEN, "heads": 2, "vocab_size": 40,
         "num_layers": 2, "sliding_window": 5 }"#;
+    let config = config.replace("HIDDEN", &hidden.to_string());
     std::fs::write(at("config.json"), config).expect("it is written");
     let random = |shape: &[i64], seed| {
         let mut t = tensor::generate::random(tenon::DType::F32, shape, seed).expect("it is made");
-        (0..t.len()).for_each(|i| t.set_f64(i, t.get_f64(i) * 0.4));
+        // Products are as large whatever the extent of a row.
+        let size = 1.6 / (hidden as f64).sqrt();
+        (0..t.len()).for_each(|i| t.set_f64(i, t.get_f64(i) * size));
         t
     };
     let names = ["q.0", "q.1", "k.0", "k.1"];
     let mut tensors: Vec<(&str, Tensor)> =
-        names.iter().enumerate().map(|(i, n)| (*n, random(&[16, 16], i as u64))).collect();
-    tensors.push(("words", random(&[VOCAB as i64, 16], 9)));
+        names.iter().enumerate().map(|(i, n)| (*n, random(&[hidden, hidden], i as u64))).collect();
+    tensors.push(("words", random(&[VOCAB as i64, hidden], 9)));
     let bytes = safetensors::write(tensors.iter().map(|(n, t)| (*n, t))).expect("they fit");
     std::fs::write(at("model.safetensors"), bytes).expect("it is written");
     Files(dir)
@@ -139,8 +147,13 @@ impl Files {
     }
 
     fn model(&self) -> Model {
-        let load = Load { model: Some(self.path().join("mixture.tn")), sequences: 6, ..Load::default() };
-        Model::open_with(self.path(), &load).expect("it loads")
+        self.keeping("f32").expect("it loads")
+    }
+
+    /// The model with keys and values kept so.
+    fn keeping(&self, kv: &str) -> Result<Model, tenon::Error> {
+        let model = Some(self.path().join("mixture.tn"));
+        Model::open_with(self.path(), &Load { model, sequences: 6, kv: kv.to_owned(), ..Load::default() })
     }
 }
 
@@ -284,6 +297,54 @@ fn tokens_are_taken_back() {
         assert!(rows(&mut engine, &[(copy, &other)]) == whole[stands..], "behind {stands}");
         engine.end(copy);
     }
+}
+
+/// Keys and values in 8 bits: of heads of 8 with a scale for each row, of heads of 32 in blocks.
+#[test]
+fn in_8_bits_too_a_sequence_is_what_its_tokens_are() {
+    for hidden in [16, 64] {
+        let files = files_of(hidden);
+        let (text, other) = (tokens(10, 150), tokens(11, 40));
+        let mixed: Vec<u32> = text[..70].iter().chain(&other).copied().collect();
+        let exact = alone(&mut files.model().engine(), &text);
+        let model = files.keeping("int8").unwrap_or_else(|e| panic!("{e}"));
+        let mut engine = model.engine();
+        let room = engine.room();
+        let (whole, whole_mixed) = (alone(&mut engine, &text), alone(&mut engine, &mixed));
+        // It is near the model with floats, and not that.
+        let floats = |rows: &[Vec<u8>]| -> Vec<f32> {
+            let all = rows.iter().flat_map(|r| r.chunks_exact(4));
+            all.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+        };
+        let pairs = || floats(&whole).into_iter().zip(floats(&exact));
+        let most = pairs().fold(0f32, |m, (_, b)| m.max(b.abs()));
+        let off = pairs().fold(0f32, |m, (a, b)| m.max((a - b).abs()));
+        assert!(off > 0.0 && off < 0.05 * most, "off by {off} of {most}");
+        // In chunks, beside a fork.
+        let id = engine.begin();
+        for part in [&text[..1], &text[1..64], &text[64..70]] {
+            rows(&mut engine, &[(id, part)]);
+        }
+        let fork = engine.fork(id).expect("there is room");
+        let made = rows(&mut engine, &[(fork, &other), (id, &text[70..128])]);
+        assert!(made[..40] == whole_mixed[70..], "the fork");
+        assert!(made[40..] == whole[70..128], "the first");
+        // Behind a prefix, and behind tokens that were taken back.
+        engine.end(fork);
+        let again = engine.begin_with(&text).expect("there is room");
+        assert_eq!(engine.length(again), 128);
+        assert!(rows(&mut engine, &[(again, &text[128..])]) == whole[128..]);
+        let stands = engine.rewind(id, 100).expect("it is there");
+        assert_eq!(stands, 64);
+        assert!(rows(&mut engine, &[(id, &text[64..])]) == whole[64..]);
+        engine.end(again);
+        engine.end(id);
+        assert_eq!(engine.room(), room);
+    }
+    let e = files().keeping("q8_0").expect_err("heads of 8 are no whole blocks").to_string();
+    assert!(e.contains("blocks of 32"), "{e}");
+    let e = files().keeping("int4").expect_err("there is no such form").to_string();
+    assert!(e.contains("int4"), "{e}");
 }
 
 #[test]

@@ -104,6 +104,7 @@ impl Choices<'_> {
             }),
             7 => ItemKind::Encoding(EncodingDef {
                 name: self.ident(),
+                generics: self.many(0, Self::generic),
                 block: self.expr(),
                 fields: self.many(0, |c| Param { ty: Some(c.ty()), ..c.out() }),
                 decode: (self.ident(), self.ident()),
