@@ -88,7 +88,8 @@ impl<'a> Checker<'a> {
             ([g, ..], _) => {
                 let text = "a generic of an encoding is the extent of its block";
                 let d = Diagnostic::error("E0307", g.name.span, text);
-                return self.fail(d.help("a block that is the whole axis: `encoding e<n> { block n { .. } .. }`"));
+                return self
+                    .fail(d.help("a block that is the whole axis: `encoding e<n> { block n { .. } .. }`"));
             }
         };
         let block = match env.dim(&def.block).map(|d| d.as_int()) {
@@ -351,7 +352,8 @@ impl<'a> Checker<'a> {
         let name = self.types.encoding(id).name;
         let quantizer = Sym::new(&format!("quantize_{}", name.name));
         let Some(def) = self.defs.get(quantizer, name.span) else {
-            let text = format!("numbers are brought into `{}` by `{quantizer}`, which is not there", name.name);
+            let text =
+                format!("numbers are brought into `{}` by `{quantizer}`, which is not there", name.name);
             let d = Diagnostic::error("E0201", span, text).label(name.span, "declared here");
             return self.fail(d.help("define it, or give the fields of the blocks by name"));
         };

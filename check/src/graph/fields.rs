@@ -43,9 +43,7 @@ impl<'a> Checker<'a> {
         };
         let moved: Vec<bool> = args.iter().enumerate().map(moves).collect();
         let encoded = |(a, moved): (&Actual, &bool)| match &a.value {
-            Value::Tree(t) if let Ty::Encoded(e) = &*t.ty => {
-                moved.then(|| (e.clone(), t.leaves.clone()))
-            }
+            Value::Tree(t) if let Ty::Encoded(e) = &*t.ty => moved.then(|| (e.clone(), t.leaves.clone())),
             _ => None,
         };
         let given: Vec<Option<Given>> = args.iter().zip(&moved).map(encoded).collect();

@@ -35,7 +35,8 @@ impl Encoded {
                 out.tried.push(Term::Text(format!("{name}.{field}")));
             }
             // Of blocks that are the whole axis no file has the bytes in one place.
-            if self.fields.iter().all(|f| f.1.shape[self.shape.len()..].iter().all(|d| d.as_int().is_some())) {
+            if self.fields.iter().all(|f| f.1.shape[self.shape.len()..].iter().all(|d| d.as_int().is_some()))
+            {
                 out.tried.push(self.field_of(at, t));
             }
         }

@@ -332,7 +332,7 @@ fn in_8_bits_too_a_sequence_is_what_its_tokens_are() {
         assert_eq!(engine.room(), room);
     }
     let e = files().keeping("q8_0").expect_err("heads of 8 are no whole blocks").to_string();
-    assert!(e.contains("whole blocks of 32"), "{e}");
+    assert!(e.contains("head is 8, which is no number of blocks of 32"), "{e}");
     let e = files().keeping("int4").expect_err("there is no such form").to_string();
     assert!(e.contains("int4"), "{e}");
 }
