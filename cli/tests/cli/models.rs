@@ -33,6 +33,16 @@ fn generate_goes_on_behind_tokens_and_tells_what_it_made() {
 }
 
 #[test]
+fn the_model_of_the_repository_answers() {
+    let model = format!("{}/../examples/answers", env!("CARGO_MANIFEST_DIR"));
+    let answer = |question: &str| shown(&[], &["generate", &model, "--chat", question, "--max-tokens", "80"]);
+    assert_eq!(answer("What is the capital of France?").trim(), "The capital of France is Paris.");
+    assert!(answer("What is Tenon?").starts_with("Tenon is a compiler"));
+    let beside = shown(&[], &["opt", &model, "--at", "t=1,r=1", "--beside", "t=512,r=1"]);
+    assert!(beside.contains("fn step, invariant") && beside.contains("t = 512\n"), "{beside}");
+}
+
+#[test]
 fn weights_are_laid_out_once_and_kept() {
     let cache = std::env::temp_dir().join(format!("tenon-weights-{}", std::process::id()));
     let folder = cache.join("weights");
