@@ -37,6 +37,7 @@ mod candidates;
 mod classify;
 mod clone;
 mod cost;
+mod decided;
 mod egraph;
 mod elaborate;
 mod explain;
