@@ -82,10 +82,26 @@ enum Input {
 }
 
 /// How many pages and slots there are for so many tokens in all of so many sequences.
-pub(crate) fn pools(state: &State, tokens: usize, sequences: usize) -> (usize, usize) {
+pub(crate) fn pools(state: &State, tokens: usize, sequences: usize) -> Result<(usize, usize), Error> {
+    // Places and sequences are numbers of 32 bits.
+    let most = i32::MAX as usize;
+    if sequences > most / 4 {
+        return Err(Error::message("E0601", format!("{sequences} sequences are too many")));
+    }
     // Each sequence may leave a page half full.
     let pages = tokens.div_ceil(PAGE) + sequences;
-    (pages, 2 * sequences + state.slots_within(CHECKPOINTS))
+    let slots = 2 * sequences + state.slots_within(CHECKPOINTS);
+    if pages > most || state.bytes(pages, slots) > most as u128 * most as u128 {
+        return Err(large(state, pages, slots, tokens));
+    }
+    Ok((pages, slots))
+}
+
+/// What so many tokens would take.
+pub(crate) fn large(state: &State, pages: usize, slots: usize, tokens: usize) -> Error {
+    let bytes = state.bytes(pages, slots);
+    let text = format!("{tokens} tokens need {bytes} bytes for what is kept of them; --ctx N makes it less");
+    Error::message("E0601", text)
 }
 
 impl Engine {
@@ -94,8 +110,10 @@ impl Engine {
         let wanted: Vec<_> = step.open().cloned().collect();
         let config = step.config().clone();
         let mut state = State::declared(&wanted, &config)?;
-        let (pages, slots) = pools(&state, tokens, sequences);
-        state.allocate(&wanted, &config, pages, slots)?;
+        let (pages, slots) = pools(&state, tokens, sequences)?;
+        if state.allocate(&wanted, &config, pages, slots).is_err() {
+            return Err(large(&state, pages, slots, tokens));
+        }
         let checkpoints = slots - 2 * sequences;
         let mut inputs = Vec::new();
         for (i, w) in wanted.iter().enumerate() {
@@ -342,6 +360,10 @@ impl Engine {
             }
             if batch[..k].iter().any(|r| r.sequence == rows.sequence) {
                 return Err(Error::message("E0601", "a sequence stands twice in a step".to_owned()));
+            }
+            if let Some(id) = rows.tokens.iter().find(|id| **id as usize >= self.vocab) {
+                let text = format!("token {id} is not in the vocabulary of {}", self.vocab);
+                return Err(Error::message("E0601", text));
             }
         }
         let done = self.extend(batch).and_then(|()| {
