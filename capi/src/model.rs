@@ -124,6 +124,7 @@ fn request(at: *const Request) -> Done<tenon::llm::Request> {
         stop: stops.collect::<Done<_>>()?,
         ignore_end: said.ignore_end != 0,
         cancel: cancel.map(|f| Arc::clone(&f.0)),
+        logprobs: None,
     })
 }
 

@@ -273,6 +273,9 @@ pub(crate) enum Command {
         /// Write the logits of the prompt's positions
         #[arg(long, value_name = "OUT.npy")]
         logits: Option<PathBuf>,
+        /// Tell the logarithm of each token's probability, and those of the N likeliest ones: `logprobs` in the JSON
+        #[arg(long, value_name = "N", requires = "json")]
+        logprobs: Option<usize>,
         /// One JSON object on stdout
         #[arg(long)]
         json: bool,

@@ -76,8 +76,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Asm { file, output } => asm(&file, &output),
         Command::Repl { file } => crate::repl::start(file.as_deref()),
         Command::Explain { code } => explain(&code),
-        Command::Generate { model, prompt, sampling, logits, json } => {
-            llm::generate(&model, &prompt, &sampling, logits.as_deref(), json)
+        Command::Generate { model, prompt, sampling, logits, logprobs, json } => {
+            llm::generate(&model, &prompt, &sampling, logits.as_deref(), logprobs, json)
         }
         Command::Estimate { model, batch, json } => llm::estimate(&model, batch, json),
         Command::Pull(args) => llm::pull(&args),

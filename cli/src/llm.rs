@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use driver::Failure;
 use ir::source::SourceMap;
 use serde_json::json;
-use tenon::llm::{Chat, Finish, Generated, Load, Model, Progress, Request, Sampling, Step};
+use tenon::llm::{Chat, Choice, Finish, Generated, Load, Model, Progress, Request, Sampling, Step};
 use tensor::npy;
 
 use crate::args::llm::{CheckpointArgs, ModelArgs, PromptArgs, SamplingArgs};
@@ -143,6 +143,7 @@ fn request(args: &SamplingArgs) -> Request {
         stop: args.stop.clone(),
         ignore_end: args.ignore_eos,
         cancel: None,
+        logprobs: None,
     }
 }
 
@@ -156,6 +157,7 @@ pub(crate) fn generate(
     prompt: &PromptArgs,
     sampling: &SamplingArgs,
     logits: Option<&Path>,
+    logprobs: Option<usize>,
     json: bool,
 ) -> Done {
     let load = load(args, 1)?;
@@ -163,7 +165,7 @@ pub(crate) fn generate(
     let ids = match (&prompt.prompt, &prompt.chat, &prompt.ids) {
         (Some(text), ..) => attempt!(model.tokens(text)),
         (_, Some(text), _) => attempt!(model.conversation(&[("user", text)])),
-        (.., Some(ids)) => ids.clone(),
+        (.., Some(ids)) => ids.0.clone(),
         _ => Vec::new(),
     };
     if let Some(path) = logits {
@@ -173,6 +175,7 @@ pub(crate) fn generate(
     }
     let mut request = request(sampling);
     request.max_tokens = request.max_tokens.or(Some(256));
+    request.logprobs = logprobs;
     let mut said = |piece: &str| {
         if !json {
             output::print(piece);
@@ -198,7 +201,7 @@ fn summary(made: &Generated, text: bool) -> serde_json::Value {
         Finish::Length => "length",
         Finish::Cancelled => "cancelled",
     };
-    json!({
+    let mut out = json!({
         "text": text.then_some(&made.text),
         "ids": made.ids,
         "prompt_tokens": made.prompt_tokens,
@@ -206,7 +209,17 @@ fn summary(made: &Generated, text: bool) -> serde_json::Value {
         "finish": finish,
         "prefill_tps": rate(made.prompt_tokens, made.prefill),
         "decode_tps": rate(made.ids.len().saturating_sub(1), made.decode),
-    })
+    });
+    if !made.logprobs.is_empty() {
+        let of = |(id, logprob): (u32, f32)| json!({ "id": id, "logprob": logprob });
+        let one = |(id, choice): (&u32, &Choice)| {
+            let mut own = of((*id, choice.logprob));
+            own["top"] = choice.top.iter().copied().map(of).collect();
+            own
+        };
+        out["logprobs"] = made.ids.iter().zip(&made.logprobs).map(one).collect();
+    }
+    out
 }
 
 fn rates(made: &Generated) -> String {
@@ -258,8 +271,13 @@ pub(crate) fn chat(args: &ModelArgs, system: Option<&str>, sampling: &SamplingAr
 
 /// From a pipe: one turn a line.
 fn piped(chat: &mut Chat<'_>, request: &Request) -> Done {
-    for line in std::io::stdin().lock().lines() {
-        let Ok(line) = line else { break };
+    for (k, line) in std::io::stdin().lock().split(b'\n').enumerate() {
+        let line = line.map_err(|e| fault(format!("stdin: {e}")))?;
+        let mut line =
+            String::from_utf8(line).map_err(|_| fault(format!("stdin: line {} is no UTF-8", k + 1)))?;
+        if line.ends_with('\r') {
+            line.pop();
+        }
         if line.trim().is_empty() {
             continue;
         }

@@ -26,6 +26,8 @@ fn main() -> ExitCode {
     const STACK: usize = 1 << 30;
     let run = std::thread::Builder::new().stack_size(STACK).spawn(move || commands::run(cli));
     match run.map(std::thread::JoinHandle::join) {
+        // What was to be said is lost: it is not done, whatever was.
+        Ok(Ok(code)) if code == ExitCode::SUCCESS && output::lost() => ExitCode::from(1),
         Ok(Ok(code)) => code,
         Ok(Err(_)) => {
             eprintln!(

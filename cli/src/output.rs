@@ -1,7 +1,8 @@
 //! What is said on stdout and stderr.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use driver::Failure;
 use ir::diag::Diagnostic;
@@ -9,11 +10,25 @@ use ir::source::SourceMap;
 use serde_json::{Value, json};
 use tensor::Tensor;
 
-/// Writes to stdout; a reader that went away is no error.
+/// Whether something could not be written to stdout.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Writes to stdout; a reader that went away is no error. Of others the first is told, and noted for [`lost`].
 pub(crate) fn print(text: &str) {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes());
-    let _ = out.flush();
+    let done = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(e) = done.as_ref().map_err(std::io::Error::kind)
+        && e != ErrorKind::BrokenPipe
+        && !LOST.swap(true, Ordering::Relaxed)
+        && let Err(e) = done
+    {
+        eprintln!("error: stdout: {e}");
+    }
+}
+
+/// Whether something could not be written to stdout.
+pub(crate) fn lost() -> bool {
+    LOST.load(Ordering::Relaxed)
 }
 
 pub(crate) fn print_json(value: &Value) {

@@ -67,6 +67,14 @@ impl Library {
         self.files.iter().flat_map(names).chain(ir::Intrinsic::ALL.iter().map(|i| i.name())).collect()
     }
 
+    /// True for an encoding that it, or a program, has a text of.
+    pub(crate) fn has_encoding(&self, name: &str, program: &check::Files) -> bool {
+        let is =
+            |item: &ir::ast::Item| matches!(&item.kind, ItemKind::Encoding(d) if d.name.name.name() == name);
+        let own = program.own.iter().chain(&program.modules).chain(&program.derived);
+        self.files.iter().chain(own).any(|f| f.items.iter().any(is))
+    }
+
     /// A source map to which a program's texts are added.
     pub(crate) fn sources(&self) -> SourceMap {
         self.sources.clone()

@@ -157,6 +157,8 @@ pub fn bind(front: &mut Front, name: &str, checkpoint: &Checkpoint, how: &Bindin
     if let Some(s) = front.module.settings.iter().find(lacks) {
         return Err(missing(s, checkpoint));
     }
+    // With names for dims, of which numbers would tell nothing.
+    let named = data::wanted(front.module.func(id));
     entry_choice::settle(front, dims.clone());
     let id = entry::settled(&mut front.module, id, &front.known)?;
     let id = entry::callable(&mut front.module, id);
@@ -174,7 +176,13 @@ pub fn bind(front: &mut Front, name: &str, checkpoint: &Checkpoint, how: &Bindin
     let parts: Vec<&Wanted> = wanted.iter().filter(|w| w.name.starts_with(&within)).collect();
     if !weights.touch(WEIGHTS, &parts, &dims) {
         // What is missing is said before anything is compiled.
-        weights.read(WEIGHTS, &parts, &dims)?;
+        let needed = weights.needed(WEIGHTS, &parts);
+        let named: Vec<&Wanted> = named.iter().filter(|w| w.name.starts_with(&within)).collect();
+        let named = weights.needed(WEIGHTS, &named);
+        if let Some((dim, count, tensor)) = weights.fewer(WEIGHTS, &named, &dims) {
+            return Err(fewer(front, checkpoint, &dim, &values, (count, &tensor)));
+        }
+        weights.read(WEIGHTS, &needed, &dims)?;
     }
     let unread = weights.unread();
     let (how, converted) = (how.clone(), weights.those_converted());
@@ -220,12 +228,13 @@ fn instance(
     let kept: Vec<&Wanted> = wanted.iter().filter(by_token).collect();
     let kind = kept_as(&how.kept, &kept, values);
     kinds.extend(kept.iter().map(|w| (w.name.clone(), kind.to_owned())));
+    let strange = strange(front, weights, &parts, &kinds);
     let args: BTreeMap<String, KnownArg> =
         kinds.into_iter().map(|(path, kind)| (path, (Some(Sym::new(&kind)), None))).collect();
     let request = Request { at, args, listed: Vec::<Choice>::new() };
     let (checked, entered) = check::check_entry(&Library::get().all, &front.files, &request);
     if !checked.ok() {
-        return Err(Failure::Diagnostics(checked.diagnostics));
+        return Err(strange.unwrap_or(Failure::Diagnostics(checked.diagnostics)));
     }
     let Some(entered) = entered else { return Ok((any, storage.stays, parts)) };
     front.module = checked.module;
@@ -252,6 +261,27 @@ fn kept_as<'k>(asked: &'k str, leaves: &[&Wanted], values: &BTreeMap<String, Val
     if whole { BLOCKS } else { "q8_row" }
 }
 
+/// What is said where an entry is not defined for how a tensor is stored; none where there is a text of each way.
+fn strange(
+    front: &Front,
+    weights: &Weights<'_>,
+    parts: &[Wanted],
+    kinds: &BTreeMap<String, String>,
+) -> Option<Failure> {
+    let known = |kind: &str| {
+        let float = kind.parse::<tensor::DType>().is_ok_and(|d| d.is_float());
+        float || Library::get().has_encoding(kind, &front.files)
+    };
+    let found = parts.iter().filter(|w| kinds.contains_key(&w.name)).find_map(|w| {
+        let stored = kinds.get(&w.name)?.split('|').map(|way| way.split('*').next().unwrap_or(way));
+        let kind = stored.into_iter().find(|k| !known(k))?;
+        Some((weights.stored_so(WEIGHTS, w, kind)?, kind.to_owned()))
+    });
+    let (tensor, kind) = found?;
+    let path = weights.path().display();
+    Some(Failure::data(format!("{path}: `{tensor}` has elements of type `{kind}`, which is not supported")))
+}
+
 /// The parameters of the entry defined there that may be stored in any way: those whose element type is a generic that
 /// nobody else tells.
 fn open(front: &Front, at: ir::source::Span) -> BTreeSet<String> {
@@ -259,6 +289,22 @@ fn open(front: &Front, at: ir::source::Span) -> BTreeSet<String> {
     let (_, entered) = check::check_entry(&Library::get().all, &front.files, &request);
     let open = entered.map_or_else(Vec::new, |e| e.open);
     open.iter().filter_map(|(generic, _)| Some(generic.name().strip_suffix(".E")?.to_owned())).collect()
+}
+
+/// A count that the config says, and the files do not have.
+fn fewer(
+    front: &Front,
+    checkpoint: &Checkpoint,
+    dim: &str,
+    values: &BTreeMap<String, Value>,
+    (count, tensor): (i64, &str),
+) -> Failure {
+    let setting = front.module.settings.iter().find(|s| s.name.name() == dim);
+    let key = setting.and_then(|s| settings::key(s, checkpoint.config()));
+    let key = key.unwrap_or_else(|| dim.to_owned());
+    let said = values.get(dim).and_then(Value::as_i64).map_or_else(String::new, |n| n.to_string());
+    let path = checkpoint.path().display();
+    Failure::data(format!("{path}: `{key}` is {said}, and the files have {count}: there is no `{tensor}`"))
 }
 
 fn unfit(checkpoint: &Checkpoint, w: &Wanted, why: &str) -> Failure {

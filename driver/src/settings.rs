@@ -102,10 +102,17 @@ pub(crate) fn evaluate(
             continue;
         }
         let Some(value) = value(s, source, &out)? else { continue };
-        let key = s.from.as_deref().unwrap_or(name);
         let fitting = fitted(value.clone(), s.dtype).ok_or_else(|| {
-            let what = s.dtype.map_or("a dim".to_owned(), |d| d.name().to_owned());
-            Failure::data(format!("{}: `{key}` is {value}, and {name} is {what}", source.path))
+            let key = key(s, source.config).or_else(|| s.from.clone()).unwrap_or_else(|| name.to_owned());
+            let what = match s.dtype {
+                None => "a whole number from 0 on is needed",
+                Some(DType::Bool) => "true or false is needed",
+                Some(d) if d.is_float() => "a number is needed",
+                Some(_) => "a whole number is needed",
+            };
+            let file = source.file();
+            let value = value.to_string();
+            Failure::data(format!("{file}: `{key}` is {}; {what} for {name}", Brief(&value)))
         })?;
         out.insert(name.to_owned(), fitting);
     }
@@ -123,9 +130,38 @@ pub(crate) fn tensors(s: &Setting) -> Vec<String> {
     out
 }
 
+/// The name that a declaration's value has in a config; none if the value is not read from there as it is.
+pub(crate) fn key(s: &Setting, config: &Map<String, Json>) -> Option<String> {
+    let origin: Origin =
+        s.from.as_ref().map_or(Ok(Origin::named(s.name.name())), |text| text.parse()).ok()?;
+    origin.tried.iter().find_map(|term| match term {
+        Term::Text(path) => find(config, path).filter(|v| !v.is_null()).map(|_| path.clone()),
+        _ => None,
+    })
+}
+
+/// A value as a message has it: not endless.
+struct Brief<'t>(&'t str);
+
+impl std::fmt::Display for Brief<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const LONGEST: usize = 60;
+        let end = self.0.char_indices().nth(LONGEST).map(|at| at.0);
+        write!(f, "{}{}", &self.0[..end.unwrap_or(self.0.len())], if end.is_some() { " .." } else { "" })
+    }
+}
+
+impl Source<'_> {
+    /// The file that values are read from: that of a folder is known.
+    fn file(&self) -> String {
+        let is_folder = std::path::Path::new(&self.path).is_dir();
+        if is_folder { format!("{}/config.json", self.path.trim_end_matches('/')) } else { self.path.clone() }
+    }
+}
+
 /// What a declaration comes to, if it comes to anything.
 fn value(s: &Setting, source: &Source<'_>, known: &Values) -> Result<Option<Value>, Failure> {
-    let wrong = |e: String| Failure::data(format!("{}: {}: {e}", source.path, s.name));
+    let wrong = |e: String| Failure::data(format!("{}: {}: {e}", source.file(), s.name));
     let origin: Origin = match &s.from {
         Some(text) => text.parse().map_err(wrong)?,
         None => Origin::named(s.name.name()),
@@ -247,7 +283,7 @@ impl Meaning for Known<'_> {
                 let at = known.iter().position(|k| k == v);
                 let listed = Value::List(known.clone());
                 at.map(|i| Value::Int(i as i64))
-                    .ok_or_else(|| format!("`{path}` is {v}, and none of {listed}"))
+                    .ok_or_else(|| format!("`{path}` is {}, and none of {listed}", Brief(&v.to_string())))
             }),
             ("count", [want], Value::List(list)) => {
                 Ok(Some(Value::Int(list.iter().filter(|v| is(v, want)).count() as i64)))
@@ -259,7 +295,7 @@ impl Meaning for Known<'_> {
             }
             ("length", [], Value::List(list)) => Ok(Some(Value::Int(list.len() as i64))),
             ("is" | "index" | "count" | "places" | "length", _, value) => {
-                Err(format!("`{verb}` does not go with what `{path}` is: {value}"))
+                Err(format!("`{verb}` does not go with what `{path}` is: {}", Brief(&value.to_string())))
             }
             _ => Err(format!(
                 "there is no verb `{verb}`; there are is, index, count, places, length, has, holds, extent"

@@ -72,6 +72,9 @@ pub(crate) fn open(path: &str) -> Result<Checkpoint, Failure> {
     Checkpoint::open(path).map_err(|e| Failure::data(e.to_string()))
 }
 
+/// So many parts that do not fit are named.
+const FAULTS: usize = 20;
+
 /// Ends of the names of tensors that older versions of transformers wrote beside weights: what they are follows from
 /// the config.
 const DERIVED: [&str; 2] = ["position_ids", "rotary_emb.inv_freq"];
@@ -147,7 +150,10 @@ impl<'c> Weights<'c> {
             return Ok(out);
         }
         let path = self.checkpoint.path().display();
-        Err(Failure::data(format!("{path} does not fit {name}:\n  {}", faults.join("\n  "))))
+        let more = faults.len().saturating_sub(FAULTS);
+        faults.truncate(FAULTS);
+        let more = if more == 0 { String::new() } else { format!("\n  and {more} parts more") };
+        Err(Failure::data(format!("{path} does not fit {name}:\n  {}{more}", faults.join("\n  "))))
     }
 
     /// Says that so many bytes were made.
@@ -171,6 +177,57 @@ impl<'c> Weights<'c> {
         whole
     }
 
+    /// The checkpoint's path.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        self.checkpoint.path()
+    }
+
+    /// The first tensor of this kind that a part is read from.
+    pub(crate) fn stored_so(&self, name: &str, w: &Wanted, kind: &str) -> Option<String> {
+        let dims = BTreeMap::new();
+        let names = Names { values: self.values, dims: &dims };
+        let all = self.origin(name, w).ok()?.tried;
+        let all = all.iter().find_map(|t| self.tensors_of(t, w, &names))?;
+        all.into_iter().find(|n| self.checkpoint.tensors().get(n).is_some_and(|t| t.kind() == kind))
+    }
+
+    /// The parts that no default stands for.
+    pub(crate) fn needed<'p>(&self, name: &str, parts: &[&'p Wanted]) -> Vec<&'p Wanted> {
+        let needed = |w: &&Wanted| self.origin(name, w).map_or(true, |o| o.default.is_none());
+        parts.iter().copied().filter(needed).collect()
+    }
+
+    /// Of the dims that are counts of tensors one that is greater than what the checkpoint has: its name, how many
+    /// there are, and the first tensor that is missing. `parts` are those of the record `name` that are needed.
+    pub(crate) fn fewer(
+        &self,
+        name: &str,
+        parts: &[&Wanted],
+        dims: &BTreeMap<Sym, i64>,
+    ) -> Option<(String, i64, String)> {
+        let names = Names { values: self.values, dims };
+        let of_term = |w: &Wanted, term: &Term| {
+            let holes = holes(term);
+            let missing = |axis: usize| {
+                let sym = w.extents.get(axis)?.as_sym()?;
+                let said = names.number(sym.name())?;
+                let at = |n: i64| (0..holes).map(|a| if a == axis { n } else { 0 }).collect::<Vec<i64>>();
+                let count =
+                    (0..said).take_while(|n| self.stored_as(term, &at(*n), &names).is_ok()).count() as i64;
+                let Err(Fault::Absent(tensor)) = self.stored_as(term, &at(count), &names) else {
+                    return None;
+                };
+                (0 < count && count < said).then(|| (sym.name().to_owned(), count, tensor))
+            };
+            (0..holes).find_map(missing)
+        };
+        parts.iter().find_map(|w| {
+            let origin = self.origin(name, w).ok()?;
+            let found = origin.tried.iter().any(|t| self.tensors_of(t, w, &names).is_some());
+            if found { None } else { origin.tried.iter().find_map(|t| of_term(w, t)) }
+        })
+    }
+
     /// The names of the tensors that a term means; none where one is not there.
     fn tensors_of(&self, term: &Term, w: &Wanted, names: &Names<'_>) -> Option<Vec<String>> {
         let (term, counts) = match term {
@@ -181,9 +238,9 @@ impl<'c> Weights<'c> {
             }
         };
         let template = innermost(term)?;
-        let name = |at: &Vec<i64>| Place { at, names }.filled_in(template).ok();
-        let all = places(&counts).iter().map(name).collect::<Option<Vec<String>>>()?;
-        all.iter().all(|n| self.checkpoint.tensors().contains_key(n)).then_some(all)
+        let is_there = |n: &String| self.checkpoint.tensors().contains_key(n);
+        let name = |at: Vec<i64>| Place { at: &at, names }.filled_in(template).ok().filter(is_there);
+        places(&counts).map(name).collect()
     }
 
     /// The element types, or encodings, of the tensors that parts of the record `name` are read from, by path. Of one
@@ -278,7 +335,13 @@ impl<'c> Weights<'c> {
         }
         let exists = |at: &[i64]| self.raw(term, &mut Place { at, names }).is_ok();
         let counts = counts(w, holes, names, &exists);
-        self.each(term, w, (&counts, &places(&counts)), names)
+        let these = self.those_there(term, &counts, names)?;
+        self.each(term, w, (&counts, &these), names)
+    }
+
+    /// All places of arrays, if there is a tensor at each.
+    fn those_there(&self, term: &Term, counts: &[i64], names: &Names<'_>) -> Made<Vec<Vec<i64>>> {
+        places(counts).map(|at| self.stored_as(term, &at, names).map(|_| at)).collect()
     }
 
     /// Those of the places of the arrays that are stored in one way: `stored(term, kind, counts ..)`.
@@ -304,9 +367,10 @@ impl<'c> Weights<'c> {
         let exists = |at: &[i64]| self.stored_as(term, at, names).is_ok();
         let counts = counts(w, w.extents.len(), names, &exists);
         let mut before = vec![0; kinds.len()];
+        let these = self.those_there(term, &counts, names)?;
         let made = Tensor::zeros(w.ty.dtype, &counts);
         let mut out = made.map_err(|e| Fault::Wrong(format!("{}: {e}", w.name)))?;
-        for (k, at) in places(&counts).iter().enumerate() {
+        for (k, at) in these.iter().enumerate() {
             let kind = self.stored_as(term, at, names)?;
             let way = kinds.iter().position(|t| matches!(t, Term::Text(name) if name == kind));
             let Some(way) = way else {
@@ -449,10 +513,16 @@ fn rank(kind: &str) -> i32 {
     }
 }
 
-/// The places of arrays in arrays, in order.
-fn places(counts: &[i64]) -> Vec<Vec<i64>> {
-    counts.iter().fold(vec![vec![]], |before, &n| {
-        before.iter().flat_map(|at| (0..n).map(|i| at.iter().copied().chain([i]).collect())).collect()
+/// The places of arrays in arrays, in order. A config may say that there are more than anyone can list: who goes
+/// through them ends with the first that is not there.
+fn places(counts: &[i64]) -> impl Iterator<Item = Vec<i64>> {
+    let first = counts.iter().all(|n| *n > 0).then(|| vec![0; counts.len()]);
+    std::iter::successors(first, |at| {
+        let mut next = at.clone();
+        let axis = (0..next.len()).rfind(|&a| next[a] + 1 < counts[a])?;
+        next[axis] += 1;
+        next[axis + 1..].fill(0);
+        Some(next)
     })
 }
 

@@ -1,14 +1,15 @@
 //! A checkpoint: whatever a path leads to, as tensors, a config and a name.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use crate::folder::{self, MAX_FILE};
 use crate::near::nearest;
-use crate::{Error, Tensor, gguf, safetensors, sentence};
+use crate::{Error, Shown, Tensor, gguf, safetensors, sentence};
 
 /// How weights are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +42,14 @@ impl Checkpoint {
     /// - a folder without `.safetensors` files and with one `.gguf`, which may be in parts.
     pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint, Error> {
         let path = path.as_ref();
-        if std::fs::metadata(path).map_err(|e| Error::io(path, e))?.is_dir() {
+        let found = std::fs::metadata(path).map_err(|e| {
+            if e.kind() == ErrorKind::NotFound && is_repository(path) {
+                let what = format!("is not here; `tenon pull {}` downloads it", path.display());
+                return Error::file(path, what);
+            }
+            Error::io(path, e)
+        });
+        if found?.is_dir() {
             return Checkpoint::of_folder(path);
         }
         match path.extension().and_then(|e| e.to_str()) {
@@ -62,19 +70,30 @@ impl Checkpoint {
         }
     }
 
+    /// As [`open`](Checkpoint::open), but of a folder that has a tokenizer no tensors: there may be no weights in it.
+    pub fn open_texts(path: impl AsRef<Path>) -> Result<Checkpoint, Error> {
+        let path = path.as_ref();
+        if !path.join("tokenizer.json").is_file() {
+            return Checkpoint::open(path);
+        }
+        Ok(Checkpoint {
+            path: path.to_owned(),
+            format: Format::Safetensors,
+            folder: Some(path.to_owned()),
+            head: None,
+            tensors: IndexMap::new(),
+            config: folder::object(path, "config.json")?.unwrap_or_default(),
+            generation: folder::object(path, "generation_config.json")?,
+        })
+    }
+
     fn of_folder(path: &Path) -> Result<Checkpoint, Error> {
         let files = folder::with_extension(path, "safetensors")?;
         // Where there is an index its shards are asked for, and those that are missing are named.
         if files.is_empty() && !path.join(folder::INDEX).is_file() {
             let files = folder::with_extension(path, "gguf")?;
             let Some(file) = gguf::only_one(&files) else {
-                return Err(Error::file(
-                    path,
-                    match files.is_empty() {
-                        true => "holds neither .safetensors nor .gguf files".to_owned(),
-                        false => format!("holds several models; say which: {}", listed(&files)),
-                    },
-                ));
+                return Err(Error::file(path, lacking(path, &files)?));
             };
             let opened = Checkpoint::of_gguf(file)?;
             return Ok(Checkpoint { path: path.to_owned(), folder: Some(path.to_owned()), ..opened });
@@ -196,6 +215,38 @@ impl Checkpoint {
     pub fn file_bytes(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         self.folder.as_deref().map_or(Ok(None), |folder| folder::bytes(folder, name, MAX_FILE))
     }
+}
+
+/// What is wrong with a folder without `.safetensors` files and with these `.gguf` files.
+fn lacking(path: &Path, files: &[PathBuf]) -> Result<String, Error> {
+    if !files.is_empty() {
+        return Ok(format!("holds several models; say which: {}", listed(files)));
+    }
+    if path.join("model_index.json").is_file() {
+        return Ok("is a pipeline of diffusers (model_index.json); what is read is a model".to_owned());
+    }
+    for extension in ["bin", "pt", "pth", "ckpt", "h5", "msgpack", "onnx"] {
+        let files = folder::with_extension(path, extension)?;
+        let weights = |f: &&PathBuf| {
+            let name = f.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+            extension != "bin" || ["model", "weights", "adapter"].iter().any(|w| name.contains(w))
+        };
+        if let Some(name) = files.iter().find(weights).and_then(|f| f.file_name()) {
+            let name = name.to_string_lossy();
+            let name = Shown(&name);
+            return Ok(format!("has only {name}, which is not read; convert it to safetensors"));
+        }
+    }
+    Ok("holds neither .safetensors nor .gguf files".to_owned())
+}
+
+/// True for `ORG/NAME`.
+fn is_repository(path: &Path) -> bool {
+    let plain = |part: &Component<'_>| matches!(part, Component::Normal(_));
+    let model = |e: &std::ffi::OsStr| e == "gguf" || e == "safetensors";
+    path.components().count() == 2
+        && path.components().all(|p| plain(&p))
+        && !path.extension().is_some_and(model)
 }
 
 /// The names of some files.

@@ -57,7 +57,16 @@ pub(crate) fn bytes(folder: &Path, name: &str, most: u64) -> Result<Option<Vec<u
     if out.len() as u64 > most {
         return Err(Error::file(&at, format!("has more than {most} bytes, which are read at most")));
     }
+    no_pointer(&at, &out)?;
     Ok(Some(out))
+}
+
+/// Refuses the text that git has in the place of a large file until that is fetched.
+pub(crate) fn no_pointer(at: &Path, bytes: &[u8]) -> Result<(), Error> {
+    match bytes.starts_with(b"version https://git-lfs") {
+        true => Err(Error::file(at, "is a pointer of git-lfs; `git lfs pull` fetches the file")),
+        false => Ok(()),
+    }
 }
 
 /// The object of a JSON file in a folder; none if there is no such file.

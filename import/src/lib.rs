@@ -34,5 +34,6 @@ pub use error::{Error, Shown};
 pub use folder::{INDEX, MAX_FILE, shards};
 pub use gguf::{MAX_VALUES, only_one};
 pub use layout::{Layout, layout};
+pub use near::nearest;
 pub use tensors::Tensor;
 pub use write::{Place, file_name, write};

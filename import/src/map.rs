@@ -26,6 +26,7 @@ impl Mapped {
         // SAFETY: the mapping is private and only read. That nobody shortens or rewrites the file meanwhile is what
         // the crate asks of who uses it (`lib.rs`); files of models are replaced by renaming.
         let map = unsafe { Mmap::map(&file) }.map_err(wrong)?;
+        crate::folder::no_pointer(path, &map)?;
         Ok(Mapped { path: path.to_owned(), map })
     }
 

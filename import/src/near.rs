@@ -7,7 +7,7 @@ const LONGEST: usize = 200;
 const WORK: usize = 1 << 28;
 
 /// The names nearest to `wanted`, at most three, the nearest first. None is told that differs in more than a third.
-pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     if wanted.len() > LONGEST {
         return Vec::new();
     }

@@ -2,9 +2,10 @@
 //! grouped them into.
 //!
 //! A call is replaced by the body of its callee in two cases. A callee that is *straight* (no control flow, no dim
-//! opened, nothing owned) and small is operators and no more. And a callee that is *given weights* makes of them what
-//! could be kept from when they are loaded, which only a function that no other calls may keep ([`crate::load_time`]):
-//! a layer, of a model that loops over its layers. The function stays in the module for other uses.
+//! opened, nothing owned) and small is operators and no more; so is one of which the call's dims decide every `if`. And
+//! a callee that is *given weights* makes of them what could be kept from when they are loaded, which only a function
+//! that no other calls may keep ([`crate::load_time`]): a layer, of a model that loops over its layers. The function
+//! stays in the module for other uses.
 
 use ir::graph::{Block, Func, Invariant, Node, Op, ValId};
 use ir::{FuncId, Module};
@@ -12,6 +13,7 @@ use rustc_hash::FxHashSet;
 use shape::Sym;
 
 use crate::clone::Cloner;
+use crate::decided::decided;
 use crate::egraph::opened;
 use crate::egraph::weights;
 
@@ -130,6 +132,13 @@ impl Callees<'_> {
                     splice(callee, &dims.clone(), caller, &node, &mut nodes);
                     continue;
                 }
+                Op::Call(FuncId(f), dims) if node.opens.is_empty() && self.fits(caller, *f) => {
+                    let left = decided(&self.funcs[*f as usize], dims).filter(is_straight);
+                    if let Some(callee) = left {
+                        splice(&callee, &dims.clone(), caller, &node, &mut nodes);
+                        continue;
+                    }
+                }
                 Op::Prim(id, _) if self.is_part(caller, *id, &node.args) => {
                     caller.weights.extend(&node.results);
                 }
@@ -147,18 +156,23 @@ impl Callees<'_> {
     /// True if a call is to be taken apart.
     fn opens(&self, caller: &Caller<'_>, callee: u32, args: &[ValId]) -> bool {
         let given = || args.iter().any(|a| caller.weights.contains(a));
+        let fits = self.fits(caller, callee);
         let callee = callee as usize;
+        fits && (self.straight[callee]
+            || (given()
+                && is_whole(&self.funcs, callee)
+                && caller.size + size(&self.funcs[callee].body) <= ALL))
+    }
+
+    /// True if what a callee says of itself does not keep it apart from its caller.
+    fn fits(&self, caller: &Caller<'_>, callee: u32) -> bool {
+        let callee = &self.funcs[callee as usize];
         let kept = |f: &Func| f.invariant == Invariant::Yes;
-        if kept(&self.funcs[callee]) && !kept(caller.func) {
+        if kept(callee) && !kept(caller.func) {
             return false;
         }
         // What says how exact it is stays so.
-        let own = &self.funcs[callee].tolerance;
-        (own.is_none() || *own == caller.func.tolerance)
-            && (self.straight[callee]
-                || (given()
-                    && is_whole(&self.funcs, callee)
-                    && caller.size + size(&self.funcs[callee].body) <= ALL))
+        callee.tolerance.is_none() || callee.tolerance == caller.func.tolerance
     }
 
     /// True for what is made of weights and numbers alone, without a change of any.

@@ -39,6 +39,7 @@ mod classify;
 mod clone;
 mod cost;
 mod dead_code;
+mod decided;
 mod egraph;
 mod elaborate;
 mod explain;

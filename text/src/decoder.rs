@@ -9,6 +9,9 @@ use tokenizers::tokenizer::Decoder as _;
 
 use crate::pieces::Strip;
 
+/// A piece may have so many bytes, beside 16 for each of its token.
+const LONGEST: usize = 1024;
+
 /// A decoder, understood.
 #[derive(Debug)]
 pub(crate) struct Decoder {
@@ -66,6 +69,9 @@ impl Decoder {
         let Some(value) = value.filter(|v| !v.is_null()) else {
             return Ok(Decoder { steps: Vec::new(), blanks: true, strip: None });
         };
+        if value.get("type").is_none_or(|t| !t.is_string()) {
+            return Err("decoder: a record with a `type` is needed".into());
+        }
         let step = Step::deserialize(value).map_err(|e| format!("decoder: {e}"))?;
         let mut steps = Vec::new();
         flatten(step, &mut steps);
@@ -130,6 +136,9 @@ impl Decoder {
                 Piece::Text(text) => step.apply(text, first)?,
                 bytes @ Piece::Bytes(_) => bytes,
             };
+            if matches!(&piece, Piece::Text(text) if text.len() > LONGEST.saturating_add(16 * token.len())) {
+                return Err(format!("decoder: a token of {} bytes becomes too long", token.len()));
+            }
         }
         Ok(match piece {
             Piece::Text(text) => text.into_bytes(),

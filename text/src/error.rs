@@ -20,7 +20,7 @@ pub enum Error {
     #[error("chat template refuses: {0}")]
     Refused(String),
     /// The model comes without a chat template.
-    #[error("the model has no chat template; give one, or give the prompt as text")]
+    #[error("there is no chat template; `tenon generate --prompt` goes on behind a text as it is")]
     NoTemplate,
     /// Text that should be JSON is not.
     #[error("json: {0}")]

@@ -2,7 +2,8 @@
 //!
 //! The library counts what a template does, but not what its values are made of: `[a, a]` said sixty times is a value
 //! that nobody can compare or write out. So whatever can make values deeper or share them is given to [`KEEP`], which
-//! refuses what has become too large: lists, records and tuples that are written down, and what variables are set to.
+//! refuses what has become too large: lists, records and tuples that are written down, sums and products, and what
+//! variables are set to. What `~` joins is written by [`TEXT`], which counts it.
 //!
 //! Long chains of operators are refused too, for the parser is recursive. `{% generation %}`, by which training marks
 //! what the model says, becomes a block that always runs.
@@ -12,6 +13,9 @@ pub(crate) const KEEP: &str = "__keep";
 
 /// The function around values that are set in a namespace, which lives longer than a loop.
 pub(crate) const KEEP_IN: &str = "__keep_in";
+
+/// The function around what `~` joins.
+pub(crate) const TEXT: &str = "__text";
 
 /// The most words and signs of one tag.
 const MAX_TAG: usize = 3000;
@@ -144,7 +148,7 @@ fn tokens<'a>(body: &'a str, close: &str) -> Result<(Vec<Token<'a>>, usize), Str
             c => (Kind::Sign, c.len_utf8()),
         };
         let text = &rest[..len];
-        if kind == Kind::Word && [KEEP, KEEP_IN].contains(&text) {
+        if kind == Kind::Word && [KEEP, KEEP_IN, TEXT].contains(&text) {
             return Err(format!("the name {text:?} is taken"));
         }
         match text {
@@ -191,15 +195,15 @@ fn write_tag(tokens: &[Token<'_>], statement: bool, out: &mut String) {
         out.push_str(new);
         return;
     }
-    let values = literals(tokens);
+    let calls = calls(tokens, statement);
     let set = first.is_some_and(|t| t.is("set"));
     let mut depth = 0usize;
     let mut dotted = false;
     let mut wrapped = false;
     for (at, token) in tokens.iter().enumerate() {
         out.push_str(token.blank);
-        if values[at] == Place::Opens {
-            out.push_str(KEEP);
+        for name in calls[at].before.iter().rev() {
+            out.push_str(name);
             out.push('(');
         }
         out.push_str(token.text);
@@ -209,9 +213,7 @@ fn write_tag(tokens: &[Token<'_>], statement: bool, out: &mut String) {
             "." => dotted |= depth == 0,
             _ => {}
         }
-        if values[at] == Place::Closes {
-            out.push(')');
-        }
+        (0..calls[at].after).for_each(|_| out.push(')'));
         if set && !wrapped && depth == 0 && token.is("=") {
             out.push_str(if dotted { KEEP_IN } else { KEEP });
             out.push_str("((");
@@ -223,40 +225,114 @@ fn write_tag(tokens: &[Token<'_>], statement: bool, out: &mut String) {
     }
 }
 
-/// Where a list, a record or a tuple stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
-    Elsewhere,
-    Opens,
-    Closes,
+/// The calls that begin before a word or sign, the outermost last, and how many end behind it.
+#[derive(Clone, Default, Debug)]
+struct Calls {
+    before: Vec<&'static str>,
+    after: usize,
 }
 
-fn literals(tokens: &[Token<'_>]) -> Vec<Place> {
-    let mut places = vec![Place::Elsewhere; tokens.len()];
-    // Of each open bracket: where it is, whether it is a value if it has a comma, whether it has one.
-    let mut open: Vec<(usize, bool, bool)> = Vec::new();
-    for (at, token) in tokens.iter().enumerate() {
+/// A bracket that is open, or a tag.
+struct Open {
+    /// Where it is; a tag has none.
+    at: Option<usize>,
+    /// Whether it is a value if it has a comma, and whether it has one.
+    value: bool,
+    comma: bool,
+    /// Where the sum in it begins, and the part of it between two signs.
+    sum: usize,
+    part: usize,
+    /// Whether the sum has a sign, whether the part is joined to others, and the parts that are.
+    signs: bool,
+    joined: bool,
+    parts: Vec<(usize, usize)>,
+}
+
+impl Open {
+    fn new(at: Option<usize>, value: bool, comma: bool, begin: usize) -> Open {
+        let (signs, joined) = (false, false);
+        Open { at, value, comma, sum: begin, part: begin, signs, joined, parts: Vec::new() }
+    }
+
+    /// Ends a part before a place. `joins` says that `~` is there.
+    fn end_part(&mut self, at: usize, joins: bool) {
+        if self.joined || joins {
+            self.parts.push((self.part, at));
+        }
+        (self.part, self.joined, self.signs) = (at + 1, joins, true);
+    }
+
+    /// Ends a sum before a place.
+    fn end_sum(&mut self, at: usize, calls: &mut [Calls]) {
+        if self.joined {
+            self.parts.push((self.part, at));
+        }
+        let mut call = |name, from: usize, to: usize| {
+            if from < to {
+                calls[from].before.push(name);
+                calls[to - 1].after += 1;
+            }
+        };
+        self.parts.drain(..).for_each(|(from, to)| call(TEXT, from, to));
+        if self.signs {
+            call(KEEP, self.sum, at);
+        }
+        (self.sum, self.part, self.signs, self.joined) = (at + 1, at + 1, false, false);
+    }
+}
+
+/// Whether a word ends a sum: it is an operator that binds less.
+fn is_between(tokens: &[Token<'_>], at: usize) -> bool {
+    const BETWEEN: [&str; 8] = ["and", "or", "in", "if", "elif", "else", "not", "recursive"];
+    let before = |n: usize| at.checked_sub(n).map(|k| tokens[k]);
+    let is = |n: usize, text: &str| before(n).is_some_and(|t| t.is(text));
+    // Tests and fields have any name.
+    let named = is(1, ".") || is(1, "is") || (is(1, "not") && is(2, "is"));
+    tokens[at].kind == Kind::Word && BETWEEN.contains(&tokens[at].text) && !named
+}
+
+/// The calls around lists, records and tuples, around sums and products, and around what is joined.
+fn calls(tokens: &[Token<'_>], statement: bool) -> Vec<Calls> {
+    let mut calls = vec![Calls::default(); tokens.len()];
+    let mut open = vec![Open::new(None, false, false, usize::from(statement))];
+    for (at, token) in tokens.iter().enumerate().skip(usize::from(statement)) {
+        let Some(inner) = open.last_mut() else { break };
+        if is_between(tokens, at) {
+            inner.end_sum(at, &mut calls);
+        }
         if token.kind != Kind::Sign {
             continue;
         }
         let behind = ends_value(tokens, at);
         match token.text {
-            "{" => open.push((at, true, true)),
-            "[" => open.push((at, !behind, true)),
-            "(" => open.push((at, !behind, false)),
+            "{" => open.push(Open::new(Some(at), true, true, at + 1)),
+            "[" => open.push(Open::new(Some(at), !behind, true, at + 1)),
+            "(" => open.push(Open::new(Some(at), !behind, false, at + 1)),
             "," => {
-                if let Some(last) = open.last_mut() {
-                    last.2 = true;
-                }
+                inner.comma = true;
+                inner.end_sum(at, &mut calls);
             }
+            ":" | "=" | "==" | "!=" | "<" | "<=" | ">" | ">=" => inner.end_sum(at, &mut calls),
+            "~" => inner.end_part(at, true),
+            "+" | "-" if behind => inner.end_part(at, false),
+            // `f(*list)` is no product.
+            "*" if behind => inner.signs = true,
             "}" | "]" | ")" => {
-                if let Some((begin, true, true)) = open.pop() {
-                    places[begin] = Place::Opens;
-                    places[at] = Place::Closes;
+                inner.end_sum(at, &mut calls);
+                // The tag itself stays open, whatever it has.
+                if let Some(begin) = inner.at {
+                    if inner.value && inner.comma {
+                        calls[begin].before.push(KEEP);
+                        calls[at].after += 1;
+                    }
+                    open.pop();
                 }
             }
             _ => {}
         }
     }
-    places
+    if let Some(tag) = open.first_mut() {
+        tag.end_sum(tokens.len(), &mut calls);
+    }
+    calls
 }

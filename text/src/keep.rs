@@ -1,6 +1,6 @@
 //! What a template may keep in variables: plain values of a size that can be dealt with.
 
-use minijinja::value::{Kwargs, Rest, Tuple, from_args};
+use minijinja::value::{Kwargs, Rest, Tuple, ValueOrKwargs, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 use crate::guard::{KEEP, KEEP_IN};
@@ -11,6 +11,9 @@ pub(crate) const MAX_DEPTH: usize = 100;
 
 /// So many parts of a value cost one unit of what a template may do.
 const PARTS_A_UNIT: usize = 4;
+
+/// So many bytes of text in a value cost one unit.
+const BYTES_A_UNIT: usize = 64;
 
 /// Filters that make values deeper without any that is written down.
 const REMOVED: [&str; 6] = ["batch", "slice", "groupby", "zip", "chain", "pprint"];
@@ -29,6 +32,11 @@ pub(crate) fn install(environment: &mut Environment<'static>) {
         | Sort::Other => Ok(value),
     });
     environment.add_function(KEEP_IN, |state: &State, value: Value| copy(state, &value));
+    // Each of the values may be the same one.
+    environment.add_filter("map", |state: &mut State, value: Value, args: Rest<ValueOrKwargs>| {
+        let made = Value::from(minijinja::filters::map(state, value, args)?);
+        copy(state, &made)
+    });
     environment.add_function("namespace", |state: &State, first: Rest<Value>, fields: Kwargs| {
         let mut pairs: Vec<(String, Value)> = Vec::new();
         if let Some(first) = first.first() {
@@ -60,7 +68,7 @@ pub(crate) fn install(environment: &mut Environment<'static>) {
     REMOVED.iter().for_each(|name| environment.remove_filter(name));
 }
 
-fn is_namespace(value: &Value) -> bool {
+pub(crate) fn is_namespace(value: &Value) -> bool {
     value.as_object().is_some_and(|object| object.type_name().contains("Namespace"))
 }
 
@@ -97,9 +105,12 @@ fn copy_at(state: &State, value: &Value, depth: usize, parts: &mut usize) -> Res
             }
             Ok(Value::from_pairs(pairs))
         }
-        Sort::Undefined | Sort::None | Sort::Bool | Sort::Number | Sort::Text | Sort::Other => {
+        Sort::Text => {
+            // One value may stand there many times, and each is written out.
+            state.consume_fuel((value.as_str().map_or(0, str::len) / BYTES_A_UNIT) as u64)?;
             Ok(value.clone())
         }
+        Sort::Undefined | Sort::None | Sort::Bool | Sort::Number | Sort::Other => Ok(value.clone()),
     }
 }
 

@@ -5,7 +5,8 @@ use minijinja::value::{Kwargs, Rest, Tuple};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
 
 use crate::date;
-use crate::keep::{self, MAX_DEPTH, too_deep};
+use crate::guard::TEXT;
+use crate::keep::{self, MAX_DEPTH, is_namespace, too_deep};
 use crate::sort::Sort;
 
 /// So many bytes written cost one unit of what a template may do.
@@ -28,11 +29,33 @@ pub(crate) fn install(environment: &mut Environment<'static>) {
         Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
     });
     environment.add_filter("tojson", tojson);
-    environment.add_filter("format", |format: &str, args: Rest<Value>| {
-        check_format(format)?;
+    environment.add_filter("format", |state: &State, format: &str, args: Rest<Value>| {
+        check_format(state, format, '%', &args)?;
         minijinja::formatting::format(FormatStyle::Printf, format, &args)
     });
     environment.add_filter("string", |state: &State, value: &Value| text(state, value));
+    environment.add_filter("wordcount", |text: &str| text.split_whitespace().count());
+    let join =
+        |state: &mut State, items: &Value, by: Option<&str>, attribute: Option<&str>, options: Kwargs| {
+            let attribute = match attribute {
+                Some(name) => Some(name.to_owned()),
+                None => options.get::<Option<String>>("attribute")?,
+            };
+            let by = match by {
+                Some(by) => by.to_owned(),
+                None => options.get::<Option<String>>("d")?.unwrap_or_default(),
+            };
+            options.assert_all_used()?;
+            joined(state, &by, items, attribute.as_deref())
+        };
+    environment.add_filter("join", join);
+    environment.add_function(TEXT, |state: &State, value: &Value| match Sort::of(value) {
+        Sort::Undefined | Sort::Text => Ok(value.clone()),
+        _ if is_namespace(value) => Ok(value.clone()),
+        Sort::None | Sort::Bool | Sort::Number | Sort::List | Sort::Record | Sort::Items | Sort::Other => {
+            text(state, value).map(Value::from)
+        }
+    });
     let has_length = |sort: Sort| matches!(sort, Sort::Record | Sort::List | Sort::Text | Sort::Undefined);
     environment.add_test("sequence", move |value: &Value| has_length(Sort::of(value)));
     environment.add_test("iterable", move |value: &Value| {
@@ -40,12 +63,10 @@ pub(crate) fn install(environment: &mut Environment<'static>) {
     });
     environment.add_test("number", |value: &Value| matches!(Sort::of(value), Sort::Number | Sort::Bool));
     environment.set_formatter(|out: &mut Output, state: &mut State, value: &Value| match Sort::of(value) {
-        Sort::Bool | Sort::None | Sort::List | Sort::Record | Sort::Number => {
+        Sort::Bool | Sort::None | Sort::List | Sort::Record | Sort::Number | Sort::Items => {
             out.write_str(&text(state, value)?).map_err(Error::from)
         }
-        Sort::Undefined | Sort::Text | Sort::Items | Sort::Other => {
-            minijinja::escape_formatter(out, state, value)
-        }
+        Sort::Undefined | Sort::Text | Sort::Other => minijinja::escape_formatter(out, state, value),
     });
 }
 
@@ -110,7 +131,8 @@ fn repr(writer: &mut Writer, value: &Value, depth: usize) -> Result<(), Error> {
         Sort::Bool => writer.put(if value.is_true() { "True" } else { "False" }),
         Sort::Number => writer.put(&number(value)),
         Sort::Text => writer.put(&quoted(value.as_str().unwrap_or_default())),
-        Sort::List => {
+        // Items of a known length are a list that is not there yet: one that is repeated.
+        Sort::List | Sort::Items if value.len().is_some() => {
             let tuple = value.is_tuple();
             writer.put(if tuple { "(" } else { "[" })?;
             for (at, item) in value.try_iter()?.enumerate() {
@@ -136,8 +158,29 @@ fn repr(writer: &mut Writer, value: &Value, depth: usize) -> Result<(), Error> {
             }
             writer.put("}")
         }
-        Sort::Undefined | Sort::Items | Sort::Other => writer.put(&value.to_string()),
+        Sort::Undefined | Sort::List | Sort::Items | Sort::Other => writer.put(&value.to_string()),
     }
+}
+
+/// `by.join(items)`.
+fn joined(state: &State, by: &str, items: &Value, attribute: Option<&str>) -> Result<String, Error> {
+    let mut writer = Writer { state, out: String::new(), paid: 0 };
+    for (at, item) in items.try_iter()?.enumerate() {
+        state.consume_fuel(1)?;
+        writer.put(if at == 0 { "" } else { by })?;
+        let mut item = item;
+        for name in attribute.into_iter().flat_map(|a| a.split('.')) {
+            item = match name.parse::<usize>() {
+                Ok(k) => item.get_item_by_index(k)?,
+                Err(_) => item.get_attr(name)?,
+            };
+        }
+        match item.as_str() {
+            Some(text) => writer.put(text)?,
+            None => writer.put(&text(state, &item)?)?,
+        }
+    }
+    Ok(writer.out)
 }
 
 /// A text in quotes, as Python chooses them.
@@ -313,8 +356,11 @@ fn json_text(text: &str, ascii: bool) -> String {
     out
 }
 
-/// Refuses a format that asks for very wide fields, or takes their width from a value.
-fn check_format(format: &str) -> Result<(), Error> {
+/// Refuses a format that asks for very wide fields, or takes their width from a value. What it may write is paid for.
+fn check_format(state: &State, format: &str, sign: char, args: &[Value]) -> Result<(), Error> {
+    let longest = args.iter().map(size).max().unwrap_or(0);
+    let fields = format.matches(sign).count() as u64;
+    state.consume_fuel(fields.saturating_mul(longest) / BYTES_A_UNIT as u64)?;
     let mut digits = 0;
     let mut open = false;
     let mut before = ' ';
@@ -334,7 +380,7 @@ fn check_format(format: &str) -> Result<(), Error> {
 fn methods(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
     let argument = args.first().and_then(Value::as_str);
     if let (Some(text), "format") = (value.as_str(), method) {
-        check_format(text)?;
+        check_format(state, text, '{', args)?;
     }
     match (value.as_str(), method, argument, args.len()) {
         (Some(text), "removeprefix", Some(part), 1) => Ok(text.strip_prefix(part).unwrap_or(text).into()),
@@ -351,8 +397,38 @@ fn methods(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Re
             parts.reverse();
             Ok(parts.into_iter().map(Value::from).collect())
         }
+        (Some(by), "join", _, 1) => joined(state, by, &args[0], None).map(Value::from),
+        (Some(text), "index", Some(part), 1) => match text.find(part) {
+            Some(at) => Ok(text[..at].chars().count().into()),
+            None => Err(Error::new(ErrorKind::InvalidOperation, "index: the text is not there")),
+        },
+        (Some(text), "swapcase", _, 0) => {
+            let swap = |c: char| -> String {
+                if c.is_lowercase() { c.to_uppercase().collect() } else { c.to_lowercase().collect() }
+            };
+            Ok(text.chars().map(swap).collect::<String>().into())
+        }
+        (Some(text), "center" | "ljust" | "rjust", _, 1 | 2) => padded(state, text, method, args),
         _ => minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args),
     }
+}
+
+/// A text with so many blanks around it that it is so wide.
+fn padded(state: &State, text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
+    let wide = usize::try_from(args[0].clone()).unwrap_or(0);
+    let fill = args.get(1).map_or(Some(" "), Value::as_str).filter(|f| f.chars().count() == 1);
+    let Some(fill) = fill else {
+        return Err(Error::new(ErrorKind::InvalidOperation, format!("{method} fills with one character")));
+    };
+    let lacking = wide.saturating_sub(text.chars().count());
+    state.consume_fuel((lacking / BYTES_A_UNIT) as u64)?;
+    // As Python has it: an odd one stands behind, unless the whole width is odd.
+    let before = match method {
+        "ljust" => 0,
+        "rjust" => lacking,
+        _ => lacking / 2 + (lacking & wide & 1),
+    };
+    Ok(format!("{}{text}{}", fill.repeat(before), fill.repeat(lacking - before)).into())
 }
 
 /// `strftime_now(format)`.

@@ -57,8 +57,10 @@ impl Template {
             Some(Some(text)) => Template::new(&text),
             Some(None) => Err(Error::Template(format!("the template {name:?} has no text"))),
             None => {
-                let names: Vec<String> = found.iter().filter_map(|t| field(t, "name")).collect();
-                Err(Error::Template(format!("there is no template {name:?}; there are {}", names.join(", "))))
+                let mut names: Vec<String> = found.iter().filter_map(|t| field(t, "name")).collect();
+                names.truncate(8);
+                let names = if names.is_empty() { "none with a name".to_owned() } else { names.join(", ") };
+                Err(Error::Template(format!("chat_template is a list without {name:?}; there are {names}")))
             }
         }
     }

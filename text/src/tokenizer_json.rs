@@ -3,6 +3,7 @@
 //! In: its bytes, and the values of the other files. Out: what encodes, by the crate of the format's authors, and the
 //! bytes of all tokens. What is known to upset that crate is refused before it sees it.
 
+mod growth;
 mod outline;
 
 use serde_json::Value;
@@ -159,7 +160,11 @@ impl Library {
     /// A text without what begins and ends it. `segment` says which of several it is.
     fn split(&self, text: &str, special: bool, segment: u32) -> tokenizers::Result<Encoding> {
         let added = if special { &self.added } else { &self.plain };
-        let mut text = added.extract_and_normalize(self.tokenizer.get_normalizer(), text);
+        let normalizer = self.tokenizer.get_normalizer().map(|n| growth::Bounded::new(n, text.len()));
+        let mut text = added.extract_and_normalize(normalizer.as_ref(), text);
+        if normalizer.is_some_and(|n| n.is_over()) {
+            return Err(growth::MESSAGE.into());
+        }
         if let Some(splitter) = self.tokenizer.get_pre_tokenizer() {
             splitter.pre_tokenize(&mut text)?;
         }

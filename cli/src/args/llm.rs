@@ -87,6 +87,9 @@ pub(crate) struct TextArgs {
 pub(crate) struct Ids(pub(crate) Vec<u32>);
 
 fn ids(text: &str) -> Result<Ids, String> {
+    if text.trim().is_empty() {
+        return Err("at least one token is needed".to_owned());
+    }
     let all = text.split(',').map(|id| id.trim().parse().map_err(|_| format!("`{id}` is no token")));
     all.collect::<Result<_, _>>().map(Ids)
 }
@@ -112,37 +115,37 @@ pub(crate) struct PullArgs {
 #[derive(Args)]
 pub(crate) struct SamplingArgs {
     /// The most tokens to make
-    #[arg(long, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
     /// 0: the likeliest token; the greater, the wilder
-    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = temperature)]
+    #[arg(long, allow_negative_numbers = true, value_name = "T", default_value_t = 0.0, value_parser = temperature)]
     pub(crate) temperature: f32,
     /// What random numbers are made of
-    #[arg(long, value_name = "S", default_value_t = 0)]
+    #[arg(long, allow_negative_numbers = true, value_name = "S", default_value_t = 0)]
     pub(crate) seed: u64,
     /// Of so many likeliest tokens; 0: of all
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 0)]
     pub(crate) top_k: usize,
     /// Of the likeliest that together have this probability
-    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = part)]
+    #[arg(long, allow_negative_numbers = true, value_name = "P", default_value_t = 1.0, value_parser = part)]
     pub(crate) top_p: f32,
     /// Of those with at least this part of the likeliest one's probability
-    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = part)]
+    #[arg(long, allow_negative_numbers = true, value_name = "P", default_value_t = 0.0, value_parser = part)]
     pub(crate) min_p: f32,
     /// Of those whose surprise is nearest to the expected one, that together have this probability
-    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = part)]
+    #[arg(long, allow_negative_numbers = true, value_name = "P", default_value_t = 1.0, value_parser = part)]
     pub(crate) typical_p: f32,
     /// What logits of tokens that stood before are divided by
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = temperature)]
+    #[arg(long, allow_negative_numbers = true, value_name = "X", default_value_t = 1.0, value_parser = factor)]
     pub(crate) repeat_penalty: f32,
     /// What is taken from logits of tokens that stood before
-    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_name = "X", default_value_t = 0.0)]
     pub(crate) presence_penalty: f32,
     /// The same for each time they stood there
-    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_name = "X", default_value_t = 0.0)]
     pub(crate) frequency_penalty: f32,
     /// A text that ends the answer
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = stop)]
     pub(crate) stop: Vec<String>,
     /// Go on behind what usually ends an answer
     #[arg(long)]
@@ -160,8 +163,8 @@ pub(crate) struct PromptArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) chat: Option<String>,
     /// Tokens
-    #[arg(long, value_name = "1,2,3", value_delimiter = ',')]
-    pub(crate) ids: Option<Vec<u32>>,
+    #[arg(long, value_name = "1,2,3", value_parser = ids)]
+    pub(crate) ids: Option<Ids>,
 }
 
 fn repository(text: &str) -> Result<String, String> {
@@ -171,6 +174,15 @@ fn repository(text: &str) -> Result<String, String> {
 fn temperature(text: &str) -> Result<f32, String> {
     let t = text.parse().ok().filter(|t: &f32| t.is_finite() && *t >= 0.0);
     t.ok_or_else(|| "not a number from 0 on".to_owned())
+}
+
+fn factor(text: &str) -> Result<f32, String> {
+    let x = text.parse().ok().filter(|x: &f32| x.is_finite() && *x > 0.0);
+    x.ok_or_else(|| "not a number above 0".to_owned())
+}
+
+fn stop(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("an empty text stands everywhere".to_owned()) } else { Ok(text.to_owned()) }
 }
 
 fn part(text: &str) -> Result<f32, String> {

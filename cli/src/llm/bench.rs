@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use driver::Failure;
+use ir::source::SourceMap;
 use serde_json::json;
 use tenon::llm::{Engine, Rows, SequenceId};
 use vm::Limits;
@@ -25,8 +27,12 @@ pub(crate) struct What<'w> {
 pub(crate) fn bench(args: &ModelArgs, what: &What<'_>, json: bool) -> Done {
     let most = what.batches.iter().copied().max().unwrap_or(1);
     let mut load = load(args, most)?;
-    let each = what.prompt.max(what.tokens + 1);
-    load.context = Some(each * most);
+    let all = what.tokens.checked_add(1).and_then(|n| n.max(what.prompt).checked_mul(most));
+    let Some(all) = all.filter(|n| *n <= u32::MAX as usize) else {
+        let text = format!("{most} sequences of {} tokens are too many", what.prompt.max(what.tokens));
+        return Err((SourceMap::default(), Failure::Usage(text)));
+    };
+    load.context = Some(all);
     let begun = Instant::now();
     let model = attempt!(open(args, &load, json));
     let loading = begun.elapsed().as_secs_f64();

@@ -6,6 +6,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use driver::Failure;
+use ir::source::SourceMap;
 use serde_json::json;
 use tenon::llm::{Rows, log_probabilities};
 use vm::Limits;
@@ -20,14 +22,19 @@ const CHUNK: usize = 512;
 
 pub(crate) fn perplexity(args: &ModelArgs, file: &Path, json: bool) -> Done {
     let chunk = args.of.ctx.unwrap_or(CHUNK);
+    if chunk < 3 {
+        let text = format!("--ctx {chunk}: nothing of such chunks is scored; the least is 3");
+        return Err((SourceMap::default(), Failure::Usage(text)));
+    }
     let mut load = load(args, 1)?;
     load.context = Some(chunk);
     let text = std::fs::read_to_string(file).map_err(|e| fault(format!("{}: {e}", file.display())))?;
     let model = attempt!(open(args, &load, json));
     let ids = attempt!(model.tokens(&text));
     if ids.len() < 2 * chunk {
-        let text = format!("{}: {} tokens, and two chunks of {chunk} are needed", file.display(), ids.len());
-        return Err(fault(text));
+        let (path, len) = (file.display(), ids.len());
+        let smaller = if len < 6 { "" } else { "; --ctx N makes chunks smaller" };
+        return Err(fault(format!("{path}: {len} tokens, and two chunks of {chunk} are needed{smaller}")));
     }
     // What begins a text, where the vocabulary has it.
     let begin = attempt!(model.tokens("")).first().copied();

@@ -151,24 +151,40 @@ fn what_is_at_fault_is_said_and_ends_with_one() {
     let model = checkpoint("GemmaForCausalLM");
     fails(&["generate", "nowhere.gguf", "--ids", "1"], "nowhere.gguf: No such file");
     fails(&["generate", "x.txt", "--ids", "1"], "x.txt: is no checkpoint");
-    fails(&["generate", &model, "--prompt", "hello"], "no tokenizer");
-    fails(&["tokenize", &model, "--text", "hello"], "there is no tokenizer");
+    fails(&["generate", &model, "--prompt", "hello"], "there is no tokenizer.json");
+    fails(&["tokenize", &model, "--text", "hello"], "there is no tokenizer.json");
     fails(&["chat", &model, "--model", "nowhere.tn"], "nowhere.tn");
-    fails(&["generate", &model, "--ids", "1,100000"], "the token 100000 is none of the");
+    fails(&["generate", &model, "--ids", "1,100000"], "token 100000 is not in the vocabulary of");
     let long = ["1"; 80].join(",");
     fails(&["generate", &model, "--ids", &long, "--ctx", "64"], "the context has room for 64");
+    let most = "18446744073709551615";
+    fails(&["generate", &model, "--ids", "1", "--ctx", "9007199254740992"], "--ctx N makes it less");
+    fails(&["estimate", &model, "--ctx", most], "--ctx N makes it less");
+    fails(&["estimate", &model, "--batch", most], "sequences are too many");
     fails(&["perplexity", &model, "nowhere.txt"], "nowhere.txt");
-    fails(&["embed", &model, "--ids", "1,2"], "GemmaForCausalLM gives no vectors of texts");
+    fails(&["embed", &model, "--ids", "1,2"], "no function `encode`; `tenon generate` goes on behind a text");
     fails(
         &["rerank", &model, "--query", "a", "--text", "b"],
         "GemmaForCausalLM gives no scores of pairs of texts",
     );
     let bert = encoder("BertModel");
-    fails(&["generate", &bert, "--ids", "1"], "BertModel gives no tokens that go on behind a text");
+    fails(&["generate", &bert, "--ids", "1"], "no function `step`; `tenon embed` makes vectors of texts");
     fails(&["embed", &bert, "--text", &"peg ".repeat(39)], "41 tokens, and the model takes 40 at most");
     fails(&["rerank", &bert, "--query", "a", "--text", "b"], "the checkpoint has no classifier");
-    for args in [&["embed", &bert][..], &["embed", &bert, "--ids", "1,x"], &["rerank", &bert, "--text", "b"]]
-    {
+    let usage = [
+        &["embed", &bert][..],
+        &["embed", &bert, "--ids", "1,x"],
+        &["rerank", &bert, "--text", "b"],
+        &["generate", &model, "--ids", ""],
+        &["generate", &model, "--ids", "1", "--repeat-penalty", "0"],
+        &["generate", &model, "--ids", "1", "--temperature", "-1"],
+        &["generate", &model, "--ids", "1", "--stop", ""],
+        &["generate", &model, "--ids", "1", "--logprobs", "2"],
+        &["perplexity", &model, "x.txt", "--ctx", "2"],
+        &["bench-llm", &model, "--tg", most],
+        &["bench-llm", &model, "--tg", "2", "--batch", most],
+    ];
+    for args in usage {
         let wrong = run(&[], args);
         assert_eq!(wrong.exit, Some(2), "{args:?}: {}", wrong.stderr);
     }
@@ -289,4 +305,94 @@ fn a_model_is_not_loaded_beyond_its_budget() {
     }
     assert!(!said.stderr.contains("loading weights"), "{}", said.stderr);
     shown(&[], &[&args[..], &["1000000000"]].concat());
+}
+
+/// A folder with the files of a checkpoint, but for its config, in which texts are replaced.
+fn changed(name: &str, changes: &[(&str, &str)]) -> tempfile::TempDir {
+    let made = tempfile::tempdir().expect("a folder");
+    for file in std::fs::read_dir(checkpoint(name)).expect("it is there") {
+        let file = file.expect("a file");
+        std::fs::copy(file.path(), made.path().join(file.file_name())).expect("it is copied");
+    }
+    let at = made.path().join("config.json");
+    let mut config = std::fs::read_to_string(&at).expect("a config");
+    for (from, to) in changes {
+        assert!(config.contains(from), "{from}: {config}");
+        config = config.replace(from, to);
+    }
+    std::fs::write(&at, config).expect("it is written");
+    made
+}
+
+#[test]
+fn configs_that_do_not_fit_their_files_are_told_so() {
+    let fails = |name: &str, changes: &[(&str, &str)], what: &str| {
+        let made = changed(name, changes);
+        let path = made.path().display().to_string();
+        let Said { exit, stderr, .. } = run(&[], &["generate", &path, "--ids", "1,2"]);
+        assert_eq!(exit, Some(1), "{stderr}");
+        assert!(stderr.contains(what), "{stderr}");
+    };
+    let layers = |n: &str| format!("\"num_hidden_layers\": {n}");
+    for n in ["3", "1000000", "2147483647"] {
+        let says = format!("`num_hidden_layers` is {n}, and the files have 2");
+        fails("Qwen3ForCausalLM", &[(&layers("2"), &layers(n))], &says);
+    }
+    let text = ("\"hidden_size\": 32", "\"hidden_size\": \"wide\"");
+    fails(
+        "Qwen3ForCausalLM",
+        &[text],
+        "config.json: `hidden_size` is \"wide\"; a whole number from 0 on is needed",
+    );
+    let act = ("\"hidden_act\": \"silu\"", "\"hidden_act\": \"odd\"");
+    fails("Qwen3ForCausalLM", &[act], "`hidden_act` is \"odd\", and none of");
+    let class = ("\"Qwen3ForCausalLM\"", "\"Qwen9ForCausalLM\"");
+    fails(
+        "Qwen3ForCausalLM",
+        &[class, ("\"model_type\": \"qwen3\"", "\"model_type\": \"x\"")],
+        "Qwen3ForCausalLM",
+    );
+}
+
+/// The function of the gated unit is the config's: another gives other logits.
+#[test]
+fn the_function_of_a_unit_is_the_configs() {
+    let ids = |made: &std::path::Path| {
+        let path = made.display().to_string();
+        let args = [
+            "generate",
+            &path,
+            "--ids",
+            "1,2,3",
+            "--max-tokens",
+            "2",
+            "--ignore-eos",
+            "--json",
+            "--logprobs",
+            "2",
+        ];
+        json(&shown(&[], &args))["logprobs"].clone()
+    };
+    let silu = ids(changed("Qwen3ForCausalLM", &[]).path());
+    let gelu = ids(changed("Qwen3ForCausalLM", &[("\"silu\"", "\"gelu\"")]).path());
+    assert_ne!(silu, gelu);
+    // It is chosen when the model is compiled: the plan has one of them, in one kernel with the product.
+    let plan = shown(&[], &["opt", &checkpoint("Qwen3ForCausalLM"), "--at", "t=1"]);
+    assert!(plan.contains("_silu_mul") && !plan.contains("gelu"), "{plan}");
+    // Greedy: each token is the likeliest one.
+    for token in silu.as_array().expect("a list") {
+        assert_eq!((&token["id"], &token["logprob"]), (&token["top"][0]["id"], &token["top"][0]["logprob"]));
+        assert!(token["top"][1]["logprob"].as_f64() <= token["logprob"].as_f64(), "{token}");
+    }
+}
+
+#[test]
+fn what_cannot_be_said_is_a_fault() {
+    let model = encoder("BertModel");
+    let full = std::fs::File::create("/dev/full").expect("Linux has it");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tenon"));
+    let out = command.args(["tokenize", &model, "--text", "peg"]).stdout(full).output().expect("it runs");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("error: stdout: "), "{stderr}");
 }

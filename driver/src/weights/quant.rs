@@ -15,7 +15,7 @@ use vm::threads::Pool;
 use vm::{Context, Limits};
 
 use super::verbs::{self, Raw};
-use super::{Fault, Made, Names, Place, Weights, convert, counts, holes, places, wrong};
+use super::{Fault, Made, Names, Place, Weights, convert, counts, holes, wrong};
 use crate::data::{self, Wanted};
 use crate::progress::Watch;
 use crate::{Failure, Options, engine, kernels, pipeline};
@@ -338,8 +338,8 @@ impl<'c> Weights<'c> {
             let whole = &these[0].whole;
             let kind = |at: &[i64]| self.stored_as(whole, at, names);
             let counts = counts(group[0], holes(whole), names, &|at| kind(at).is_ok());
-            let places = places(&counts);
-            if places.is_empty() || places.iter().any(|at| kind(at).is_err()) {
+            let Ok(places) = self.those_there(whole, &counts, names) else { continue };
+            if places.is_empty() {
                 continue;
             }
             if places.iter().all(|at| kind(at).is_ok_and(|k| k == coder.to)) {

@@ -145,7 +145,7 @@ fn a_config_file_gives_dims_and_numbers_by_their_names() {
     assert!(text.contains("h is given as 4, and axis 0 of x is 5"), "{text}");
     std::fs::write(&path, r#"{ "hidden_size": -4 }"#).expect("written");
     let text = said(arguments("f", &wanted, &settings(), &given(&["x=ones", &config])));
-    assert!(text.contains("`hidden_size` is -4, and h is a dim"), "{text}");
+    assert!(text.contains("`hidden_size` is -4; a whole number from 0 on is needed for h"), "{text}");
     std::fs::remove_dir_all(folder).expect("it is removed");
 }
 

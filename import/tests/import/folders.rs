@@ -215,6 +215,20 @@ fn what_is_wrong_with_a_folder_is_said() {
     let empty = folder(&[("config.json", CONFIG)]);
     says(&refused(Checkpoint::open(empty.path())), &["holds neither .safetensors nor .gguf files"]);
     says(&refused(Checkpoint::open(empty.path().join("none"))), &["none: ", "No such file"]);
+    let bin = folder(&[("config.json", CONFIG), ("pytorch_model.bin", b"x")]);
+    says(&refused(Checkpoint::open(bin.path())), &["pytorch_model.bin, which is not read; convert it"]);
+    let pipeline = folder(&[("model_index.json", b"{}")]);
+    says(&refused(Checkpoint::open(pipeline.path())), &["a pipeline of diffusers"]);
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+    let files = folder(&[("model.safetensors", pointer), ("model.gguf", pointer)]);
+    says(&refused(Checkpoint::open(files.path())), &["model.safetensors: is a pointer of git-lfs"]);
+    says(
+        &refused(Checkpoint::open(files.path().join("model.gguf"))),
+        &["model.gguf: is a pointer of git-lfs"],
+    );
+    says(&refused(Checkpoint::open("org/name")), &["org/name: is not here; `tenon pull org/name`"]);
+    let words = folder(&[("tokenizer.json", b"{}")]);
+    assert!(Checkpoint::open_texts(words.path()).expect("it needs no weights").tensors().is_empty());
     let weights = one("a", 1);
     let configs: [(&str, &str); 3] = [("[1]", "no object"), ("{\"a\": Nan}", "no JSON"), ("", "no JSON")];
     for (text, words) in configs {

@@ -3,6 +3,10 @@
 //! Each turn the whole conversation is written by the model's template. Of that, what the sequence has already is not
 //! computed again.
 
+#![expect(clippy::disallowed_methods, reason = "templates may write the date")]
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use text::{Chat as Turns, Json};
 
 use super::engine::SequenceId;
@@ -107,12 +111,14 @@ impl<'m> Chat<'m> {
 
 /// The tokens of a conversation, up to where the model answers.
 pub(crate) fn prompt(model: &Model, turns: &[(String, String)]) -> Result<Vec<u32>, Error> {
-    let fault = |e: text::Error| Error::message("E0604", e.to_string());
+    let fault = |e: text::Error| Error::message("E0604", format!("{}: {e}", model.path().display()));
     let tokenizer = model.tokenizer()?;
     let messages: Vec<serde_json::Value> =
         turns.iter().map(|(role, content)| serde_json::json!({ "role": role, "content": content })).collect();
-    let chat =
-        Turns::new(Json::from(&serde_json::Value::Array(messages))).generation_prompt(true).tokens(tokenizer);
+    // By the clock of the world: which zone this machine is in is not asked.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
+    let messages = Json::from(&serde_json::Value::Array(messages));
+    let chat = Turns::new(messages).generation_prompt(true).tokens(tokenizer).now(now);
     let text = model.template()?.render(&chat).map_err(fault)?;
     // The template writes what begins a text itself.
     tokenizer.encode(&text, true, false).map_err(fault)

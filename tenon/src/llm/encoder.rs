@@ -3,7 +3,7 @@
 //! The entry of a model's text is named by who asks: `encode` for vectors, `score` for scores. A step takes sequences
 //! one behind the other, without padding, so many rows at most; a longer sequence has a step of its own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tensor::{DType, Tensor};
@@ -11,7 +11,7 @@ use text::{Tokenizer, Whole};
 use vm::{Arg, Limits, Output};
 
 use super::model::{self, Load};
-use crate::{Error, Function};
+use crate::{Checkpoint, Error, Function};
 
 /// Rows of a step.
 pub(crate) const ROWS: usize = 1024;
@@ -19,9 +19,10 @@ pub(crate) const ROWS: usize = 1024;
 /// A model that takes whole sequences.
 #[derive(Debug)]
 pub(crate) struct Encoder {
+    path: PathBuf,
     entry: Function,
     inputs: Vec<Input>,
-    tokenizer: Option<Arc<Tokenizer>>,
+    tokenizer: Result<Arc<Tokenizer>, Error>,
     /// The most tokens of a sequence.
     pub(crate) context: usize,
     /// Whether longer ones are cut.
@@ -43,6 +44,7 @@ impl Encoder {
     /// Opens a checkpoint for an entry of its model's text, which is to give `what`.
     pub(crate) fn open(path: &Path, load: &Load, entry: &str, what: &str) -> Result<Encoder, Error> {
         let (checkpoint, load) = &model::opened(path, load)?;
+        known_modules(checkpoint)?;
         super::estimate::affordable(checkpoint, load)?;
         let entry = model::entry(checkpoint, load, entry, what)?;
         let input = |w: &driver::data::Wanted| match w.name.as_str() {
@@ -57,7 +59,8 @@ impl Encoder {
         let inputs = entry.open().map(input).collect::<Result<_, _>>()?;
         let context = model::context(&entry, load);
         let tokenizer = model::tokenizer(checkpoint)?.map(Arc::new);
-        Ok(Encoder { entry, inputs, tokenizer, context, truncate: false })
+        let tokenizer = tokenizer.ok_or_else(|| model::no_tokenizer(checkpoint));
+        Ok(Encoder { path: checkpoint.path().to_owned(), entry, inputs, tokenizer, context, truncate: false })
     }
 
     /// The tensors of the checkpoint that the model's text does not read.
@@ -72,10 +75,9 @@ impl Encoder {
 
     /// A text, or two as one.
     pub(crate) fn tokens(&self, first: &str, second: Option<&str>) -> Result<Whole, Error> {
-        let none = || Error::message("E0604", "the checkpoint has no tokenizer".to_owned());
-        let tokenizer = self.tokenizer.as_ref().ok_or_else(none)?;
+        let tokenizer = self.tokenizer.as_ref().map_err(Clone::clone)?;
         let made = tokenizer.whole(first, second, self.context);
-        made.map_err(|e| Error::message("E0604", e.to_string()))
+        made.map_err(|e| Error::message("E0604", format!("{}: {e}", self.path.display())))
     }
 
     /// Tokens as a sequence of one segment.
@@ -91,8 +93,15 @@ impl Encoder {
                 return Err(long(sequence.length, self.context));
             }
             if sequence.ids.is_empty() {
-                return Err(Error::message("E0601", "a sequence has at least one token".to_owned()));
+                return Err(Error::message("E0601", "at least one token is needed".to_owned()));
             }
+        }
+        let vocab = self.entry.config().get("vocab").and_then(ir::origin::Value::as_i64);
+        let all_ids = || all.iter().flat_map(|s| &s.ids);
+        if let Some(n) = vocab
+            && let Some(id) = all_ids().find(|id| i64::from(**id) >= n)
+        {
+            return Err(Error::message("E0601", format!("token {id} is not in the vocabulary of {n}")));
         }
         let mut out = Vec::new();
         let mut rest = all;
@@ -149,6 +158,18 @@ impl Encoder {
         let text = format!("{} gives a row of f32 for each sequence: f32[s, ..]", self.entry.name());
         Error::message("E0605", text)
     }
+}
+
+/// Refuses modules of sentence-transformers that nobody knows: without them vectors would be others.
+fn known_modules(checkpoint: &Checkpoint) -> Result<(), Error> {
+    // Of those that a model's text does not serve it says so itself.
+    const KNOWN: [&str; 4] = ["Transformer", "Pooling", "Normalize", "Dense"];
+    let listed = checkpoint.config().get("modules").and_then(serde_json::Value::as_array);
+    let listed = listed.into_iter().flatten().filter_map(serde_json::Value::as_str);
+    let Some(other) = listed.into_iter().find(|m| !KNOWN.contains(m)) else { return Ok(()) };
+    let path = checkpoint.path().join("modules.json");
+    let text = format!("{}: a module `{}` is not known", path.display(), import::Shown(other));
+    Err(Error::message("E0605", text))
 }
 
 fn unknown(entry: &str, name: &str, ty: &str) -> Error {

@@ -89,10 +89,26 @@ enum Input {
 }
 
 /// How many pages and slots there are for so many tokens in all of so many sequences.
-pub(crate) fn pools(state: &State, tokens: usize, sequences: usize) -> (usize, usize) {
+pub(crate) fn pools(state: &State, tokens: usize, sequences: usize) -> Result<(usize, usize), Error> {
+    // Places and sequences are numbers of 32 bits.
+    let most = i32::MAX as usize;
+    if sequences > most / 4 {
+        return Err(Error::message("E0601", format!("{sequences} sequences are too many")));
+    }
     // Each sequence may leave a page half full.
     let pages = tokens.div_ceil(PAGE) + sequences;
-    (pages, 2 * sequences + state.slots_within(CHECKPOINTS))
+    let slots = 2 * sequences + state.slots_within(CHECKPOINTS);
+    if pages > most || state.bytes_of(pages, slots) > most as u128 * most as u128 {
+        return Err(large(state, pages, slots, tokens));
+    }
+    Ok((pages, slots))
+}
+
+/// What so many tokens would take.
+pub(crate) fn large(state: &State, pages: usize, slots: usize, tokens: usize) -> Error {
+    let bytes = state.bytes_of(pages, slots);
+    let text = format!("{tokens} tokens need {bytes} bytes for what is kept of them; --ctx N makes it less");
+    Error::message("E0601", text)
 }
 
 impl Engine {
@@ -101,8 +117,10 @@ impl Engine {
         let wanted: Vec<_> = step.open().cloned().collect();
         let config = step.config().clone();
         let mut state = State::declared(&wanted, &config)?;
-        let (pages, slots) = pools(&state, tokens, sequences);
-        state.allocate(&wanted, &config, pages, slots)?;
+        let (pages, slots) = pools(&state, tokens, sequences)?;
+        if state.allocate(&wanted, &config, pages, slots).is_err() {
+            return Err(large(&state, pages, slots, tokens));
+        }
         let checkpoints = slots - 2 * sequences;
         let mut inputs = Vec::new();
         for (i, w) in wanted.iter().enumerate() {
@@ -472,7 +490,7 @@ impl Engine {
     /// Whether the tokens of rows are of the vocabulary.
     fn known(&self, rows: &Rows<'_>) -> Result<(), Error> {
         let Some(token) = rows.tokens.iter().find(|t| **t as usize >= self.vocab) else { return Ok(()) };
-        let text = format!("the token {token} is none of the {} that the model has", self.vocab);
+        let text = format!("token {token} is not in the vocabulary of {}", self.vocab);
         Err(Error::message("E0601", text))
     }
 

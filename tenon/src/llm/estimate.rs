@@ -116,12 +116,9 @@ fn told(
     let context = model::context_of(&bound.config, load);
     let sequences = load.sequences.max(1);
     let state = State::declared(&open, &bound.config)?;
-    let (pages, slots) = super::engine::pools(&state, context * contexts, sequences);
+    let tokens = context.saturating_mul(contexts);
+    let (pages, slots) = super::engine::pools(&state, tokens, sequences)?;
     let pools = state.shapes(&open, &bound.config, pages, slots)?;
-    let kept = pools.iter().map(|(i, shape)| {
-        let count: i64 = shape.iter().product();
-        count as u64 * open[*i].ty.dtype.size() as u64
-    });
     let dims = |step: &Step| {
         let mut dims = Dims::new();
         for (i, w) in open.iter().enumerate() {
@@ -157,7 +154,7 @@ fn told(
         weights: bound.weights(),
         stays,
         laid_out: planned.laid_out(&none),
-        state: kept.sum(),
+        state: u64::try_from(state.bytes_of(pages, slots)).unwrap_or(u64::MAX),
         arena: planned.arena(&prompt).max(planned.arena(&next)),
         prefill_tps,
         decode_tps,

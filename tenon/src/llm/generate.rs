@@ -11,7 +11,7 @@ use text::Stream;
 use vm::Limits;
 
 use super::engine::{Engine, Rows, SequenceId};
-use super::sample::Sampling;
+use super::sample::{Sampling, log_probabilities};
 use super::state::PAGE;
 use crate::Error;
 use crate::llm::Model;
@@ -25,6 +25,8 @@ pub struct Request {
     pub max_tokens: Option<usize>,
     /// Texts that end it.
     pub stop: Vec<String>,
+    /// Of each token its probability is told, and those of so many likeliest ones.
+    pub logprobs: Option<usize>,
     /// Whether what usually ends an answer is passed over.
     pub ignore_end: bool,
     /// Set by whoever wants it to end.
@@ -51,6 +53,8 @@ pub struct Generated {
     pub text: String,
     /// The new tokens.
     pub ids: Vec<u32>,
+    /// Of each new token the probabilities that were asked for.
+    pub logprobs: Vec<Choice>,
     /// Why it ended.
     pub finish: Finish,
     /// How many tokens of the prompt were computed.
@@ -59,6 +63,15 @@ pub struct Generated {
     pub prefill: Duration,
     /// What the new tokens took.
     pub decode: Duration,
+}
+
+/// The probability of a token, before anything narrows the choice, and those of the likeliest ones.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choice {
+    /// The logarithm of the token's.
+    pub logprob: f32,
+    /// The likeliest tokens, each with that of its own.
+    pub top: Vec<(u32, f32)>,
 }
 
 /// Rows of a prompt that are computed at once.
@@ -141,6 +154,7 @@ impl Model {
         let mut out = Generated {
             text: String::new(),
             ids: Vec::new(),
+            logprobs: Vec::new(),
             finish: Finish::Length,
             prompt_tokens: prompt.len(),
             prefill,
@@ -153,13 +167,17 @@ impl Model {
         while out.ids.len() < most {
             let row = logits.as_f32().unwrap_or(&[]);
             let Some(token) = request.sampling.choose(row, before) else {
-                return Err(Error::message("E0602", "no logit of a row is a number".to_owned()));
+                let path = self.path().display();
+                return Err(Error::message("E0602", format!("{path}: no logit of a row is a number")));
             };
             if !request.ignore_end && self.tokenizer().is_ok_and(|t| t.is_end(token)) {
                 out.finish = Finish::End;
                 break;
             }
             out.ids.push(token);
+            if let Some(most) = request.logprobs {
+                out.logprobs.push(choice(row, token, most));
+            }
             before.push(token);
             let piece = stream.as_mut().map_or_else(String::new, |s| s.push(token));
             let goes_on = tell(&mut out, Some(token), piece);
@@ -208,6 +226,19 @@ impl Model {
     }
 }
 
+fn choice(row: &[f32], token: u32, most: usize) -> Choice {
+    let all = log_probabilities(row);
+    let mut order: Vec<u32> = (0..all.len() as u32).collect();
+    let down = |a: &u32, b: &u32| all[*b as usize].total_cmp(&all[*a as usize]).then(a.cmp(b));
+    if (1..order.len()).contains(&most) {
+        order.select_nth_unstable_by(most - 1, down);
+    }
+    order.truncate(most);
+    order.sort_unstable_by(down);
+    let top = order.into_iter().map(|id| (id, all[id as usize])).collect();
+    Choice { logprob: all.get(token as usize).copied().unwrap_or(f32::NAN), top }
+}
+
 /// Computes a prompt in chunks, which end with pages; gives the logits of its last row.
 fn prefill(engine: &mut Engine, id: SequenceId, prompt: &[u32], limits: &Limits) -> Result<Tensor, Error> {
     let before = engine.length(id);
@@ -224,5 +255,5 @@ fn prefill(engine: &mut Engine, id: SequenceId, prompt: &[u32], limits: &Limits)
         last = Some(engine.step_one(Rows { sequence: id, tokens: &prompt[from..to], wanted }, limits)?);
         from = to;
     }
-    last.ok_or_else(|| Error::message("E0601", "a prompt has at least one token".to_owned()))
+    last.ok_or_else(|| Error::message("E0601", "at least one token is needed".to_owned()))
 }

@@ -10,6 +10,8 @@ use ir::ast::{ExprKind, File, ItemKind};
 use ir::source::{SourceId, SourceMap};
 use ir::text::stable_hash;
 
+use import::Format;
+
 use crate::{Checkpoint, Error};
 
 static TEXTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../models");
@@ -64,6 +66,10 @@ pub fn front(checkpoint: &Checkpoint, file: Option<&Path>) -> Result<Front, (Sou
         let front = crate::module::on_deep_stack(|| driver::open(&path))?;
         return if calls_libraries(&front) { Err(unnamed(front, &path)) } else { Ok(front) };
     }
+    if let Some(how) = quantized(checkpoint) {
+        let text = format!("{}: {how}", checkpoint.path().display());
+        return Err((SourceMap::default(), Failure::Message { code: "E0605", text }));
+    }
     let texts = TEXTS.files().filter_map(|f| Some((f.path(), f.contents_utf8()?)));
     let classes = checkpoint.classes();
     let mut known: Vec<String> = Vec::new();
@@ -84,12 +90,7 @@ pub fn front(checkpoint: &Checkpoint, file: Option<&Path>) -> Result<Front, (Sou
     if let Some((_, sources, id)) = best {
         return crate::module::on_deep_stack(|| pipeline::front_with(sources, &[id], &read));
     }
-    known.sort();
-    let text = format!(
-        "no model serves {}; there are {}. A text of your own is given by --model FILE.tn",
-        classes.join(", "),
-        known.join(", ")
-    );
+    let text = format!("{}; --model FILE.tn gives a text of your own", unserved(checkpoint, &classes, known));
     Err((SourceMap::default(), Failure::Message { code: "E0605", text }))
 }
 
@@ -106,6 +107,59 @@ fn unnamed(front: Front, path: &Path) -> (SourceMap, Failure) {
         "{path} calls functions of shared libraries: name it, in the place of its folder, to trust it"
     );
     (front.sources, Failure::Message { code: "E0605", text })
+}
+
+/// Why no text serves a checkpoint.
+fn unserved(checkpoint: &Checkpoint, classes: &[String], mut known: Vec<String>) -> String {
+    const SHOWN: usize = 8;
+    let path = checkpoint.path();
+    if classes.is_empty() {
+        let is_file = path.is_file();
+        return match (is_file, checkpoint.format(), path.join("config.json").is_file()) {
+            (_, Format::Gguf, _) => format!("{}: `general.architecture` names no model", path.display()),
+            (true, ..) => format!("{}: a file alone says no architecture; its folder does", path.display()),
+            (.., false) if path.join("model_index.json").is_file() => {
+                format!("{} is a pipeline of diffusers (model_index.json), and no model", path.display())
+            }
+            (.., true) => format!("{}/config.json names no `architectures`", path.display()),
+            (.., false) => format!("{} has no config.json, which names the architecture", path.display()),
+        };
+    }
+    known.sort();
+    known.retain(|k| !k.contains('?') && k.starts_with("gguf:") == (checkpoint.format() == Format::Gguf));
+    let mut near: Vec<String> = Vec::new();
+    for class in classes {
+        let found = import::nearest(class, known.iter().map(String::as_str));
+        // A kind of model is a part of the name of its class.
+        let kind = class.replace('_', "").to_ascii_lowercase();
+        let of_kind = known.iter().filter(|k| k.to_ascii_lowercase().contains(&kind)).take(3).cloned();
+        let found: Vec<String> = found.into_iter().chain(of_kind).filter(|n| !near.contains(n)).collect();
+        near.extend(found);
+    }
+    let others = known.iter().filter(|k| !near.contains(k)).count();
+    let named: Vec<String> = classes.iter().map(|c| import::Shown(c).to_string()).collect();
+    let first: Vec<&str> = match near.is_empty() {
+        true => known.iter().take(SHOWN).map(String::as_str).collect(),
+        false => near.iter().map(String::as_str).collect(),
+    };
+    let others = if near.is_empty() { others.saturating_sub(SHOWN) } else { others };
+    let like = if near.is_empty() { "there are" } else { "names like it are" };
+    let path = path.display();
+    format!("{path}: no model serves {}; {like} {} and {others} more", named.join(", "), first.join(", "))
+}
+
+/// What is said of weights that are stored in a way of their own, which the config names.
+fn quantized(checkpoint: &Checkpoint) -> Option<String> {
+    const ENDS: [&str; 7] =
+        [".qweight", ".qzeros", ".weight_packed", ".absmax", ".weight_scale", ".weight_scale_inv", "_scales"];
+    let config = checkpoint.config().get("quantization_config").filter(|c| !c.is_null())?;
+    let tensor = checkpoint.tensors().keys().find(|name| ENDS.iter().any(|end| name.ends_with(end)))?;
+    let how = config.get("quant_method").and_then(serde_json::Value::as_str).unwrap_or("a way of their own");
+    Some(format!(
+        "weights are stored as {} (`quantization_config`, `{}`), which is not read; take floats or a GGUF file",
+        import::Shown(how),
+        import::Shown(tensor)
+    ))
 }
 
 /// How well a class that is served fits: not at all, or the more, the more is asked. `gguf:llama?gguf.expert_count`

@@ -34,7 +34,7 @@ pub use driver::progress::{Progress, Step};
 pub use embed::{Embedder, Embedding, Reranker};
 pub use engine::{Engine, Rows, SequenceId};
 pub use estimate::{Estimate, PROCESS, estimate};
-pub use generate::{Finish, Generated, Request};
+pub use generate::{Choice, Finish, Generated, Request};
 pub use import::{Imported, import};
 pub use library::front;
 pub use model::{Load, Model, tokenize};

@@ -66,8 +66,9 @@ impl Default for Load {
 /// A language model, ready to answer.
 #[derive(Debug)]
 pub struct Model {
+    path: PathBuf,
     engine: Mutex<Engine>,
-    tokenizer: Option<Arc<Tokenizer>>,
+    tokenizer: Result<Arc<Tokenizer>, Error>,
     template: Result<Template, String>,
     config: BTreeMap<String, Value>,
     context: usize,
@@ -93,9 +94,19 @@ impl Model {
         let (unread, unencoded) = (step.unread().to_vec(), step.unencoded().to_vec());
         let context = context(&step, load);
         let engine = Engine::new(step, context, load.sequences)?.within(load.memory);
-        let tokenizer = tokenizer(checkpoint)?.map(Arc::new);
-        let template = template(checkpoint);
-        Ok(Model { engine: Mutex::new(engine), tokenizer, template, config, context, unread, unencoded })
+        let tokenizer = tokenizer(checkpoint)?.map(Arc::new).ok_or_else(|| no_tokenizer(checkpoint));
+        let path = checkpoint.path().to_owned();
+        let template = template(checkpoint).map_err(|e| format!("{}: {e}", path.display()));
+        Ok(Model {
+            path,
+            engine: Mutex::new(engine),
+            tokenizer,
+            template,
+            config,
+            context,
+            unread,
+            unencoded,
+        })
     }
 
     /// What runs its steps.
@@ -120,13 +131,19 @@ impl Model {
 
     /// Its vocabulary.
     pub fn tokenizer(&self) -> Result<&Arc<Tokenizer>, Error> {
-        let none = || Error::message("E0604", "the checkpoint has no tokenizer: give --ids".to_owned());
-        self.tokenizer.as_ref().ok_or_else(none)
+        self.tokenizer.as_ref().map_err(Clone::clone)
+    }
+
+    /// The folder or file that it is from.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The tokens of a text, with what begins one.
     pub fn tokens(&self, text: &str) -> Result<Vec<u32>, Error> {
-        self.tokenizer()?.encode(text, true, true).map_err(|e| fault(&e))
+        self.tokenizer()?
+            .encode(text, true, true)
+            .map_err(|e| fault(&format!("{}: {e}", self.path.display())))
     }
 
     /// The tokens of a conversation, up to where the model answers.
@@ -166,7 +183,13 @@ impl Model {
 /// other.
 pub(crate) fn opened(path: &Path, load: &Load) -> Result<(Checkpoint, Load), Error> {
     let mut load = load.clone();
-    let at = if path.extension().is_some_and(|e| e == "tn") {
+    let at = place(path, &mut load)?;
+    Ok((Checkpoint::open(at).map_err(|e| fault(&e))?, load))
+}
+
+/// Where the checkpoint is that a path leads to, which may be a text beside it.
+fn place<'p>(path: &'p Path, load: &mut Load) -> Result<&'p Path, Error> {
+    Ok(if path.extension().is_some_and(|e| e == "tn") {
         // What is missing is said of the text, and not of its folder.
         if !path.is_file() {
             return Err(fault(&format!("{}: there is no such file", path.display())));
@@ -175,8 +198,7 @@ pub(crate) fn opened(path: &Path, load: &Load) -> Result<(Checkpoint, Load), Err
         path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
     } else {
         path
-    };
-    Ok((Checkpoint::open(at).map_err(|e| fault(&e))?, load))
+    })
 }
 
 /// An entry of the text of a checkpoint's model, bound to it. It is for models that give `what`.
@@ -185,7 +207,7 @@ pub(crate) fn entry(checkpoint: &Checkpoint, load: &Load, name: &str, what: &str
     if let Some(key) = &key
         && let Some(function) = kept::find(key, checkpoint, load, &crate::module::pool(&load.options)?)
     {
-        return Ok(function);
+        return biases_known(checkpoint, function);
     }
     let front = library::program(checkpoint, load.model.as_deref())?;
     let how = binding(&front, load);
@@ -193,14 +215,49 @@ pub(crate) fn entry(checkpoint: &Checkpoint, load: &Load, name: &str, what: &str
     if !module.defines(name) {
         let classes = checkpoint.classes();
         let who = classes.first().map_or("the model", String::as_str);
-        let text = format!("{who} gives no {what}: its text has no function `{name}`");
+        let other = [
+            ("step", "`tenon generate` goes on behind a text"),
+            ("encode", "`tenon embed` makes vectors of texts"),
+            ("score", "`tenon rerank` scores pairs of texts"),
+        ];
+        let other = other.iter().find(|(entry, _)| module.defines(entry)).map_or("", |(_, says)| *says);
+        let hint = if other.is_empty() { String::new() } else { format!("; {other} with it") };
+        let text = format!("{who} gives no {what}: its text has no function `{name}`{hint}");
         return Err(Error::message("E0605", text));
     }
-    module.model_with(name, checkpoint, &how, |made| {
+    let function = module.model_with(name, checkpoint, &how, |made| {
         if let Some(key) = &key {
             kept::keep(key, checkpoint, load, made);
         }
-    })
+    })?;
+    biases_known(checkpoint, function)
+}
+
+/// The function, unless the checkpoint has biases that it does not read.
+fn biases_known(checkpoint: &Checkpoint, function: Function) -> Result<Function, Error> {
+    if let Some(bias) = function.unread().iter().find(|t| is_bias(t)) {
+        let path = checkpoint.path().display();
+        let text =
+            format!("{path}: the model's text does not know `{bias}`, without which results are others");
+        return Err(Error::message("E0605", text));
+    }
+    Ok(function)
+}
+
+/// True for a bias of a product in a layer.
+fn is_bias(tensor: &str) -> bool {
+    const ENDS: [&str; 8] = [
+        "_proj.bias",
+        "attn_q.bias",
+        "attn_k.bias",
+        "attn_v.bias",
+        "attn_output.bias",
+        "ffn_gate.bias",
+        "ffn_up.bias",
+        "ffn_down.bias",
+    ];
+    let in_layer = ["model.layers.", "blk."].iter().any(|begin| tensor.starts_with(begin));
+    in_layer && ENDS.iter().any(|end| tensor.ends_with(end))
 }
 
 /// How a program is bound to a checkpoint.
@@ -231,9 +288,23 @@ fn fault(e: &dyn std::fmt::Display) -> Error {
 
 /// The tokens of a text, as the vocabulary of a checkpoint has them.
 pub fn tokenize(path: impl AsRef<Path>, text: &str) -> Result<Vec<u32>, Error> {
-    let (checkpoint, _) = opened(path.as_ref(), &Load::default())?;
-    let none = || Error::message("E0604", format!("{}: there is no tokenizer", checkpoint.path().display()));
-    tokenizer(&checkpoint)?.ok_or_else(none)?.encode(text, true, true).map_err(|e| fault(&e))
+    let at = place(path.as_ref(), &mut Load::default())?;
+    let checkpoint = Checkpoint::open_texts(at).map_err(|e| fault(&e))?;
+    let path = checkpoint.path().display();
+    let tokenizer = tokenizer(&checkpoint)?.ok_or_else(|| no_tokenizer(&checkpoint))?;
+    tokenizer.encode(text, true, true).map_err(|e| fault(&format!("{path}: {e}")))
+}
+
+/// What is said where a vocabulary is needed.
+pub(crate) fn no_tokenizer(checkpoint: &Checkpoint) -> Error {
+    let path = checkpoint.path();
+    let other = ["tokenizer.model", "spiece.model", "vocab.txt", "vocab.json"];
+    let other = other.into_iter().find(|name| path.join(name).is_file());
+    let text = match other {
+        Some(name) => format!("{name} is not read; tokenizer.json is needed"),
+        None => "there is no tokenizer.json, which texts need; --ids takes tokens themselves".to_owned(),
+    };
+    Error::message("E0604", format!("{}: {text}", path.display()))
 }
 
 /// The vocabulary of a checkpoint; none where it has none.

@@ -150,6 +150,15 @@ impl State {
         bytes.checked_div(one).map_or(0, |n| n.min(MOST_CHECKPOINTS))
     }
 
+    /// Bytes of all pools.
+    pub(crate) fn bytes_of(&self, pages: usize, slots: usize) -> u128 {
+        let of = |p: &Part| {
+            let count = if p.kept == Kept::Sequence { slots } else { pages };
+            p.unit as u128 * count as u128
+        };
+        self.parts.iter().map(of).sum()
+    }
+
     /// Makes the pools: so many pages of each part kept by token, and so many slots.
     pub(crate) fn allocate(
         &mut self,
@@ -255,11 +264,13 @@ fn part_of(path: &str) -> Option<(&str, &str)> {
 fn unit(w: &Wanted, config: &BTreeMap<String, Value>) -> Result<usize, Error> {
     let mut n = w.ty.dtype.size();
     for d in &w.ty.shape {
-        n *= match axis(d, config).ok_or_else(|| undeclared(w))? {
+        let extent = match axis(d, config).ok_or_else(|| undeclared(w))? {
             Axis::Pages | Axis::Slots => 1,
             Axis::Page => PAGE,
             Axis::Own(n) => usize::try_from(n).unwrap_or(0),
         };
+        let large = || Error::message("E0605", format!("{}: {} is too large", w.name, w.ty));
+        n = n.checked_mul(extent).filter(|n| *n <= i32::MAX as usize).ok_or_else(large)?;
     }
     Ok(n)
 }

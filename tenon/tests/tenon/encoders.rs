@@ -121,6 +121,8 @@ fn the_pooling_is_what_the_checkpoint_says() {
     };
     let dense = ("modules.json", modules(&["Transformer", "Pooling", "Dense"]));
     fails(&[dense, (pooling, json!({}))], "Dense");
+    let other = ("modules.json", modules(&["Transformer", "Pooling", "WeightedLayerPooling"]));
+    fails(&[other, (pooling, json!({}))], "modules.json: a module `WeightedLayerPooling` is not known");
     let list = ("modules.json", modules(&["Transformer", "Pooling"]));
     fails(&[list.clone(), (pooling, json!({ "pooling_mode": "weightedmean" }))], "weightedmean");
     fails(&[list], "of_Pooling");

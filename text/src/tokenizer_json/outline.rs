@@ -20,7 +20,18 @@ pub(super) struct Outline {
     normalizer: Option<Value>,
     #[serde(default)]
     pre_tokenizer: Option<Value>,
+    #[serde(default)]
+    post_processor: Option<Value>,
 }
+
+/// What a part may put in the place of a byte, in bytes.
+const MOST_PUT: usize = 64;
+
+/// The most steps that write each byte as a character: each may double a text.
+const MOST_BYTE_LEVELS: usize = 4;
+
+/// The most tokens that may begin and end a text.
+const MOST_AROUND: usize = 1024;
 
 #[derive(Deserialize, Debug)]
 struct Model {
@@ -75,26 +86,70 @@ impl Outline {
         if dropout.is_some_and(|d| d != 0.0) {
             return Err("a dropout would make tokens a matter of chance; it is not supported".into());
         }
-        for part in [&self.normalizer, &self.pre_tokenizer].into_iter().flatten() {
-            check_part(part)?;
+        let parts = [
+            ("normalizer", &self.normalizer),
+            ("pre_tokenizer", &self.pre_tokenizer),
+            ("decoder", &self.decoder),
+        ];
+        for (name, part) in parts {
+            let Some(part) = part else { continue };
+            let mut levels = 0;
+            check_part(part, &mut levels).map_err(|e| format!("{name}: {e}"))?;
+            if levels > MOST_BYTE_LEVELS {
+                return Err(format!("{name}: more than {MOST_BYTE_LEVELS} of ByteLevel"));
+            }
+        }
+        if self.post_processor.as_ref().map_or(0, around) > MOST_AROUND {
+            return Err(format!("post_processor: a text gets more than {MOST_AROUND} tokens"));
         }
         Ok(())
     }
 }
 
-/// Looks for regular expressions and lengths in a part.
-fn check_part(value: &Value) -> Result<(), String> {
+/// How many tokens a part puts around a text, at most.
+fn around(part: &Value) -> usize {
+    let list = |key: &str| part.get(key).and_then(Value::as_array);
+    let inner = list("processors").into_iter().flatten().map(around).sum::<usize>();
+    let special = part.get("special_tokens").and_then(Value::as_object);
+    let ids = |t: &Value| t.get("ids").and_then(Value::as_array).map_or(1, Vec::len);
+    let longest = special.into_iter().flat_map(|s| s.values()).map(ids).max().unwrap_or(1);
+    let pieces = ["single", "pair"].into_iter().filter_map(list).map(Vec::len).sum::<usize>();
+    inner.saturating_add(pieces.saturating_mul(longest.max(1)))
+}
+
+/// Looks for regular expressions and lengths in a part, and counts what writes bytes as characters.
+fn check_part(value: &Value, levels: &mut usize) -> Result<(), String> {
     match value {
-        Value::Array(items) => items.iter().try_for_each(check_part),
+        Value::Array(items) => items.iter().try_for_each(|v| check_part(v, levels)),
         Value::Object(fields) => {
             if let Some(text) = fields.get("Regex").and_then(Value::as_str) {
                 pattern::check(text)?;
             }
-            let fixed = fields.get("type").and_then(Value::as_str) == Some("FixedLength");
-            if fixed && fields.get("length").and_then(Value::as_u64) == Some(0) {
-                return Err("pre_tokenizer: pieces of length 0".into());
+            let text = |key: &str| fields.get(key).and_then(Value::as_str);
+            match text("type") {
+                Some("FixedLength") if fields.get("length").and_then(Value::as_u64) == Some(0) => {
+                    return Err("pieces of length 0".into());
+                }
+                Some("ByteLevel") => *levels += 1,
+                Some("Replace") => {
+                    let pattern = fields.get("pattern");
+                    let plain = pattern.and_then(|p| p.get("String")).and_then(Value::as_str);
+                    let new = text("content").map_or(0, str::len);
+                    if plain == Some("") {
+                        return Err("a Replace of nothing".into());
+                    }
+                    if new / plain.map_or(1, str::len) > MOST_PUT {
+                        let most = format!("at most {MOST_PUT} stand for a byte");
+                        return Err(format!("a Replace by {new} bytes; {most}"));
+                    }
+                }
+                Some("Prepend") if text("prepend").is_some_and(|t| t.len() > MOST_PUT) => {
+                    let long = text("prepend").map_or(0, str::len);
+                    return Err(format!("a Prepend of {long} bytes; the most are {MOST_PUT}"));
+                }
+                Some(_) | None => {}
             }
-            fields.values().try_for_each(check_part)
+            fields.values().try_for_each(|v| check_part(v, levels))
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
     }

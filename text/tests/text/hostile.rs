@@ -59,6 +59,41 @@ fn what_the_library_would_not_survive_is_refused() {
 }
 
 #[test]
+fn parts_that_make_a_text_much_longer_are_refused() {
+    let replace =
+        |from: &str, to: &str| json!({"type": "Replace", "pattern": {"String": from}, "content": to});
+    let wrong = |part: &str, value: Value| {
+        let made = Tokenizer::from_json(with(part, value).to_string().as_bytes(), &Extra::default());
+        let text = made.and_then(|t| t.encode(&"a ".repeat(20_000), true, true).map(drop));
+        text.unwrap_err().to_string()
+    };
+    let ten: Vec<Value> = (0..10).map(|_| replace("a", &"a".repeat(10))).collect();
+    let grown = wrong("/normalizer", json!({"type": "Sequence", "normalizers": ten}));
+    assert!(grown.contains("normalizer makes a text more than 64 times as long"), "{grown}");
+    let long = wrong("/normalizer", replace("a", &"b".repeat(1 << 20)));
+    assert!(long.contains("normalizer: a Replace by 1048576 bytes"), "{long}");
+    let long = wrong("/normalizer", json!({"type": "Prepend", "prepend": "b".repeat(1 << 20)}));
+    assert!(long.contains("normalizer: a Prepend of 1048576 bytes"), "{long}");
+    let empty = wrong("/normalizer", replace("", "a"));
+    assert!(empty.contains("normalizer: a Replace of nothing"), "{empty}");
+    let ten: Vec<Value> = (0..10).map(|_| replace("a", &"a".repeat(10))).collect();
+    let grown = wrong("/decoder", json!({"type": "Sequence", "decoders": ten}));
+    assert!(grown.contains("decoder: a token of"), "{grown}");
+    let level =
+        json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+    let ten: Vec<Value> = (0..10).map(|_| level.clone()).collect();
+    let grown = wrong("/pre_tokenizer", json!({"type": "Sequence", "pretokenizers": ten}));
+    assert!(grown.contains("pre_tokenizer: more than 4 of ByteLevel"), "{grown}");
+    let special = json!({"SpecialToken": {"id": "<s>", "type_id": 0}});
+    let template = json!({"type": "TemplateProcessing", "single": vec![special; 5000], "pair": [],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}}});
+    let many = wrong("/post_processor", template);
+    assert!(many.contains("post_processor: a text gets more than 1024 tokens"), "{many}");
+    let kind = wrong("/decoder", json!("Metaspace"));
+    assert!(kind.contains("decoder: a record with a `type` is needed"), "{kind}");
+}
+
+#[test]
 fn files_beside_it_are_checked() {
     let read = |config: Option<&Value>, generation: Option<&Value>| {
         let extra = Extra { config, generation_config: generation, ..Extra::default() };
@@ -220,6 +255,20 @@ fn a_template_cannot_run_for_ever() {
         "{{ '%0100000000d' | format(1) }}".into(),
         "{{ 'a' | indent(1000000000) }}".into(),
         "{{ strftime_now('%c' * 100000) }}".into(),
+        "{{ [[1] * 1000000] * 1000000 }}".into(),
+        "{{ [1] * 90000000 }}".into(),
+        "{{ 'x' ~ messages * 100000000 }}".into(),
+        "{{ 'x' ~ -1 + 2 ~ (messages * 100000000) }}".into(),
+        "{{ (messages * 100000000) | upper }}".into(),
+        "{{ ''.join(['a' * 100000] * 100000) }}".into(),
+        "{{ ['a' * 100000] * 100000 | join }}".into(),
+        "{{ (['a' * 100000] * 100000) | join }}".into(),
+        "{{ (['a' * 100000] * 100000) | join(',') }}".into(),
+        "{{ range(90000) | map('replace', 1, 'a' * 1000000) | upper }}".into(),
+        "{% set a = ['a' * 1000000] %}{% for i in range(20) %}{% set a = a + a %}{{ a | upper | length }}{% endfor %}"
+            .into(),
+        "{% set a = 'a' * 1000000 %}{{ ('{0}' * 100000).format(a) | length }}".into(),
+        "{{ 'x'.center(1000000000) }}".into(),
     ];
     for template in doing {
         assert!(harmless(&template).is_some(), "{template}");

@@ -150,3 +150,40 @@ fn brackets_behind_values_are_not_lists() {
         "{% macro g() %}<{{ caller(1, [2]) }}>{% endmacro %}{% call(a, b) g() %}{{ a }}{{ b }}{% endcall %}";
     assert_eq!(render(template).unwrap(), "<1[2]>");
 }
+
+/// By jinja2 3.1.6.
+#[test]
+fn sums_and_what_is_joined_are_read_as_before() {
+    let cases = [
+        ("{{ 1 + 2 * 3 ~ 'a' ~ -4 - 5 if true else 6 }}", None),
+        ("{{ 1 ~ 2 * 3 ~ 'a' ~ -4 }}", Some("16a-4")),
+        ("{{ 'a' ~ true ~ none ~ 1e20 ~ [1, 'b'] ~ {'c': 2} }}", Some("aTrueNone1e+20[1, 'b']{'c': 2}")),
+        ("{{ 'a' ~ 'b' is defined }}", Some("aTrue")),
+        ("{{ 'b' in 'a' ~ 'b' and not 'c' in 'a' ~ 'b' }}", Some("True")),
+        ("{{ [1, 2] * 2 + [3] }}", Some("[1, 2, 1, 2, 3]")),
+        ("{{ (1, 2) * 2 }}", Some("(1, 2, 1, 2)")),
+        ("{{ {'a': 1 + 2, 'b': 'x' ~ 'y'}['b'] ~ 'abc'[1:1 + 2] }}", Some("xybc")),
+        ("{% set a, b = 1 + 2, 'x' ~ 3 %}{{ a ~ b }}", Some("3x3")),
+        ("{% for i in [1] + [2] recursive %}{{ i ~ ',' }}{% endfor %}", Some("1,2,")),
+        ("{% if 1 + 1 == 2 %}{{ namespace(a='x' ~ 1).a }}{% endif %}", Some("x1")),
+        ("{% macro f(a=1 + 1, b='p' ~ 'q') %}{{ a ~ b }}{% endmacro %}{{ f(3 * 2) }}", Some("6pq")),
+        ("{{ ', '.join(['a', 1, none]) }}", Some("a, 1, None")),
+        (
+            "{{ messages | join('-', attribute='role') ~ messages | join(attribute='content') }}",
+            Some("userHi"),
+        ),
+        ("{{ 'hello'.index('l') }} {{ 'aBc'.swapcase() }} {{ 'a b  c' | wordcount }}", Some("2 AbC 3")),
+        (
+            "{{ 'ab'.center(5) }}|{{ 'abc'.center(6) }}|{{ 'ab'.ljust(4, '.') }}|{{ 'ab'.rjust(4) }}",
+            Some("  ab | abc  |ab..|  ab"),
+        ),
+    ];
+    for (template, expected) in cases {
+        let text = render(template);
+        match expected {
+            Some(expected) => assert_eq!(text.as_deref(), Ok(expected), "{template}"),
+            None => assert!(text.is_err(), "{template}: {text:?}"),
+        }
+    }
+    assert!(render("{{ 'hello'.index('z') }}").is_err());
+}
