@@ -12,6 +12,8 @@ fn examples() -> Vec<PathBuf> {
         .expect("the examples")
         .map(|f| f.expect("an example").path())
         .map(|p| if p.is_dir() { p.join("main.tn") } else { p })
+        // A folder may be a checkpoint.
+        .filter(|p| p.is_file())
         .collect();
     all.sort();
     all
