@@ -131,6 +131,16 @@ fn files_of(hidden: i64) -> Files {
     Files(dir)
 }
 
+/// The same, with numbers that are none where the token 7 stands.
+fn files_with_a_token_that_has_no_numbers() -> Files {
+    let files = files();
+    let odd = "let odd = f32(tokens - 7)\n    var x = embed(w.words, tokens) * (odd / odd)[:, newaxis]";
+    let text = TEXT.replace("var x = embed(w.words, tokens)", odd);
+    assert_ne!(text, TEXT);
+    std::fs::write(files.path().join("mixture.tn"), text).expect("it is written");
+    files
+}
+
 impl Files {
     fn path(&self) -> PathBuf {
         self.0.path().to_owned()
@@ -332,7 +342,7 @@ fn in_8_bits_too_a_sequence_is_what_its_tokens_are() {
         assert_eq!(engine.room(), room);
     }
     let e = files().keeping("q8_0").expect_err("heads of 8 are no whole blocks").to_string();
-    assert!(e.contains("head is 8, which is no number of blocks of 32"), "{e}");
+    assert!(e.contains("blocks of 32"), "{e}");
     let e = files().keeping("int4").expect_err("there is no such form").to_string();
     assert!(e.contains("int4"), "{e}");
 }
@@ -429,4 +439,115 @@ fn what_a_model_lacks_is_said_by_name() {
     let load = Load::default();
     let e = Model::open_with(files.path(), &load).expect_err("nobody serves it").to_string();
     assert!(e.contains("config.json names no `architectures`") && e.contains("--model FILE.tn"), "{e}");
+}
+
+#[test]
+fn what_is_wrong_with_one_sequence_leaves_the_others_alone() {
+    let files = files_with_a_token_that_has_no_numbers();
+    let model = files.model();
+    let engine = &mut *model.engine();
+    let fine = [3, 1, 4, 1, 5];
+    let alone = |engine: &mut Engine| {
+        let id = engine.begin();
+        let rows = Rows { sequence: id, tokens: &fine, wanted: 2 };
+        let made = engine.step_each(&[rows], &Limits::default()).expect("it runs");
+        engine.end(id);
+        made.into_iter().next().expect("one").expect("numbers").bytes().to_vec()
+    };
+    let want = alone(engine);
+    let ids: Vec<SequenceId> = (0..5).map(|_| engine.begin()).collect();
+    engine.end(ids[3]);
+    let at = |k: usize, tokens: &'static [u32], wanted| Rows { sequence: ids[k], tokens, wanted };
+    let before = [at(1, &[2, 8], 1), at(4, &[2], 0)];
+    assert!(engine.step_each(&before, &Limits::default()).expect("it runs").iter().all(Result::is_ok));
+    let batch = [
+        at(0, &[3, 1, 4, 1, 5], 2),
+        at(1, &[9, 7, 2], 2),
+        at(2, &[1, 40], 1),
+        at(3, &[1], 1),
+        at(4, &[], 1),
+        at(4, &[3], 1),
+        at(4, &[3], 1),
+    ];
+    let made = engine.step_each(&batch, &Limits::default()).expect("it runs as a whole");
+    let said: Vec<String> =
+        made.iter().map(|r| r.as_ref().map_or_else(ToString::to_string, |_| String::new())).collect();
+    for (k, what) in [
+        (1, "behind token 3 are no numbers"),
+        (2, "token 40 is not in the vocabulary of 40"),
+        (3, "has ended"),
+        (6, "stands twice"),
+    ] {
+        assert!(said[k].contains(what), "{k}: {said:?}");
+    }
+    assert_eq!(made[0].as_ref().expect("numbers").bytes(), want);
+    assert_eq!(made[4].as_ref().expect("nothing").shape(), [0, VOCAB as i64]);
+    assert_eq!(made[5].as_ref().expect("numbers").shape(), [1, VOCAB as i64]);
+    // Those at fault stand as before, the others go on.
+    assert_eq!([0, 1, 2, 4].map(|k| engine.length(ids[k])), [5, 2, 0, 2]);
+    let made = engine.step_each(&[at(1, &[9], 1), at(0, &[6], 1)], &Limits::default()).expect("it runs");
+    assert!(made.iter().all(Result::is_ok));
+    // Whoever gets their pages next sees nothing of it.
+    [0, 1, 2, 4].into_iter().for_each(|k| engine.end(ids[k]));
+    for _ in 0..3 {
+        assert_eq!(alone(engine), want);
+    }
+    // A step that is cancelled is no fault of a sequence.
+    let id = engine.begin();
+    let limits = Limits { cancel: Some(Arc::new(AtomicBool::new(true))), ..Limits::default() };
+    engine
+        .step_each(&[Rows { sequence: id, tokens: &fine, wanted: 1 }], &limits)
+        .expect_err("it was cancelled");
+    assert_eq!(engine.length(id), 0);
+}
+
+#[test]
+fn statistics_count_what_was_done_and_what_is_held() {
+    let files = files();
+    let model = files.model();
+    let prompt = tokens(1, 130);
+    let request = Request { max_tokens: Some(4), ignore_end: true, ..Request::default() };
+    for _ in 0..2 {
+        model.generate(&prompt, &request, &mut |_| {}).expect("it runs");
+    }
+    let s = model.statistics();
+    // Of the second time two pages were there.
+    assert_eq!((s.prefilled + s.reused, s.decoded, s.failed, s.sequences), (2 * 130, 2 * 3, 0, 0), "{s:?}");
+    assert!(s.reused >= 64 && s.reused.is_multiple_of(64) && !s.time.is_zero(), "{s:?}");
+    assert!(
+        s.weights >= 5 * 16 * 16 * 4 && s.state > 0 && s.arena > 0 && s.code > 0 && s.kernels > 0,
+        "{s:?}"
+    );
+    let pools: Vec<_> = s.pools.iter().map(|p| (p.name.as_str(), p.tokens)).collect();
+    assert_eq!(pools, [("cache.full", Some(64)), ("cache.near", Some(64)), ("cache.past", None)]);
+    for pool in &s.pools {
+        assert!(pool.unit > 0 && pool.free + pool.cached == pool.all, "nobody holds anything: {pool:?}");
+    }
+    assert!(s.pools[0].cached >= 2, "{s:?}");
+    assert_eq!((model.vocab(), model.context(), model.ends().len()), (VOCAB, 4096, 0));
+}
+
+#[test]
+fn a_budget_counts_weights_and_state_and_is_asked_for_before_anything_is_loaded() {
+    let files = files();
+    let load = |memory| Load {
+        model: Some(files.path().join("mixture.tn")),
+        context: Some(256),
+        memory,
+        ..Load::default()
+    };
+    let free = Model::open_with(files.path(), &load(None)).expect("it loads").statistics();
+    let most = free.weights + free.state;
+    let e = Model::open_with(files.path(), &load(Some(most)))
+        .expect_err("nothing is left for a step")
+        .to_string();
+    for part in
+        [format!("and {most} are allowed"), format!("{} for what sequences keep (256 tokens", free.state)]
+    {
+        assert!(e.contains(&part), "{e}");
+    }
+    let needed: u64 = e.split_whitespace().filter_map(|w| w.parse().ok()).next().expect("a number");
+    let model = Model::open_with(files.path(), &load(Some(needed))).expect("so much is enough");
+    let request = Request { max_tokens: Some(2), ..Request::default() };
+    model.generate(&tokens(2, 200), &request, &mut |_| {}).expect("a step has what is left");
 }
