@@ -9,34 +9,33 @@ use rustc_hash::FxHashSet;
 
 use crate::egraph::each_use;
 
-/// Removes it from a function of a module.
-pub(crate) fn remove(module: &mut Module, at: usize) {
-    let mut body = std::mem::take(&mut module.funcs[at].body);
+/// Removes it from a body. `is_pure`: what may go where nobody reads it.
+pub(crate) fn remove(body: &mut Block, is_pure: &dyn Fn(&Node) -> bool) {
     loop {
         let mut read: FxHashSet<ValId> = body.results.iter().copied().collect();
         let mut note = |v| {
             read.insert(v);
         };
         body.nodes.iter().for_each(|n| each_use(n, &mut note));
-        if !remove_from(module, &mut body, &read) {
-            break;
+        if !remove_from(body, &read, is_pure) {
+            return;
         }
     }
-    module.funcs[at].body = body;
 }
 
 /// True if something was removed, for which something else may have been made.
-fn remove_from(module: &Module, block: &mut Block, read: &FxHashSet<ValId>) -> bool {
+fn remove_from(block: &mut Block, read: &FxHashSet<ValId>, is_pure: &dyn Fn(&Node) -> bool) -> bool {
     let before = block.nodes.len();
-    block.nodes.retain(|n| !is_pure(module, n) || n.results.iter().any(|v| read.contains(v)));
+    block.nodes.retain(|n| !is_pure(n) || n.results.iter().any(|v| read.contains(v)));
     let mut removed = block.nodes.len() < before;
     for inside in block.nodes.iter_mut().flat_map(|n| n.op.blocks_mut()) {
-        removed |= remove_from(module, inside, read);
+        removed |= remove_from(inside, read, is_pure);
     }
     removed
 }
 
-fn is_pure(module: &Module, node: &Node) -> bool {
+/// True for a node that does nothing but compute its results.
+pub(crate) fn is_pure(module: &Module, node: &Node) -> bool {
     node.opens.is_empty()
         && match &node.op {
             Op::Prim(id, _) => {

@@ -4,8 +4,10 @@
 
 use ir::Intrinsic;
 use ir::graph::{Block, Func, Node, Op, ValId};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use shape::{Expr, Sym};
+
+use crate::dead_code;
 
 /// What is known of values.
 struct Known<'k> {
@@ -33,7 +35,7 @@ pub(crate) fn decided(callee: &Func, dims: &[Expr]) -> Option<Func> {
     if !known.decided {
         return None;
     }
-    while drop_unused(&mut body) {}
+    dead_code::remove(&mut body, &|n| matches!(n.op, Op::Const(_) | Op::Dim(_) | Op::Scalar(_)));
     Some(Func { body, ..callee.clone() })
 }
 
@@ -95,20 +97,4 @@ fn value(op: Intrinsic, args: &[i64]) -> Option<i64> {
         ("ge", [a, b]) => test(a >= b),
         _ => None,
     }
-}
-
-/// Drops scalars that nobody asks for any more.
-fn drop_unused(body: &mut Block) -> bool {
-    let mut used: FxHashSet<ValId> = body.results.iter().copied().collect();
-    body.walk(&mut |n| {
-        used.extend(&n.args);
-        n.op.blocks().into_iter().for_each(|b| used.extend(&b.results));
-    });
-    let before = body.nodes.len();
-    let spare = |n: &Node| {
-        matches!(n.op, Op::Const(_) | Op::Dim(_) | Op::Scalar(_))
-            && n.results.iter().all(|r| !used.contains(r))
-    };
-    body.nodes.retain(|n| !spare(n));
-    body.nodes.len() < before
 }

@@ -344,7 +344,11 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
     }
     outline::hoist_loads(&mut out, &parts, before_loads);
     let placed = share_kernels::share_kernels(&mut out, &fused, options.runs(Pass::ShareKernels));
-    installed.iter().for_each(|&i| dead_code::remove(&mut out, i));
+    for i in installed {
+        let mut body = std::mem::take(&mut out.funcs[i].body);
+        dead_code::remove(&mut body, &|n| dead_code::is_pure(&out, n));
+        out.funcs[i].body = body;
+    }
     let marked = ir::invariant::mark(&mut out);
     let steps = report.functions.iter_mut().flat_map(|f| &mut f.regimes).flat_map(|r| &mut r.steps);
     for step in steps {
