@@ -35,6 +35,8 @@ proptest! {
     fn the_pieces_of_a_text_are_the_text(text in "\\PC{0,40}", which in 0usize..2) {
         let tokenizer = [bpe512(), sp2k()][which].clone();
         let ids = tokenizer.encode(&text, false, false).unwrap();
+        // Pieces of the second kind write a blank as this character: a text's own reads as a blank too.
+        let text = if which == 1 { text.replace('▁', " ") } else { text };
         prop_assert_eq!(pieces(Stream::new(tokenizer), &ids).concat(), text);
     }
 
