@@ -17,8 +17,8 @@
 //!    join the classes: kernels, fused groups, library calls ([`mod@candidates`]).
 //! 5. [`cost`], [`machine`], [`measured`]: what each would take, as expressions of the dims or as it was measured.
 //! 6. [`extract`], [`guarded`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds
-//!    between; one for all points where the function is invariant. Tests ask for the dearest and for random ones
-//!    ([`Choose`]): all mean the same.
+//!    between; where the function is invariant, of plans that give the same bits ([`reduction_class`]). Tests ask for
+//!    the dearest and for random ones ([`Choose`]): all mean the same.
 //! 7. [`mod@elaborate`], [`mod@switch`], [`mod@clone`]: blocks again. A plan that cannot keep the order of effects is
 //!    refused here. What weights make becomes a function of theirs ([`mod@load_time`]), which the caller of a part
 //!    calls ([`mod@outline`]). Fused primitives that differ in no more than names are one ([`mod@share_kernels`]).
@@ -61,6 +61,7 @@ mod outline;
 mod passes;
 mod pattern;
 mod pipeline;
+mod reduction_class;
 mod regimes;
 mod report;
 mod saturate;
@@ -92,6 +93,7 @@ pub use crate::machine::{Generated, Level, Library, Machine, Product, Speed};
 pub use crate::measured::{Basis, Database, Key};
 pub use crate::passes::Pass;
 pub use crate::pipeline::OwnPass;
+pub use crate::reduction_class::{SumOrder, SumOrders};
 pub use crate::report::{
     Alternative, Callee, FuncReport, Offer, Outlined, RegimeReport, Report, RuleReport, Step, render,
     rule_name,
@@ -146,8 +148,11 @@ pub struct Options {
     /// Lists in the report, for whoever measures, the steps of plans at sample points and what could stand for one that
     /// the model has at so many times its time or less.
     pub offers: Option<f64>,
-    /// Which of the equal terms a plan is made of.
+    /// Which of the equal terms a plan is made of; in an invariant function, of those of the cheapest plan's class.
     pub choose: Choose,
+    /// What code generation makes of sums: without it, kernels of invariant functions that add up have no others in
+    /// their place.
+    pub orders: Option<SumOrders>,
     /// The functions that will be called: what they do not reach is left as it is. Empty: any may be.
     pub entries: Vec<FuncId>,
     /// Limits of the work.
@@ -236,6 +241,7 @@ impl Options {
             at: Vec::new(),
             offers: None,
             choose: Choose::default(),
+            orders: None,
             entries: Vec::new(),
             budget: Budget::default(),
         }

@@ -23,6 +23,7 @@ use crate::elaborate::Traced;
 use crate::extract::{costs, extract, priced, total};
 use crate::guarded::{Point, extent, guard_text, holds, meet};
 use crate::lang::Ir;
+use crate::reduction_class::ReductionClass;
 use crate::trip_count::GUESS;
 
 /// A plan and where it may run.
@@ -172,27 +173,30 @@ fn times(op: &Op) -> f64 {
     if matches!(op, Op::If(..) | Op::Switch(_)) { 0.5 } else { 1.0 }
 }
 
-/// The best plan of a unit at a point, which keeps no value that is barred.
+/// The best plan of a unit at a point, which keeps no value that is barred; of a class, as far as one is found in it.
 pub(crate) fn plan_at(
     unit: &Unit,
     options: &Options,
     at: &dyn Fn(Sym) -> Option<i64>,
     barred: &FxHashSet<ValId>,
+    within: Option<&ReductionClass>,
 ) -> Plan {
     let mut us = costs(&unit.b, &unit.pool, options, at);
-    for (cands, us) in unit.pool.cands.iter().zip(&mut us) {
-        for (cand, us) in cands.iter().zip(us) {
-            if let Ir::Leaf(v) = cand.node
-                && barred.contains(&v)
-            {
+    for (class, (cands, us)) in unit.pool.cands.iter().zip(&mut us).enumerate() {
+        for (i, (cand, us)) in cands.iter().zip(us).enumerate() {
+            let kept = matches!(cand.node, Ir::Leaf(v) if barred.contains(&v));
+            if kept || within.is_some_and(|w| !w.allows(class, i)) {
                 us.us = BEYOND;
             }
         }
     }
     let choice = extract(&unit.b, &unit.pool, &us, options);
-    let nested = unit.nested.iter();
-    let nested = nested.map(|blocks| blocks.iter().map(|u| plan_at(u, options, at, barred)).collect());
-    Plan { choice, nested: nested.collect() }
+    let inner = |i: usize, blocks: &[Unit]| {
+        let class = |j| within.map(|w| w.inside(i, j));
+        blocks.iter().enumerate().map(|(j, u)| plan_at(u, options, at, barred, class(j))).collect()
+    };
+    let nested = unit.nested.iter().enumerate().map(|(i, blocks)| inner(i, blocks)).collect();
+    Plan { choice, nested }
 }
 
 /// What a plan costs at a point; none if it is no plan.
