@@ -1,8 +1,8 @@
 //! The order in which a kernel adds up floats: what must be equal where two kernels are to give the same bits.
 //!
 //! In: a scheduled primitive. Out: for each place where floats are added or multiplied up, in the order of the text,
-//! how: the loops that go over its terms, how they run, and their bounds. Loops over rows are no part of it. Which terms
-//! there are it does not say. Integers wrap, and of a least or greatest number the order is all the same.
+//! how: the loops that go over its terms, how they run, and their bounds. Loops over rows are no part of it. Which
+//! terms there are it does not say. Integers wrap, and of a least or greatest number the order is all the same.
 
 use std::fmt::Write as _;
 

@@ -31,6 +31,11 @@ pub(crate) fn text(bytes: Vec<u8>) -> Result<String, &'static str> {
     if bytes.starts_with(vm::tnx::MAGIC) {
         return Err("the file is a compiled program, which `tenon exec` runs and `tenon dis` shows");
     }
+    if bytes.starts_with(b"GGUF") {
+        return Err(
+            "the file is a checkpoint, and no program: `tenon generate` runs its model, `tenon opt` shows its plan",
+        );
+    }
     String::from_utf8(bytes).map_err(|_| "the file is not UTF-8 text")
 }
 

@@ -104,9 +104,9 @@ pub fn called(module: &Module, block: &Block, def: Sym) -> Option<PrimId> {
     found
 }
 
-/// In the place of each choice by dims of which one arm calls the definition, that arm. Where both do, each serves, with
-/// constants of its own; a choice by data is what the program means. `by_dims`: the scalars that dims alone decide.
-/// `names`: what the values of a choice then are.
+/// In the place of each choice by dims of which one arm calls the definition, that arm. Where both do, each serves,
+/// with constants of its own; a choice by data is what the program means. `by_dims`: the scalars that dims alone
+/// decide. `names`: what the values of a choice then are.
 fn take(
     module: &Module,
     def: Sym,

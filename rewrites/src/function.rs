@@ -16,6 +16,7 @@ use crate::candidates::{Choice, Pins, Plan, Unit, baseline};
 use crate::cost::At;
 use crate::egraph::{BlockGraph, Source};
 use crate::explain::Offered;
+use crate::fixed_steps::FixedSteps;
 use crate::fuse::Fused;
 use crate::guarded::{Guard, Point};
 use crate::lang::Action;
@@ -97,7 +98,8 @@ pub(crate) fn function(
     if options.choose == Choose::Cheapest && turns.plans() > 1 {
         regimes::not_served(&points, &costs, &solved, &arms, &mut report.notes);
     }
-    report.regimes = explain::regimes(options, &func, &facts, &cells, &solved, &arms);
+    let fixed = FixedSteps { source, func: &func, options };
+    report.regimes = explain::regimes(fixed, &facts, &cells, &solved, &arms);
     if options.use_rules {
         explain::not_held(options, pins, &cells, &report.regimes, &mut report.notes);
     }

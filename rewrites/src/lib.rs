@@ -25,8 +25,8 @@
 //!
 //! [`passes`] lists what of it can be left out.
 //!
-//! [`report`] holds what was chosen, [`explain`] fills it, [`mod@why`] answers from it, and [`kernel_work`] counts for
-//! whoever measures.
+//! [`report`] holds what was chosen, [`explain`] and [`fixed_steps`] fill it, [`mod@why`] answers from it, and
+//! [`kernel_work`] counts for whoever measures.
 //!
 //! Invariants: pure (no OS, no clock; budgets are counts); the same input gives the same bytes; a function that
 //! anything goes wrong with is left as it was, with a note.
@@ -44,6 +44,7 @@ mod egraph;
 mod elaborate;
 mod explain;
 mod extract;
+mod fixed_steps;
 mod function;
 mod fuse;
 mod fusible;
@@ -75,8 +76,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ir::graph::{Func, Invariant};
+use ir::graph::{Func, Invariant, Op};
 use ir::{FuncId, Module};
+use shape::Sym;
 
 use crate::candidates::Pins;
 use crate::egraph::Source;
@@ -297,6 +299,7 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
     let whole = |i: usize| {
         std::iter::successors(Some(i as u32), |&i| Some(part(i as usize)?.of.0)).last().unwrap_or_default()
     };
+    let points = called_at(&flat, options);
     let before_loads = out.funcs.len();
     let mut installed = Vec::new();
     for (i, func) in flat.funcs.iter().enumerate() {
@@ -327,6 +330,8 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
             calls: calls_by_name(func, &out),
             ..FuncReport::default()
         };
+        let of_caller = points.get(&FuncId(i as u32)).map(|at| Options { at: at.clone(), ..options.clone() });
+        let options = of_caller.as_ref().unwrap_or(options);
         let mut found = blank.clone();
         let mut plan = |found: &mut FuncReport, turns: &Turns<'_>| {
             function(&source, options, (&pins, turns), &mut fused, func, found)
@@ -373,6 +378,33 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
 fn runs(module: &Module, entries: &[FuncId]) -> impl Fn(usize) -> bool + use<> {
     let (any, reached) = (entries.is_empty(), module.reached(entries.iter().copied()));
     move |i| any || reached.contains(&FuncId(i as u32))
+}
+
+/// Where dims are asked for: those that the functions have that entries call, where they are first called.
+fn called_at(module: &Module, options: &Options) -> BTreeMap<FuncId, Vec<(String, i64)>> {
+    let mut points: BTreeMap<FuncId, Vec<(String, i64)>> = BTreeMap::new();
+    let mut open: Vec<(FuncId, Vec<(String, i64)>)> = Vec::new();
+    if !options.at.is_empty() {
+        open.extend(options.entries.iter().map(|id| (*id, options.at.clone())));
+    }
+    while let Some((id, at)) = open.pop() {
+        let func = module.func(id);
+        let facts = function::known_facts(func);
+        let point: Vec<(Sym, i64)> = at.iter().map(|(name, x)| (Sym::new(name), *x)).collect();
+        let known = regimes::env(&facts, &point);
+        func.body.walk(&mut |n| {
+            let Op::Call(callee, dims) = &n.op else { return };
+            if options.entries.contains(callee) || points.contains_key(callee) {
+                return;
+            }
+            let own = module.func(*callee).dims.iter().zip(dims);
+            let own: Vec<(String, i64)> =
+                own.filter_map(|(d, e)| Some((d.name().to_owned(), e.eval(&known).ok()?))).collect();
+            points.insert(*callee, own.clone());
+            open.push((*callee, own));
+        });
+    }
+    points
 }
 
 /// How often a function calls each other one.

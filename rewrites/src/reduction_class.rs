@@ -1,8 +1,9 @@
 //! Reduction classes: the plans of an invariant function that give the same bits, of which regimes may choose.
 //!
-//! In: a plan, and what code generation says of the order of sums ([`SumOrders`]). Out: which candidates of its pool may
-//! stand in its place: those that cover the operations the plan is made of, no others, and add up in its order. Fusion
-//! rounds where its parts did ([`crate::loop_fusion`]), so of what is not added up each kernel gives the same bits.
+//! In: a plan, and what code generation says of the order of sums ([`SumOrders`]). Out: which candidates of its pool
+//! may stand in its place: those that cover the operations the plan is made of, no others, and add up in its order.
+//! Fusion rounds where its parts did ([`crate::loop_fusion`]), so of what is not added up each kernel gives the same
+//! bits.
 
 use std::fmt;
 use std::sync::Arc;
