@@ -47,6 +47,7 @@ pub mod kernels;
 mod library;
 mod load_split;
 pub mod model;
+pub mod model_library;
 pub mod modules;
 pub mod option_names;
 mod packing;
