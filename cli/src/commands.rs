@@ -499,7 +499,9 @@ fn opt(
         options.plan.at = point(at, "--at")?;
         let beside = point(beside, "--beside")?;
         let entries = stage::entries(&mut front, entry)?;
-        note(&driver::entry_choice::notes(&front, if name_chosen(entry) { &[] } else { &entries }));
+        if bound.is_none() {
+            note(&driver::entry_choice::notes(&front, if name_chosen(entry) { &[] } else { &entries }));
+        }
         option_names::dims(&front.module, &entries, &options.plan.at)?;
         option_names::dims(&front.module, &entries, &beside)?;
         option_names::pipeline(&front.module, &options)?;
