@@ -101,7 +101,7 @@ void tenon_tensor_free(tenon_tensor *tensor);
 typedef struct {
     const char *text;   /* a text of one's own for it (.tn) */
     const char *quant;  /* how matrices are stored: "q8_0", "bf16" */
-    const char *kv;     /* how keys and values are kept: "f32", "bf16", "f16" */
+    const char *kv;     /* how keys and values are kept: "f32", "bf16", "f16", "int8" */
     const char *config; /* values that stand before those of the checkpoint: NAME=VALUE, one a line */
     size_t context;     /* the most tokens of all sequences together */
     size_t sequences;   /* the most sequences */

@@ -131,6 +131,9 @@ pub(crate) enum Command {
     Opt {
         /// A program; or a folder of Hugging Face or a GGUF file: the step of its model
         file: PathBuf,
+        /// The text of that model, if not one of the library's
+        #[arg(long, value_name = "FILE.tn")]
+        model: Option<PathBuf>,
         /// Dims to show the plan for
         #[arg(long, value_delimiter = ',', value_name = "DIM=N")]
         at: Vec<String>,
@@ -230,8 +233,11 @@ pub(crate) enum Command {
     /// Show a program at a stage of the compiler
     #[command(after_help = "Example: tenon dis examples/01_mlp.tn --stage loops")]
     Dis {
-        /// A program, or a compiled one
+        /// A program, or a compiled one; or a folder of Hugging Face or a GGUF file: the step of its model
         file: PathBuf,
+        /// The text of that model, if not one of the library's
+        #[arg(long, value_name = "FILE.tn")]
+        model: Option<PathBuf>,
         /// The stage
         #[arg(long, value_enum, default_value = "bytecode")]
         stage: Stage,

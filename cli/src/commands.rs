@@ -61,8 +61,9 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Profile { file, call, compile, runs, trace, trust_native } => {
             crate::profile::profile(&file, &call, &compile, runs, trace.as_deref(), trust_native)
         }
-        Command::Opt { file, which, at, beside, json, output, question, compile } => {
-            opt(&file, &which, (&at, &beside), json, output.as_deref(), &question, &compile)
+        Command::Opt { file, model, which, at, beside, json, output, question, compile } => {
+            let program = (file.as_path(), model.as_deref());
+            opt(program, &which, (&at, &beside), json, output.as_deref(), &question, &compile)
         }
         Command::Calibrate { output, threads } => crate::measure::calibrate(output.as_deref(), threads),
         Command::Tune { file, which, seconds, json, compile } => {
@@ -72,7 +73,9 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Passes { json } => Ok(passes(json)),
         Command::Build { file, output, which, compile } => build(&file, &output, &which, &compile),
         Command::Exec { file, call, trust_native, threads } => exec(&file, &call, trust_native, threads),
-        Command::Dis { file, stage, which, compile } => dis(&file, stage, &which, &compile),
+        Command::Dis { file, model, stage, which, compile } => {
+            dis((&file, model.as_deref()), stage, &which, &compile)
+        }
         Command::Asm { file, output } => asm(&file, &output),
         Command::Repl { file } => crate::repl::start(file.as_deref()),
         Command::Explain { code } => explain(&code),
@@ -472,7 +475,7 @@ fn bench(file: &Path, call: &Call, compile: &Compile, runs: usize) -> Done {
 }
 
 fn opt(
-    file: &Path,
+    program: (&Path, Option<&Path>),
     which: &Which,
     (at, beside): (&[String], &[String]),
     json: bool,
@@ -480,8 +483,7 @@ fn opt(
     question: &Question,
     compile: &Compile,
 ) -> Done {
-    let (mut front, bound) =
-        if is_checkpoint(file) { model(file, which)? } else { (open(file, compile)?, None) };
+    let (mut front, bound) = program_or_model(program, which, compile)?;
     if question.why_not.is_some() {
         // It may be asked of a rule that only a tolerance would let fire.
         pipeline::lossy(&mut front);
@@ -506,6 +508,11 @@ fn opt(
         let (plan, mut report) = pipeline::plan_of(&front.module, called, &options);
         pipeline::no_fault(&report)?;
         let names: Vec<&str> = entries.iter().map(|id| front.module.func(*id).name.as_str()).collect();
+        // What a model calls is of the library and of its parts: no one asks for it by name.
+        let names = match bound {
+            Some(_) => report.with_called(&names),
+            None => names.iter().map(ToString::to_string).collect(),
+        };
         report.functions.retain(|f| names.iter().any(|name| f.is_of(name)));
         driver::reduction_order::add_reduction_order(&plan, &mut report, &options.target);
         driver::admit::add_statuses(&front, &mut report, options.store.as_ref());
@@ -565,11 +572,22 @@ fn is_checkpoint(path: &Path) -> bool {
     path.is_dir() || path.extension().is_some_and(|e| e == "gguf")
 }
 
-/// The program of a language model, and the entry that is bound to its checkpoint.
-fn model(path: &Path, which: &Which) -> Result<(driver::Front, Option<String>), (SourceMap, Failure)> {
+/// A program; or that of a language model, and the entry that is bound to its checkpoint.
+fn program_or_model(
+    (path, text): (&Path, Option<&Path>),
+    which: &Which,
+    compile: &Compile,
+) -> Result<(driver::Front, Option<String>), (SourceMap, Failure)> {
     let none = |f: Failure| (SourceMap::default(), f);
+    if !is_checkpoint(path) {
+        if text.is_some() {
+            let what = format!("--model: {} is a program, and no checkpoint", path.display());
+            return Err(none(Failure::Usage(what)));
+        }
+        return Ok((open(path, compile)?, None));
+    }
     let checkpoint = driver::Checkpoint::open(path).map_err(|e| none(Failure::data(e.to_string())))?;
-    let mut front = tenon::llm::front(&checkpoint, None)?;
+    let mut front = tenon::llm::front(&checkpoint, text)?;
     let name = which.entry.clone().unwrap_or_else(|| "step".to_owned());
     match driver::model::bind(&mut front, &name, &checkpoint, &driver::model::Binding::default()) {
         Ok(bound) => {
@@ -652,7 +670,7 @@ fn exec(file: &Path, call: &Call, trust: bool, threads: Option<u16>) -> Done {
     go().map_err(|f| (SourceMap::default(), f))
 }
 
-fn dis(file: &Path, at: Stage, which: &Which, compile: &Compile) -> Done {
+fn dis((file, model): (&Path, Option<&Path>), at: Stage, which: &Which, compile: &Compile) -> Done {
     let at = match at {
         Stage::Ast => stage::Stage::Ast,
         Stage::Ir => stage::Stage::Ir,
@@ -677,10 +695,13 @@ fn dis(file: &Path, at: Stage, which: &Which, compile: &Compile) -> Done {
         };
         return go().map_err(|f| (SourceMap::default(), f));
     }
-    let mut front = open(file, compile)?;
+    let (mut front, bound) = program_or_model((file, model), which, compile)?;
     let sources = front.sources.clone();
     let mut go = || {
-        let entry = chosen(&mut front, which)?;
+        let entry = match &bound {
+            Some(_) => bound.as_deref(),
+            None => chosen(&mut front, which)?,
+        };
         stage::show(&mut front, at, entry, &options(compile)?)
     };
     output::print(&go().map_err(|f| (sources, f))?);

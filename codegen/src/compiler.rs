@@ -24,6 +24,7 @@ use crate::ll::Ll;
 use crate::prepare::prepare;
 use crate::schedule::schedule;
 use crate::store::Store;
+use crate::sum_order::{SumOrder, sum_orders};
 use crate::{Error, Target, binding, emit, object};
 
 /// A kernel and its machine code.
@@ -154,6 +155,11 @@ impl Compiler {
     /// A primitive with its loops as they are to run.
     pub fn schedule_prim(&self, prim: &Prim) -> Prim {
         self.scheduled(prim).0
+    }
+
+    /// In which order its kernel adds up floats, sum by sum.
+    pub fn sum_orders(&self, prim: &Prim) -> Vec<SumOrder> {
+        sum_orders(&self.schedule_prim(prim))
     }
 
     /// The primitive as its loops are to run, and the outside of its kernel.

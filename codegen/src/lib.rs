@@ -40,6 +40,7 @@ mod passes;
 mod prepare;
 mod schedule;
 mod store;
+mod sum_order;
 mod target;
 
 pub use compiler::{Compiled, Compiler};
@@ -48,4 +49,5 @@ pub use math::LIBRARY;
 pub use messages::OUT_OF_BOUNDS;
 pub use passes::{Pass, Passes};
 pub use store::Store;
+pub use sum_order::SumOrder;
 pub use target::Target;

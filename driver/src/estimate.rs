@@ -278,7 +278,7 @@ impl Walk<'_> {
         let count = |e: &Expr| e.eval(&|s| own.get(&s).copied()).map_or(0.0, |n| n as f64);
         if let Some(w) = work_of {
             let (flops, bytes) = (count(&w.flops), count(&w.bytes));
-            let us = self.machine.roofline_us(flops, bytes, self.machine.cores as usize);
+            let us = self.machine.roofline_us(flops, bytes, w.product, self.machine.cores as usize);
             *work += Work { flops, bytes, us };
         }
     }

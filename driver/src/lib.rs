@@ -2,8 +2,8 @@
 //!
 //! [`pipeline`] is the whole compiler as a function to be read; everything else here stands around it.
 //!
-//! - Text: [`library`] the operators of `std`, `packing` what makes products with an encoding fast, [`modules`] what
-//!   `use` brings, [`stage`] what stands between stages.
+//! - Text: [`library`] the operators of `std`, [`model_library`] the models, `packing` what makes products with an
+//!   encoding fast, [`modules`] what `use` brings, [`stage`] what stands between stages.
 //! - What is entered, with what: [`entry_choice`], [`data`] arguments given from outside (`settings` from a config,
 //!   `weights` from a checkpoint), [`option_names`] those that options speak of, [`passes`] what may be left out.
 //! - Running: [`engine`], [`session`] line by line, [`kernels`] machine code for a program's kernels ([`cache`] where
@@ -47,6 +47,7 @@ pub mod kernels;
 mod library;
 mod load_split;
 pub mod model;
+pub mod model_library;
 pub mod modules;
 pub mod option_names;
 mod packing;

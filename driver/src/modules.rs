@@ -1,8 +1,9 @@
 //! The files of a program: what `use` brings, and what that uses in turn.
 //!
 //! `use a.b` names the file `a/b.tn`, or the definition `b` of the file `a.tn`; the path starts in the folder of the
-//! file that says it, or else in that of the program's first file. The nearest folder that has one of the two wins, the
-//! file before the definition. A file is read once, however many ways lead to it, and files may use each other.
+//! file that says it, or else in that of the program's first file, or else in the library of models. The nearest folder
+//! that has one of the two wins, the file before the definition. A file is read once, however many ways lead to it, and
+//! files may use each other.
 //!
 //! Reading is a [`Reader`]'s: the disk for a program on disk, a few texts in a test.
 
@@ -13,6 +14,8 @@ use check::{Files, Link};
 use ir::ast::{File, Ident, ItemKind};
 use ir::diag::Diagnostic;
 use ir::source::{SourceId, SourceMap, Span};
+
+use crate::model_library;
 
 /// Gives what a path holds; none where there is no file.
 pub type Reader<'r> = &'r dyn Fn(&Path) -> Option<Found>;
@@ -30,6 +33,11 @@ pub struct Found {
 pub(crate) fn text(bytes: Vec<u8>) -> Result<String, &'static str> {
     if bytes.starts_with(vm::tnx::MAGIC) {
         return Err("the file is a compiled program, which `tenon exec` runs and `tenon dis` shows");
+    }
+    if bytes.starts_with(b"GGUF") {
+        return Err(
+            "the file is a checkpoint, and no program: `tenon generate` runs its model, `tenon opt` shows its plan",
+        );
     }
     String::from_utf8(bytes).map_err(|_| "the file is not UTF-8 text")
 }
@@ -100,15 +108,17 @@ impl Loader<'_> {
         let here = PathBuf::from(&self.sources.get(last.span.file).name);
         let here = here.parent().unwrap_or(Path::new("")).to_owned();
         let mut looked = Vec::new();
-        for folder in [here, self.folder.clone()] {
+        let library: Reader<'_> = &model_library::read;
+        let own = [here, self.folder.clone()].map(|folder| (folder, self.reader));
+        for (folder, reader) in own.into_iter().chain([(model_library::FOLDER.into(), library)]) {
             for (names, whole) in [(path, true), (&path[..path.len() - 1], false)] {
                 let Some(name) = names.last() else { continue };
                 let mut at: PathBuf = folder.clone();
                 names.iter().for_each(|n| at.push(n.name.name()));
                 at.set_extension("tn");
                 let shown = at.display().to_string();
-                let Some(found) = (self.reader)(&at) else {
-                    if !looked.contains(&shown) {
+                let Some(found) = reader(&at) else {
+                    if folder != Path::new(model_library::FOLDER) && !looked.contains(&shown) {
                         looked.push(shown);
                     }
                     continue;

@@ -173,7 +173,8 @@ pub fn plan(module: &Module, options: &Options) -> (Module, Report) {
 pub fn plan_of(module: &Module, entries: &[FuncId], options: &Options) -> (Module, Report) {
     let module = &ir::invariant::reach(module, options.invariant);
     let available = module.externs.iter().map(kernels::available).collect();
-    let options = PlanOptions { available, entries: entries.to_vec(), ..options.plan.clone() };
+    let orders = Some(crate::reduction_order::sum_orders(&options.target));
+    let options = PlanOptions { available, orders, entries: entries.to_vec(), ..options.plan.clone() };
     rewrites::rewrite(module, &options)
 }
 

@@ -143,7 +143,7 @@ pub fn report(
         // Calls of one instruction may differ in their dims: the roofline is that of the mean.
         let roofline = row.work.map(|w| {
             let calls = row.calls as f64;
-            let mean = machine.roofline_us(w.flops as f64 / calls, w.bytes as f64 / calls, threads);
+            let mean = machine.roofline_us(w.flops as f64 / calls, w.bytes as f64 / calls, None, threads);
             flops += w.flops as f64 / runs;
             bytes += w.bytes as f64 / runs;
             least += mean * calls / runs;

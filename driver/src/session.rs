@@ -67,13 +67,10 @@ const COMMANDS: &[(&str, &str)] = &[
 impl Default for Session {
     fn default() -> Session {
         let sources = pipeline::sources();
-        Session {
-            sources,
-            files: Files::default(),
-            values: vec![],
-            engine: Engine::Interp,
-            options: Options::default(),
-        }
+        let mut options = Options::default();
+        // A file that is named for it and wrong is told by the commands that plan for running.
+        options.plan.machine = crate::at_hand::machine(None, &options.target).unwrap_or(options.plan.machine);
+        Session { sources, files: Files::default(), values: vec![], engine: Engine::Interp, options }
     }
 }
 

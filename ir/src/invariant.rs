@@ -104,8 +104,9 @@ pub fn called(module: &Module, block: &Block, def: Sym) -> Option<PrimId> {
     found
 }
 
-/// In the place of each choice by dims, the first of its arms that calls the definition; a choice by data is what the
-/// program means. `by_dims`: the scalars that dims alone decide. `names`: what the values of a choice then are.
+/// In the place of each choice by dims of which one arm calls the definition, that arm. Where both do, each serves,
+/// with constants of its own; a choice by data is what the program means. `by_dims`: the scalars that dims alone
+/// decide. `names`: what the values of a choice then are.
 fn take(
     module: &Module,
     def: Sym,
@@ -119,9 +120,10 @@ fn take(
             by_dims.extend(&node.results);
         }
         let chooses = node.opens.is_empty() && node.args.first().is_some_and(|c| by_dims.contains(c));
-        let arms = if let (Op::If(a, b), true) = (&mut node.op, chooses) { vec![a, b] } else { vec![] };
-        if let Some(arm) = arms.into_iter().find(|arm| called(module, arm, def).is_some()) {
-            let mut arm = std::mem::take(arm);
+        let mut arms = if let (Op::If(a, b), true) = (&mut node.op, chooses) { vec![a, b] } else { vec![] };
+        arms.retain(|arm| called(module, arm, def).is_some());
+        if let [arm] = &mut arms[..] {
+            let mut arm = std::mem::take(*arm);
             take(module, def, &mut arm, by_dims, names);
             names.extend(node.results.iter().copied().zip(arm.results.iter().copied()));
             nodes.append(&mut arm.nodes);

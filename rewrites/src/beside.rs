@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use crate::measured::Basis;
 use crate::report::{FuncReport, RegimeReport, Report, Step, point, short};
 
 /// Steps that take less at both points are counted, not shown: views, scalars.
@@ -30,6 +31,10 @@ fn function(out: &mut String, func: &FuncReport, left: &RegimeReport, right: &Re
     let us = |s: Option<&Step>| s.map_or_else(|| "-".to_owned(), |s| short(s.us));
     let shown: Vec<&Row<'_>> =
         rows.iter().filter(|(a, b)| [a, b].into_iter().flatten().any(|s| s.us >= SMALL)).collect();
+    // One that only calls others.
+    if shown.is_empty() && !func.calls.is_empty() {
+        return;
+    }
     let invariant = if func.invariant { ", invariant" } else { "" };
     let (same, other): (Vec<_>, Vec<_>) = left.at.iter().cloned().partition(|d| right.at.contains(d));
     let there = right.at.iter().filter(|d| !left.at.contains(d)).cloned().collect::<Vec<_>>();
@@ -40,9 +45,15 @@ fn function(out: &mut String, func: &FuncReport, left: &RegimeReport, right: &Re
         let Some(step) = a.or(*b) else { continue };
         let covers =
             if step.covers.len() > 1 { format!(" [{}]", step.covers.join(" ")) } else { String::new() };
-        let _ = writeln!(out, "  {:>12} {:>12}  {}: {}{covers}", us(*a), us(*b), step.value, step.name);
+        let guessed = if step.source == Basis::Guessed.name() { ", guessed" } else { "" };
+        let _ =
+            writeln!(out, "  {:>12} {:>12}  {}: {}{covers}{guessed}", us(*a), us(*b), step.value, step.name);
     }
-    let _ = writeln!(out, "  {:>12} {:>12}  in all", short(left.total_us), short(right.total_us));
+    let loops = rows.iter().any(|(a, b)| [a, b].into_iter().flatten().any(|s| !s.block.is_empty()));
+    let loops = if loops { ", with all rounds of loops" } else { "" };
+    let calls = if func.calls.is_empty() { "" } else { ", beside calls" };
+    let (us, there) = (short(left.total_us), short(right.total_us));
+    let _ = writeln!(out, "  {us:>12} {there:>12}  in all{loops}{calls}");
     let alone = rows.iter().filter(|(a, b)| a.is_none() || b.is_none()).count();
     let what = match alone {
         0 => "both have the same steps".to_owned(),

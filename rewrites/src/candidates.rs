@@ -21,6 +21,8 @@ pub(crate) struct Cand {
     pub(crate) imp: Option<ImplId>,
     /// The classes whose operations it covers.
     pub(crate) covers: Vec<usize>,
+    /// These operations.
+    pub(crate) operations: Vec<Ir>,
     /// Which rules led to what it covers.
     pub(crate) why: Vec<String>,
     /// Of a value that is kept from when weights are loaded, its bytes.
@@ -155,11 +157,12 @@ pub(crate) fn candidates(b: &BlockGraph, options: &Options, pins: &Pins) -> Pool
         egg::Language::children_mut(&mut node).iter_mut().for_each(|k| *k = b.graph.find(*k));
         node
     };
-    let mut groups: FxHashMap<Ir, Vec<(usize, Origin)>> = FxHashMap::default();
+    let mut groups: FxHashMap<Ir, Vec<(usize, Ir, Origin)>> = FxHashMap::default();
     for (node, members) in &b.groups {
         let members = members.iter().map(|(class, op)| {
-            let origin = origins.get(&canon(op)).cloned().unwrap_or(Origin::Program);
-            (at[&b.graph.find(*class)], origin)
+            let op = canon(op);
+            let origin = origins.get(&op).cloned().unwrap_or(Origin::Program);
+            (at[&b.graph.find(*class)], op, origin)
         });
         groups.entry(canon(node)).or_insert_with(|| members.collect());
     }
@@ -184,15 +187,15 @@ pub(crate) fn candidates(b: &BlockGraph, options: &Options, pins: &Pins) -> Pool
                 egg::Language::children(node).iter().map(|&k| at[&b.graph.find(k)]).collect();
             let members = groups.get(node).cloned().unwrap_or_default();
             let mut why: Vec<String> = Vec::new();
-            for (_, origin) in &members {
+            for (.., origin) in &members {
                 let text = origin.to_string();
                 if *origin != Origin::Program && !why.contains(&text) {
                     why.push(text);
                 }
             }
-            let covers = members.iter().map(|m| m.0).collect();
+            let (covers, operations) = members.into_iter().map(|m| (m.0, m.1)).unzip();
             let loops = kids.contains(&i);
-            let cand = Cand { node: node.clone(), kids, imp, covers, why, stored_bytes: None };
+            let cand = Cand { node: node.clone(), kids, imp, covers, operations, why, stored_bytes: None };
             if loops { again.push(cand) } else { list.push(cand) }
         }
         cands.push(list);
@@ -208,6 +211,7 @@ pub(crate) fn candidates(b: &BlockGraph, options: &Options, pins: &Pins) -> Pool
             kids: vec![],
             imp: None,
             covers: vec![],
+            operations: vec![],
             why: vec![],
             stored_bytes,
         });

@@ -160,13 +160,15 @@ pub(crate) fn profile(prim: &Prim) -> Profile {
     walk.stmts(&prim.body, &Expr::int(1));
     let extent = |b: BufId| prim.buf(b).shape.iter().fold(Expr::int(1), |n, d| n * d);
     let size = |b: BufId| Expr::int(prim.buf(b).dtype.size() as i64);
-    let read_bytes =
-        prim.params.iter().map(|&b| Expr::min(&walk.reads[b.0 as usize], &extent(b)) * size(b)).sum();
+    let touched = |b: BufId| Expr::min(&walk.reads[b.0 as usize], &extent(b));
+    let read_bytes = prim.params.iter().map(|&b| touched(b) * size(b)).sum();
     let write_bytes =
         prim.outs.iter().map(|&b| Expr::min(&walk.writes[b.0 as usize], &extent(b)) * size(b)).sum();
     let in_place = prim.outs.iter().any(|&b| prim.in_place(b));
-    let contraction =
-        walk.contractions.first().map(|c| Contraction { loose: loose(prim, &walk.columns), ..c.clone() });
+    let contraction = walk
+        .contractions
+        .first()
+        .map(|c| Contraction { loose: loose(prim, &walk.columns, &touched), ..c.clone() });
     let class = if contraction.is_some() {
         Class::Contraction
     } else if walk.reduces {
@@ -225,14 +227,14 @@ fn guarded(prim: &Prim) -> bool {
 
 /// The elements of the operands of which a step of a sum does not read neighbours that lie behind those of the step
 /// before.
-fn loose(prim: &Prim, columns: &[VarId]) -> Expr {
+fn loose(prim: &Prim, columns: &[VarId], touched: &dyn Fn(BufId) -> Expr) -> Expr {
     let mut found = BTreeSet::new();
     prim.body.iter().for_each(|s| {
         s.walk(&mut |s| {
             s.scalars().into_iter().for_each(|e| loose_in(prim, e, columns, &mut Vec::new(), &mut found))
         });
     });
-    found.into_iter().map(|b| prim.buf(b).shape.iter().fold(Expr::int(1), |n, d| n * d)).sum()
+    found.into_iter().map(touched).sum()
 }
 
 fn loose_in(prim: &Prim, s: &Scalar, columns: &[VarId], over: &mut Vec<VarId>, found: &mut BTreeSet<BufId>) {

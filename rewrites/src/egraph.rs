@@ -37,6 +37,8 @@ pub(crate) struct Pinned {
     pub(crate) node: Node,
     /// The values it and the blocks inside use, in order of appearance.
     pub(crate) uses: IndexMap<ValId, Use>,
+    /// Of a loop that counts, its trip count.
+    pub(crate) rounds: Option<Expr>,
     pub(crate) nested: Vec<BlockGraph>,
 }
 
@@ -231,6 +233,19 @@ fn counted(func: &Func, op: &Op) -> FxHashMap<ValId, Expr> {
     place.and_then(|i| Some((*body.params.get(i)?, end?))).into_iter().collect()
 }
 
+/// The trip count of a loop that counts up by one.
+fn rounds(func: &Func, node: &Node) -> Option<Expr> {
+    let Op::While { body, .. } = &node.op else { return None };
+    let (counter, end) = counted(func, &node.op).into_iter().next()?;
+    let place = body.params.iter().position(|p| *p == counter)?;
+    let next = body.nodes.iter().find(|n| n.results.first() == body.results.get(place))?;
+    let Op::Scalar(Intrinsic::Add) = next.op else { return None };
+    let known = |v: &ValId| func.val(*v).dim.clone();
+    let by_one = next.args.contains(&counter) && next.args.iter().any(|v| known(v) == Some(Expr::int(1)));
+    let start = known(node.args.get(place)?)?;
+    by_one.then(|| end - start)
+}
+
 fn inside(
     source: &Source<'_>,
     func: &Func,
@@ -285,7 +300,8 @@ fn inside(
             for &r in &node.results {
                 b.leaf(func, r);
             }
-            b.pinned.push(Pinned { node: (*node).clone(), uses, nested });
+            let rounds = rounds(func, node);
+            b.pinned.push(Pinned { node: (*node).clone(), uses, rounds, nested });
         }
     }
     for &r in &block.results {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ir::graph::{Func, ValId};
+use ir::graph::ValId;
 use rustc_hash::FxHashMap;
 use shape::{Facts, Pred};
 
@@ -11,6 +11,7 @@ use crate::candidates::{Cand, Pins, Plan, Unit, kind};
 use crate::cost::{At, Cost};
 use crate::elaborate::{Traced, component};
 use crate::extract::{Priced, costs, priced};
+use crate::fixed_steps::FixedSteps;
 use crate::guarded::Point;
 use crate::lang::{Action, Ir};
 use crate::measured::Key;
@@ -37,13 +38,13 @@ pub(crate) fn rules(outcome: &Outcome) -> Vec<RuleReport> {
 
 /// The plans of a function, arm by arm, or only the one that runs at the point asked for.
 pub(crate) fn regimes(
-    options: &Options,
-    func: &Func,
+    fixed: FixedSteps<'_>,
     facts: &Facts,
     cells: &[(Vec<Pred>, Unit)],
     solved: &[Solved],
     arms: &[Arm],
 ) -> Vec<RegimeReport> {
+    let FixedSteps { options, func, .. } = fixed;
     let asked: Point = func
         .dims
         .iter()
@@ -64,10 +65,15 @@ pub(crate) fn regimes(
             let s = &solved[arm.plan];
             let at = env(facts, &point);
             let unit = &cells[s.cell].1;
+            let fixed_us = fixed.us(unit, &at);
+            let mut steps = steps(options, s, unit, &at);
+            let alternatives = steps.iter_mut().flat_map(|s| &mut s.alternatives);
+            alternatives.filter_map(|a| a.plan_us.as_mut()).for_each(|us| *us += fixed_us);
+            steps.extend(fixed.steps(unit, &at));
             RegimeReport {
                 guard,
-                total_us: cost_of(unit, s, options, &at).unwrap_or(f64::INFINITY),
-                steps: steps(options, s, unit, &at),
+                total_us: cost_of(unit, s, options, &at).map_or(f64::INFINITY, |us| us + fixed_us),
+                steps,
                 at: func.dims.iter().map(|&d| (d.name().to_owned(), at(d).unwrap_or(0))).collect(),
             }
         })
@@ -377,7 +383,7 @@ impl Block<'_> {
 }
 
 /// A block's path as text.
-fn block_path(path: &[(usize, usize)]) -> String {
+pub(crate) fn block_path(path: &[(usize, usize)]) -> String {
     path.iter().map(|(i, j)| format!("{i}.{j}")).collect::<Vec<_>>().join("/")
 }
 

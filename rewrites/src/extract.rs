@@ -61,7 +61,8 @@ pub(crate) fn extract(b: &BlockGraph, pool: &Pool, us: &[Vec<Cost>], options: &O
         }
     };
     let mut us = us.to_vec();
-    us.iter_mut().flatten().for_each(|c| c.us = price(c.us));
+    // What may not be chosen stays the last to be.
+    us.iter_mut().flatten().for_each(|c| c.us = if c.us < BEYOND { price(c.us) } else { BEYOND });
     // Where costs may be negative sets of steps have no least one; a choice without a cycle can still be improved.
     let choice = baseline(b, pool);
     let Some(mut plan) = Priced::new(pool, &us, choice.clone()) else { return choice };

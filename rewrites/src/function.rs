@@ -16,11 +16,13 @@ use crate::candidates::{Choice, Pins, Plan, Unit, baseline};
 use crate::cost::At;
 use crate::egraph::{BlockGraph, Source};
 use crate::explain::Offered;
+use crate::fixed_steps::FixedSteps;
 use crate::fuse::Fused;
 use crate::guarded::{Guard, Point};
 use crate::lang::Action;
 use crate::load_time::{Load, LoadTimeValue, load_time};
 use crate::pipeline::{Turn, Turns};
+use crate::reduction_class::{Finder, ReductionClass};
 use crate::regimes::Solved;
 use crate::saturate::Outcome;
 use crate::{
@@ -41,6 +43,7 @@ pub(crate) fn known_facts(func: &Func) -> Facts {
 }
 
 /// What the plans of a function depend on.
+#[derive(Clone, Copy)]
 struct Planner<'a> {
     source: &'a Source<'a>,
     options: &'a Options,
@@ -80,11 +83,13 @@ pub(crate) fn function(
     let cells = planner.cells(fused, &base, &mut points, &mut outcome)?;
     tell_saturation(&cells[0].1, outcome, report);
     let barred = planner.barred(&points, &cells, &at_load);
-    let solved = planner.solve(fused, &cells, &mut points, &barred, report)?;
+    let solved = match turns.invariant {
+        true => planner.alike(fused, &cells, &mut points, &barred, report)?,
+        false => planner.solve(fused, &cells, &mut points, (&barred, None), report)?,
+    };
 
     let cost = |plan: usize, point: &Point, given: &[Pred]| planner.cost(&cells, &solved, plan, point, given);
-    let costs: Vec<Vec<f64>> =
-        (0..solved.len()).map(|p| points.iter().map(|point| cost(p, point, &[])).collect()).collect();
+    let costs = planner.costs(&cells, &solved, &points);
     let few = match turns.plans() {
         1 => vec![regimes::together(&costs)],
         most => regimes::few(&costs, &solved, most),
@@ -93,7 +98,8 @@ pub(crate) fn function(
     if options.choose == Choose::Cheapest && turns.plans() > 1 {
         regimes::not_served(&points, &costs, &solved, &arms, &mut report.notes);
     }
-    report.regimes = explain::regimes(options, &func, &facts, &cells, &solved, &arms);
+    let fixed = FixedSteps { source, func: &func, options };
+    report.regimes = explain::regimes(fixed, &facts, &cells, &solved, &arms);
     if options.use_rules {
         explain::not_held(options, pins, &cells, &report.regimes, &mut report.notes);
     }
@@ -132,7 +138,7 @@ impl Planner<'_> {
         outcome: &mut Outcome,
     ) -> Result<Vec<(Guard, Unit)>, String> {
         let guards = std::mem::take(&mut outcome.guards);
-        let may = self.turns.plans() > 1 && self.options.runs(Pass::Guarded);
+        let may = self.turns.guards() && self.options.runs(Pass::Guarded);
         let most = if may { self.options.budget.guards } else { 0 };
         if most > 0 {
             points.extend(guarded::met(&guards, points, &|p| self.allows(p)));
@@ -225,7 +231,7 @@ impl Planner<'_> {
                 let env = regimes::env(facts, point);
                 let here = cells.iter().filter(|(preds, _)| guarded::holds(preds, point));
                 let plans = here.filter_map(|(_, unit)| {
-                    let plan = regimes::plan_at(unit, options, &env, &barred);
+                    let plan = regimes::plan_at(unit, options, &env, &barred, None);
                     let us = regimes::cost_at(unit, &plan, options, &env)?;
                     Some((us, load_time::used(unit, &plan, at_load)))
                 });
@@ -236,9 +242,9 @@ impl Planner<'_> {
         vals(&barred)
     }
 
-    /// A plan for each point, from the base and from the cells whose conditions hold there. Where the plans of
-    /// neighbours differ a third may be best between them, so points between them are asked too.
-    fn solve(
+    /// Of an invariant function: the plan that does best over all points together, and for each point the best of those
+    /// that give its bits.
+    fn alike(
         &self,
         fused: &Fused,
         cells: &[(Guard, Unit)],
@@ -246,10 +252,46 @@ impl Planner<'_> {
         barred: &FxHashSet<ValId>,
         report: &mut FuncReport,
     ) -> Result<Vec<Solved>, String> {
+        // Which bits they are does not depend on which of the plans that give them are asked for.
+        let options = &Options { choose: Choose::Cheapest, ..self.options.clone() };
+        let first = Planner { options, ..*self };
+        let mut solved = first.solve(fused, cells, &mut points.clone(), (barred, None), report)?;
+        let best = solved.swap_remove(regimes::together(&first.costs(cells, &solved, points)));
+        if self.turns.plans() < 2 || !self.options.use_rules {
+            return Ok(vec![best]);
+        }
+        let finder = Finder { source: self.source, fused, orders: self.options.orders.as_ref() };
+        let class = finder.class_of(&cells[best.cell].1, &best.plan);
+        if class.is_single() {
+            return Ok(vec![best]);
+        }
+        let mut solved = self.solve(fused, cells, points, (barred, Some(&class)), report)?;
+        solved.push(best);
+        Ok(regimes::distinct(solved))
+    }
+
+    /// What plans cost at points.
+    fn costs(&self, cells: &[(Guard, Unit)], solved: &[Solved], points: &[Point]) -> Vec<Vec<f64>> {
+        let all = |plan| points.iter().map(|p| self.cost(cells, solved, plan, p, &[])).collect();
+        (0..solved.len()).map(all).collect()
+    }
+
+    /// A plan for each point, from the base and from the cells whose conditions hold there; of a class, if one is
+    /// given. Where the plans of neighbours differ a third may be best between them, so points between them are asked
+    /// too.
+    fn solve(
+        &self,
+        fused: &Fused,
+        cells: &[(Guard, Unit)],
+        points: &mut Vec<Point>,
+        (barred, within): (&FxHashSet<ValId>, Option<&ReductionClass>),
+        report: &mut FuncReport,
+    ) -> Result<Vec<Solved>, String> {
         let Planner { options, facts, .. } = self;
         let (mut found, mut refused): (Vec<Solved>, Vec<Plan>) = Default::default();
         let mut asked: Vec<(Point, Plan)> = Vec::new();
-        let mut more = if self.turns.plans() > 1 { options.budget.between } else { 0 };
+        let alone = self.turns.plans() < 2 || self.turns.invariant && within.is_none();
+        let mut more = if alone { 0 } else { options.budget.between };
         let mut next = points.clone();
         while !next.is_empty() {
             let point = next.remove(0);
@@ -259,9 +301,12 @@ impl Planner<'_> {
                 }
                 let env = regimes::env(facts, &point);
                 let plan = match options.use_rules {
-                    true => regimes::plan_at(unit, options, &env, barred),
+                    true => regimes::plan_at(unit, options, &env, barred, within),
                     false => plain(unit),
                 };
+                if within.is_some_and(|class| !class.has(unit, &plan)) {
+                    continue;
+                }
                 if cell == 0 {
                     if !points.contains(&point) && asked.iter().all(|(_, p)| *p != plan) {
                         points.push(point.clone());
@@ -279,7 +324,7 @@ impl Planner<'_> {
                         if !report.notes.contains(&note) {
                             report.notes.push(note);
                         }
-                        if cell == 0 {
+                        if cell == 0 && within.is_none() {
                             found.push(self.elaborate(fused, cells, cell, plain(unit))?);
                         }
                     }

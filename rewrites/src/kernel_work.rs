@@ -3,6 +3,7 @@
 use ir::loops::Prim;
 use ir::{ExternId, Module};
 use shape::Expr;
+use tensor::DType;
 
 use crate::classify::profile;
 use crate::pattern::meaning;
@@ -14,13 +15,20 @@ pub struct KernelWork {
     pub flops: Expr,
     /// Bytes read and written: of each operand at most its size, and no more than the loops touch.
     pub bytes: Expr,
+    /// Of what type the elements are that it multiplies and adds up, if that is what it does.
+    pub product: Option<DType>,
     /// True if the rounds of a loop depend on data, and were guessed.
     pub guessed: bool,
 }
 
 impl KernelWork {
     fn from_profile(p: &crate::classify::Profile) -> KernelWork {
-        KernelWork { flops: p.flops.clone(), bytes: &p.read_bytes + &p.write_bytes, guessed: p.guessed }
+        KernelWork {
+            flops: p.flops.clone(),
+            bytes: &p.read_bytes + &p.write_bytes,
+            product: p.contraction.as_ref().map(|c| c.dtype),
+            guessed: p.guessed,
+        }
     }
 }
 

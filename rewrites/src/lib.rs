@@ -17,16 +17,16 @@
 //!    join the classes: kernels, fused groups, library calls ([`mod@candidates`]).
 //! 5. [`cost`], [`machine`], [`measured`]: what each would take, as expressions of the dims or as it was measured.
 //! 6. [`extract`], [`guarded`], [`regimes`]: the cheapest plan at each point of a grid, few plans, the thresholds
-//!    between; one for all points where the function is invariant. Tests ask for the dearest and for random ones
-//!    ([`Choose`]): all mean the same.
+//!    between; where the function is invariant, of plans that give the same bits ([`reduction_class`]). Tests ask for
+//!    the dearest and for random ones ([`Choose`]): all mean the same.
 //! 7. [`mod@elaborate`], [`mod@switch`], [`mod@clone`]: blocks again. A plan that cannot keep the order of effects is
 //!    refused here. What weights make becomes a function of theirs ([`mod@load_time`]), which the caller of a part
 //!    calls ([`mod@outline`]). Fused primitives that differ in no more than names are one ([`mod@share_kernels`]).
 //!
 //! [`passes`] lists what of it can be left out.
 //!
-//! [`report`] holds what was chosen, [`explain`] fills it, [`mod@why`] answers from it, and [`kernel_work`] counts for
-//! whoever measures.
+//! [`report`] holds what was chosen, [`explain`] and [`fixed_steps`] fill it, [`mod@why`] answers from it, and
+//! [`kernel_work`] counts for whoever measures.
 //!
 //! Invariants: pure (no OS, no clock; budgets are counts); the same input gives the same bytes; a function that
 //! anything goes wrong with is left as it was, with a note.
@@ -44,6 +44,7 @@ mod egraph;
 mod elaborate;
 mod explain;
 mod extract;
+mod fixed_steps;
 mod function;
 mod fuse;
 mod fusible;
@@ -61,6 +62,7 @@ mod outline;
 mod passes;
 mod pattern;
 mod pipeline;
+mod reduction_class;
 mod regimes;
 mod report;
 mod saturate;
@@ -74,8 +76,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ir::graph::{Func, Invariant};
+use ir::graph::{Func, Invariant, Op};
 use ir::{FuncId, Module};
+use shape::Sym;
 
 use crate::candidates::Pins;
 use crate::egraph::Source;
@@ -92,6 +95,7 @@ pub use crate::machine::{Generated, Level, Library, Machine, Product, Speed};
 pub use crate::measured::{Basis, Database, Key};
 pub use crate::passes::Pass;
 pub use crate::pipeline::OwnPass;
+pub use crate::reduction_class::{SumOrder, SumOrders};
 pub use crate::report::{
     Alternative, Callee, FuncReport, Offer, Outlined, RegimeReport, Report, RuleReport, Step, render,
     rule_name,
@@ -146,8 +150,11 @@ pub struct Options {
     /// Lists in the report, for whoever measures, the steps of plans at sample points and what could stand for one that
     /// the model has at so many times its time or less.
     pub offers: Option<f64>,
-    /// Which of the equal terms a plan is made of.
+    /// Which of the equal terms a plan is made of; in an invariant function, of those of the cheapest plan's class.
     pub choose: Choose,
+    /// What code generation makes of sums: without it, kernels of invariant functions that add up have no others in
+    /// their place.
+    pub orders: Option<SumOrders>,
     /// The functions that will be called: what they do not reach is left as it is. Empty: any may be.
     pub entries: Vec<FuncId>,
     /// Limits of the work.
@@ -236,6 +243,7 @@ impl Options {
             at: Vec::new(),
             offers: None,
             choose: Choose::default(),
+            orders: None,
             entries: Vec::new(),
             budget: Budget::default(),
         }
@@ -291,6 +299,7 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
     let whole = |i: usize| {
         std::iter::successors(Some(i as u32), |&i| Some(part(i as usize)?.of.0)).last().unwrap_or_default()
     };
+    let points = called_at(&flat, options);
     let before_loads = out.funcs.len();
     let mut installed = Vec::new();
     for (i, func) in flat.funcs.iter().enumerate() {
@@ -321,6 +330,8 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
             calls: calls_by_name(func, &out),
             ..FuncReport::default()
         };
+        let of_caller = points.get(&FuncId(i as u32)).map(|at| Options { at: at.clone(), ..options.clone() });
+        let options = of_caller.as_ref().unwrap_or(options);
         let mut found = blank.clone();
         let mut plan = |found: &mut FuncReport, turns: &Turns<'_>| {
             function(&source, options, (&pins, turns), &mut fused, func, found)
@@ -367,6 +378,33 @@ pub fn rewrite(module: &Module, options: &Options) -> (Module, Report) {
 fn runs(module: &Module, entries: &[FuncId]) -> impl Fn(usize) -> bool + use<> {
     let (any, reached) = (entries.is_empty(), module.reached(entries.iter().copied()));
     move |i| any || reached.contains(&FuncId(i as u32))
+}
+
+/// Where dims are asked for: those that the functions have that entries call, where they are first called.
+fn called_at(module: &Module, options: &Options) -> BTreeMap<FuncId, Vec<(String, i64)>> {
+    let mut points: BTreeMap<FuncId, Vec<(String, i64)>> = BTreeMap::new();
+    let mut open: Vec<(FuncId, Vec<(String, i64)>)> = Vec::new();
+    if !options.at.is_empty() {
+        open.extend(options.entries.iter().map(|id| (*id, options.at.clone())));
+    }
+    while let Some((id, at)) = open.pop() {
+        let func = module.func(id);
+        let facts = function::known_facts(func);
+        let point: Vec<(Sym, i64)> = at.iter().map(|(name, x)| (Sym::new(name), *x)).collect();
+        let known = regimes::env(&facts, &point);
+        func.body.walk(&mut |n| {
+            let Op::Call(callee, dims) = &n.op else { return };
+            if options.entries.contains(callee) || points.contains_key(callee) {
+                return;
+            }
+            let own = module.func(*callee).dims.iter().zip(dims);
+            let own: Vec<(String, i64)> =
+                own.filter_map(|(d, e)| Some((d.name().to_owned(), e.eval(&known).ok()?))).collect();
+            points.insert(*callee, own.clone());
+            open.push((*callee, own));
+        });
+    }
+    points
 }
 
 /// How often a function calls each other one.

@@ -371,9 +371,10 @@ impl Machine {
 
     /// The fewest microseconds that this much work can take on so many threads: all of the peak, or all of the
     /// bandwidth at which a working set of these bytes is read. What a measured time is a share of.
-    pub fn roofline_us(&self, flops: f64, bytes: f64, threads: usize) -> f64 {
+    /// `product`: of what type the elements are that are multiplied and added up.
+    pub fn roofline_us(&self, flops: f64, bytes: f64, product: Option<DType>, threads: usize) -> f64 {
         let cores = f64::from(self.cores).min(threads.max(1) as f64);
-        let compute = flops / (self.on(self.gflops, cores) * 1e3);
+        let compute = flops / (self.on(self.peak(product), cores) * 1e3);
         compute.max(self.moved_us(bytes, 0.0, cores))
     }
 

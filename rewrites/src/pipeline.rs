@@ -223,7 +223,7 @@ pub(crate) struct Turns<'p> {
     library: bool,
     /// How many plans there may be.
     plans: usize,
-    /// Whatever the pipeline says: one plan for all dims, and no library.
+    /// Whatever the pipeline says: plans that give the same bits, and no library.
     pub(crate) invariant: bool,
 }
 
@@ -302,7 +302,12 @@ impl<'p> Turns<'p> {
 
     /// How many plans there may be; 1: none is for some dims alone.
     pub(crate) fn plans(&self) -> usize {
-        if self.invariant { 1 } else { self.plans }
+        self.plans
+    }
+
+    /// Whether rules may fire under conditions that dims meet: what they find is another term, of other bits.
+    pub(crate) fn guards(&self) -> bool {
+        self.plans > 1 && !self.invariant
     }
 
     /// Why a library's function is not offered to a function that calls some by name.

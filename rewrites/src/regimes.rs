@@ -19,10 +19,12 @@ use shape::{Expr, Facts, Pred, Sym};
 use crate::Options;
 use crate::candidates::{Plan, Unit};
 use crate::cost::BEYOND;
+use crate::egraph::Pinned;
 use crate::elaborate::Traced;
 use crate::extract::{costs, extract, priced, total};
 use crate::guarded::{Point, extent, guard_text, holds, meet};
 use crate::lang::Ir;
+use crate::reduction_class::ReductionClass;
 use crate::trip_count::GUESS;
 
 /// A plan and where it may run.
@@ -165,34 +167,38 @@ pub(crate) fn env<'a>(facts: &'a Facts, point: &'a Point) -> impl Fn(Sym) -> Opt
 }
 
 /// How often the blocks of a node run.
-fn times(op: &Op) -> f64 {
-    if matches!(op, Op::While { .. }) {
-        return GUESS as f64;
+pub(crate) fn times(pinned: &Pinned, at: &dyn Fn(Sym) -> Option<i64>) -> f64 {
+    if matches!(pinned.node.op, Op::While { .. }) {
+        let known = pinned.rounds.as_ref().and_then(|r| r.eval(at).ok());
+        return known.map_or(GUESS, |n| n.max(1)) as f64;
     }
-    if matches!(op, Op::If(..) | Op::Switch(_)) { 0.5 } else { 1.0 }
+    if matches!(pinned.node.op, Op::If(..) | Op::Switch(_)) { 0.5 } else { 1.0 }
 }
 
-/// The best plan of a unit at a point, which keeps no value that is barred.
+/// The best plan of a unit at a point, which keeps no value that is barred; of a class, as far as one is found in it.
 pub(crate) fn plan_at(
     unit: &Unit,
     options: &Options,
     at: &dyn Fn(Sym) -> Option<i64>,
     barred: &FxHashSet<ValId>,
+    within: Option<&ReductionClass>,
 ) -> Plan {
     let mut us = costs(&unit.b, &unit.pool, options, at);
-    for (cands, us) in unit.pool.cands.iter().zip(&mut us) {
-        for (cand, us) in cands.iter().zip(us) {
-            if let Ir::Leaf(v) = cand.node
-                && barred.contains(&v)
-            {
+    for (class, (cands, us)) in unit.pool.cands.iter().zip(&mut us).enumerate() {
+        for (i, (cand, us)) in cands.iter().zip(us).enumerate() {
+            let kept = matches!(cand.node, Ir::Leaf(v) if barred.contains(&v));
+            if kept || within.is_some_and(|w| !w.allows(class, i)) {
                 us.us = BEYOND;
             }
         }
     }
     let choice = extract(&unit.b, &unit.pool, &us, options);
-    let nested = unit.nested.iter();
-    let nested = nested.map(|blocks| blocks.iter().map(|u| plan_at(u, options, at, barred)).collect());
-    Plan { choice, nested: nested.collect() }
+    let inner = |i: usize, blocks: &[Unit]| {
+        let class = |j| within.map(|w| w.inside(i, j));
+        blocks.iter().enumerate().map(|(j, u)| plan_at(u, options, at, barred, class(j))).collect()
+    };
+    let nested = unit.nested.iter().enumerate().map(|(i, blocks)| inner(i, blocks)).collect();
+    Plan { choice, nested }
 }
 
 /// What a plan costs at a point; none if it is no plan.
@@ -205,7 +211,7 @@ pub(crate) fn cost_at(
     let mut sum = total(&unit.b, &unit.pool, &plan.choice, options, at)?;
     for (i, blocks) in unit.nested.iter().enumerate() {
         for (u, p) in blocks.iter().zip(&plan.nested[i]) {
-            sum += times(&unit.b.pinned[i].node.op) * cost_at(u, p, options, at)?;
+            sum += times(&unit.b.pinned[i], at) * cost_at(u, p, options, at)?;
         }
     }
     Some(sum)
@@ -222,7 +228,7 @@ pub(crate) fn cost_of(
     for step in solved.trace.iter().filter(|t| t.again) {
         let (mut inner, mut often) = (unit, 1.0);
         for &(i, j) in &step.path {
-            often *= times(&inner.b.pinned[i].node.op);
+            often *= times(&inner.b.pinned[i], at);
             inner = &inner.nested[i][j];
         }
         sum += often * priced(&inner.b, step.imp, options, at).us;

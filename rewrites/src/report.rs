@@ -33,6 +33,19 @@ pub struct Report {
 }
 
 impl Report {
+    /// The names of functions and of those that they call, directly or not.
+    pub fn with_called(&self, names: &[&str]) -> Vec<String> {
+        let mut found: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+        let mut at = 0;
+        while let Some(name) = found.get(at) {
+            let calls = self.functions.iter().filter(|f| f.is_of(name)).flat_map(|f| f.calls.keys());
+            let new: Vec<String> = calls.filter(|c| !found.contains(c)).cloned().collect();
+            found.extend(new);
+            at += 1;
+        }
+        found
+    }
+
     /// The rules that it names, as it names them.
     pub fn rules_named(&self) -> BTreeSet<String> {
         let mut named = BTreeSet::new();
@@ -80,7 +93,7 @@ pub struct FuncReport {
     /// What it is a part of, if it was outlined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<Outlined>,
-    /// True if it has one plan for all dims, whose kernels add up in an order that is the same in all of them.
+    /// True if all its plans give the same bits: kernels add up in an order that dims do not change.
     pub invariant: bool,
     /// The pipeline that planned it; none where rules have no part.
     pub pipeline: Option<String>,

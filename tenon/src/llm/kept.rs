@@ -8,10 +8,10 @@
 #![expect(clippy::disallowed_methods, reason = "texts of models are compared")]
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use driver::{data, kernels, programs};
+use driver::{data, kernels, model_library, programs};
 use import::Format;
 use ir::origin::Value;
 use ir::text::stable_hash;
@@ -27,7 +27,7 @@ use crate::{Checkpoint, Function, packed};
 /// All that an entry of a checkpoint's model depends on; none: on more than can be said.
 pub(crate) fn key(checkpoint: &Checkpoint, load: &Load, entry: &str) -> Option<String> {
     let mut text = programs::options_key(&load.options.compile)?;
-    let (models, files) = (library::identity(), packed::files(checkpoint));
+    let (models, files) = (model_library::identity(), packed::files(checkpoint));
     let _ = writeln!(text, "{entry} of a model, {models:016x}\n{files}");
     // What a GGUF file says is part of a file of weights.
     if checkpoint.format() != Format::Gguf {
@@ -95,9 +95,11 @@ pub(crate) fn keep(key: &str, checkpoint: &Checkpoint, load: &Load, made: &Made<
     programs::keep(load.options.compile.store.as_ref(), key, compilation, about.to_string());
 }
 
-/// A file's hash and its name.
+/// A file's hash and its name. Of the library's files the key says enough.
 fn hash_of(path: &str) -> Option<String> {
-    let text = std::fs::read_to_string(PathBuf::from(path)).ok()?;
+    let path = Path::new(path);
+    let text = std::fs::read_to_string(path).ok().or_else(|| model_library::read(path)?.text.ok())?;
+    let path = path.display();
     Some(format!("{:016x} {path}", stable_hash(&text)))
 }
 

@@ -1,41 +1,21 @@
 //! The models of the library: `models/*.tn`, inside the binary. A new file there is a new model.
 
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
-use driver::modules::Found;
+use driver::model_library;
 use driver::{Failure, Front, pipeline};
-use include_dir::{Dir, include_dir};
 use ir::ast::{ExprKind, File, ItemKind};
 use ir::source::{SourceId, SourceMap};
-use ir::text::stable_hash;
 
 use import::Format;
 
 use crate::{Checkpoint, Error};
-
-static TEXTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../models");
 
 /// The text of a model in its folder: what `tenon import` writes.
 pub(crate) const OWN: &str = "model.tn";
 
 /// What names the classes that a file serves.
 const SERVES: &str = "serves";
-
-/// What the library of models is known by.
-pub(crate) fn identity() -> u64 {
-    static ALL: LazyLock<u64> = LazyLock::new(|| {
-        let mut texts: Vec<(&Path, &str)> = Vec::new();
-        let mut folders = vec![&TEXTS];
-        while let Some(folder) = folders.pop() {
-            texts.extend(folder.files().filter_map(|f| Some((f.path(), f.contents_utf8()?))));
-            folders.extend(folder.dirs());
-        }
-        texts.sort();
-        stable_hash(&format!("{texts:?}"))
-    });
-    *ALL
-}
 
 /// The text of a model for one of these classes, of the library or a file of the user's.
 pub(crate) fn program(checkpoint: &Checkpoint, file: Option<&Path>) -> Result<Front, Error> {
@@ -70,15 +50,13 @@ pub fn front(checkpoint: &Checkpoint, file: Option<&Path>) -> Result<Front, (Sou
         let text = format!("{}: {how}", checkpoint.path().display());
         return Err((SourceMap::default(), Failure::Message { code: "E0605", text }));
     }
-    let texts = TEXTS.files().filter_map(|f| Some((f.path(), f.contents_utf8()?)));
     let classes = checkpoint.classes();
     let mut known: Vec<String> = Vec::new();
     // A file that asks for more than the class goes before one that does not.
     let mut best: Option<(usize, SourceMap, SourceId)> = None;
-    for (path, text) in texts.filter(|(p, _)| p.extension().is_some_and(|e| e == "tn")) {
+    for (path, text) in model_library::models() {
         let mut sources = pipeline::sources();
-        let name = Path::new("models").join(path).display().to_string();
-        let id = sources.add(name, text);
+        let id = sources.add(path.display().to_string(), text);
         for class in served(&parser::parse(id, text).0) {
             let fits = fit(&class, &classes, checkpoint);
             if fits > best.as_ref().map_or(0, |b| b.0) {
@@ -88,7 +66,7 @@ pub fn front(checkpoint: &Checkpoint, file: Option<&Path>) -> Result<Front, (Sou
         }
     }
     if let Some((_, sources, id)) = best {
-        return crate::module::on_deep_stack(|| pipeline::front_with(sources, &[id], &read));
+        return crate::module::on_deep_stack(|| pipeline::front_with(sources, &[id], &model_library::read));
     }
     let text = format!("{}; --model FILE.tn gives a text of your own", unserved(checkpoint, &classes, known));
     Err((SourceMap::default(), Failure::Message { code: "E0605", text }))
@@ -186,11 +164,4 @@ fn served(file: &File) -> Vec<String> {
     let attrs = file.items.iter().flat_map(|i| &i.attrs).filter(|a| a.name.name.name() == SERVES);
     let text = |a: &ir::ast::Arg| if let ExprKind::Str(s) = &a.value.kind { Some(s.clone()) } else { None };
     attrs.flat_map(|a| &a.args).filter_map(text).collect()
-}
-
-/// Reads the files that a model uses.
-fn read(path: &Path) -> Option<Found> {
-    let inside = path.strip_prefix("models").ok()?;
-    let text = TEXTS.get_file(inside)?.contents_utf8()?.to_owned();
-    Some(Found { key: PathBuf::from(path), text: Ok(text) })
 }

@@ -248,3 +248,19 @@ fn an_estimate_is_what_loading_finds() {
     let q8 = of(&Load { quant: Some("q8_0".to_owned()), ..usual });
     assert!(q8.weights < one.weights && q8.laid_out < one.laid_out && q8.unencoded.len() == 1);
 }
+
+/// A text from elsewhere needs no copies of what it uses.
+#[test]
+fn a_text_of_the_users_own_uses_parts_of_the_library() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("my.tn");
+    let library = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../models"));
+    std::fs::copy(library.join("llama.tn"), &file).expect("a copy");
+    let checkpoint = driver::Checkpoint::open(llama()).expect("it opens");
+    let front = tenon::llm::front(&checkpoint, Some(&file));
+    assert!(front.is_ok_and(|f| f.files.modules.len() > 1));
+    std::fs::create_dir(folder.path().join("parts")).expect("a folder");
+    std::fs::write(folder.path().join("parts/rotary.tn"), "fn other() -> f32 { 1.0 }\n").expect("a file");
+    // The user's own goes before the library's of that name.
+    assert!(tenon::llm::front(&checkpoint, Some(&file)).is_err());
+}

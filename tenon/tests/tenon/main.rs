@@ -2,6 +2,7 @@
 
 mod calls;
 mod encoders;
+mod hostile;
 mod import;
 mod invariant;
 mod library;
