@@ -1,16 +1,20 @@
 //! What an entry will take, without running it: memory and work, from its plan.
 //!
-//! Memory is what the program says itself ([`lower::Peak`]) at dims that are given, and what functions make of weights
-//! when these are loaded. Work is a walk through the plan in which only scalars have values: loops go round as often as
-//! their conditions say, arms are those that the dims choose. Where a condition depends on data the dearer arm counts,
-//! and a loop's body once.
+//! Memory is what the machine holds in a run without kernels ([`Context::rehearse`]) at dims that are given, and what
+//! functions make of weights when these are loaded. Work is a walk through the plan in which only scalars have values:
+//! loops go round as often as their conditions say, arms are those that the dims choose. Where a condition depends on
+//! data the dearer arm counts, and a loop's body once.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ir::graph::{Block, Func, Node, Op, Type, ValId};
 use ir::{FuncId, Intrinsic, Module};
 use rewrites::Machine;
 use shape::{Expr, Sym};
+use tensor::Tensor;
+use vm::threads::Pool;
+use vm::{Arg, Context, EntryParam, Executable, KernelCode};
 
 use crate::data::{self, Wanted};
 use crate::pipeline::{self, Front, Options};
@@ -30,7 +34,7 @@ pub struct Estimate {
     loads: Vec<FuncId>,
     /// The parameters that the step takes; none: all.
     takes: Option<Vec<u32>>,
-    peaks: BTreeMap<u32, lower::Peak>,
+    exe: Arc<Executable>,
 }
 
 /// What kernels do.
@@ -48,8 +52,13 @@ pub struct Work {
 pub type Dims = BTreeMap<Sym, i64>;
 
 impl Estimate {
-    /// Plans an entry. No kernel is compiled.
-    pub fn new(front: &Front, entry: FuncId, options: &Options) -> Result<Estimate, Failure> {
+    /// Plans an entry, to be run on some threads. No kernel is compiled.
+    pub fn new(
+        front: &Front,
+        entry: FuncId,
+        options: &Options,
+        threads: Arc<Pool>,
+    ) -> Result<Estimate, Failure> {
         let (mut plan, report) = pipeline::plan_of(&front.module, &[entry], options);
         pipeline::sound(front, &report, options)?;
         let mut entries = vec![entry];
@@ -58,9 +67,11 @@ impl Estimate {
         let takes = split.as_ref().map(|s| s.takes().to_vec());
         let (step, loads) = split.map_or((entry, Vec::new()), |s| (s.step(), s.loads().collect()));
         let compiler = codegen::Compiler::new(options.target.clone());
-        let lowered = kernels::describe(&plan, &entries, &front.sources, &compiler)?;
-        let peaks = lower::peaks(&plan, &lowered).into_iter().map(|p| (p.func.0, p)).collect();
-        Ok(Estimate { plan, entry, step, loads, takes, peaks })
+        let program = kernels::describe(&plan, &entries, &front.sources, &compiler)?.program;
+        let code = vec![KernelCode::missing("it is not compiled"); program.kernels.len()];
+        let exe = Executable::new(program, code, threads)
+            .map_err(|e| kernels::ours("a compiled program does not load", &e))?;
+        Ok(Estimate { plan, entry, step, loads, takes, exe })
     }
 
     /// The parameters of the entry.
@@ -79,10 +90,29 @@ impl Estimate {
         self.loads.iter().flat_map(of).sum()
     }
 
-    /// Bytes that a run holds at dims, at most. None where only running tells.
-    pub fn arena(&self, dims: &Dims) -> Option<u64> {
-        let peak = self.peaks.get(&self.step.0)?;
-        peak.bytes.eval(&|s| dims.get(&s).copied()).ok().and_then(|n| u64::try_from(n).ok())
+    /// Bytes that a run holds at dims, at most, with those arguments of the entry that are given. None where only
+    /// running tells.
+    pub fn arena(&self, dims: &Dims, given: &[Option<Tensor>]) -> Option<u64> {
+        let entry = self.exe.program().entries.iter().find(|e| e.name == self.plan.func(self.step).name)?;
+        let params = self.plan.func(self.step).body.params.iter().zip(&entry.params);
+        let extent = |d: &Expr| d.eval(&|s| dims.get(&s).copied()).ok();
+        let tensor = |(at, (v, _)): (usize, (&ValId, &EntryParam))| {
+            let at = self.takes.as_ref().map_or(Some(at), |t| t.get(at).map(|i| *i as usize));
+            if let Some(known) = at.and_then(|at| given.get(at)?.as_ref()) {
+                return Some(known.clone());
+            }
+            let ty = self.plan.func(self.step).ty(*v);
+            let shape = ty.shape.iter().map(extent).collect::<Option<Vec<i64>>>()?;
+            let block = tensor::Block::unreserved(usize::try_from(bytes(ty, dims)?).ok()?)?;
+            Tensor::from_block(ty.dtype, &shape, block).ok()
+        };
+        let mut all = params.clone().enumerate().map(tensor).collect::<Option<Vec<_>>>()?;
+        let arg = |(t, (_, param)): (_, (&ValId, &EntryParam))| {
+            if param.own { Arg::Updated(t) } else { Arg::Lent(t) }
+        };
+        let args = all.iter_mut().zip(params).map(arg).collect();
+        let held = Context::new(Arc::clone(&self.exe)).rehearse(&entry.name, args);
+        held.ok().map(|n| n as u64)
     }
 
     /// What a run does at dims.

@@ -51,7 +51,7 @@ pub(crate) fn kernels(
         if spent > budget && (run >= LEAST || run > 0 && spent > budget * 8) {
             break;
         }
-        let done = context.profile(entry, next().into_iter().map(Arg::Lent).collect(), &limits, &mut profile);
+        let done = context.profile(entry, next().into_iter().map(Arg::Lent), &limits, &mut profile);
         done.map_err(|e| engine::vm_failure(&e, sources))?;
     }
     let clock = profile.clock_ns();

@@ -422,6 +422,7 @@ impl<'c> Weights<'c> {
                 return wrong(format!("{}: {} is needed, and `{}` is {why}", w.name, w.ty.dtype, raw.name));
             }
             self.count(self.made.get().0 + each as u64);
+            self.forget(raw);
         }
         match whole {
             Some(t) => Ok(t),
@@ -432,6 +433,13 @@ impl<'c> Weights<'c> {
                 Tensor::zeros(w.ty.dtype, &extents).map_err(|e| Fault::Wrong(format!("{}: {e}", w.name)))
             }
         }
+    }
+
+    /// Lets go of a tensor that has been copied, so that a checkpoint is not in memory beside what is made of it.
+    fn forget(&self, raw: Raw<'_>) {
+        let name = raw.name.clone();
+        drop(raw);
+        self.checkpoint.tensors().get(&name).into_iter().for_each(import::Tensor::forget);
     }
 
     /// The bytes that a term names, at a place of the arrays.

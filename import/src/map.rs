@@ -3,9 +3,10 @@
 
 use std::fmt;
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
+use memmap2::{Mmap, UncheckedAdvice};
 
 use crate::Error;
 
@@ -33,6 +34,14 @@ impl Mapped {
     /// The bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.map
+    }
+
+    /// Lets go of the pages that bytes are in. They are read again when they are looked at.
+    pub(crate) fn forget(&self, bytes: Range<usize>) {
+        #[cfg(unix)]
+        // SAFETY: pages of a file that is only read come back as they were. That it fails changes nothing.
+        let _ =
+            unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, bytes.start, bytes.len()) };
     }
 
     /// The file.

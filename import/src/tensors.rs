@@ -61,6 +61,11 @@ impl Tensor {
         })
     }
 
+    /// Lets go of the memory that its bytes are in: it is no more than it was before they were first looked at.
+    pub fn forget(&self) {
+        self.range.iter().for_each(|r| self.file.forget(r.clone()));
+    }
+
     /// The file that it is in.
     pub fn file(&self) -> &Path {
         self.file.path()

@@ -261,8 +261,10 @@ impl Function {
             let text = format!("{} needs {}", self.name, lacking.join(", "));
             return Err(Error::message("E0603", text));
         }
-        let results = self.run(all.into_iter().flatten().map(Arg::Lent).collect(), &Limits::default())?;
-        Ok(results.into_iter().filter_map(Output::into_tensor).collect())
+        let mut results = Vec::new();
+        let args = all.into_iter().flatten().map(Arg::Lent);
+        self.run(args, &Limits::default(), &mut |r| results.extend(r.into_tensor()))?;
+        Ok(results)
     }
 
     /// As [`call`](Function::call), with a deadline, a budget of memory, or a flag that ends the run. A tensor that is
@@ -277,22 +279,37 @@ impl Function {
     /// stay the caller's, also when the call fails. A result that is one of those is told by its place among the
     /// arguments that are not bound.
     pub fn update(&self, args: Vec<Arg<'_>>, limits: &Limits) -> Result<Vec<Output>, Error> {
-        let open: Vec<usize> = (0..self.bound.len()).filter(|&i| self.bound[i].is_none()).collect();
-        if open.len() != args.len() {
-            let asked: Vec<String> =
-                open.iter().map(|&i| format!("{}: {}", self.wanted[i].name, self.wanted[i].ty)).collect();
+        let mut results = Vec::new();
+        self.update_each(args.into_iter(), limits, &mut |r| results.push(r))?;
+        Ok(results)
+    }
+
+    /// As [`update`](Function::update), without lists: each result is handed to `take`.
+    pub fn update_each<'a>(
+        &self,
+        mut args: impl ExactSizeIterator<Item = Arg<'a>>,
+        limits: &Limits,
+        take: &mut dyn FnMut(Output),
+    ) -> Result<(), Error> {
+        let count = self.open().count();
+        if count != args.len() {
+            let asked: Vec<String> = self.open().map(|w| format!("{}: {}", w.name, w.ty)).collect();
             let asked = if asked.is_empty() { String::new() } else { format!(": {}", asked.join(", ")) };
-            let text = format!("{} takes {} arguments{asked}; got {}", self.name, open.len(), args.len());
+            let text = format!("{} takes {count} arguments{asked}; got {}", self.name, args.len());
             return Err(Error::message("E0601", text));
         }
-        let mut given = args.into_iter();
-        let all = self.bound.iter().filter_map(|b| b.as_deref().map(Arg::Lent).or_else(|| given.next()));
-        let results = self.run(all.collect(), limits)?;
-        let place = |r| match r {
-            Output::Updated(at) => Output::Updated(open.iter().position(|i| *i == at).unwrap_or(at)),
-            new => new,
-        };
-        Ok(results.into_iter().map(place).collect())
+        let all = self.bound.iter().filter_map(|b| match b {
+            Some(t) => Some(Arg::Lent(t)),
+            None => args.next(),
+        });
+        self.run(all, limits, &mut |result| {
+            take(match result {
+                Output::Updated(at) => {
+                    Output::Updated(self.bound[..at].iter().filter(|b| b.is_none()).count())
+                }
+                new => new,
+            });
+        })
     }
 
     /// Frees what calls that have ended left for calls to come: registers, frames, pooled memory.
@@ -302,26 +319,27 @@ impl Function {
         drop(kept);
     }
 
-    fn run(&self, args: Vec<Arg<'_>>, limits: &Limits) -> Result<Vec<Output>, Error> {
+    fn run<'a>(
+        &'a self,
+        args: impl Iterator<Item = Arg<'a>>,
+        limits: &Limits,
+        take: &mut dyn FnMut(Output),
+    ) -> Result<(), Error> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         // Not held while the call runs.
         let kept = idle().pop();
         let mut context = kept.unwrap_or_else(|| Context::new(Arc::clone(&self.exe)));
-        let loaded = self.load(&mut context, limits);
-        let results = match &loaded {
-            Ok(Some(loaded)) => {
-                let results = self.observed(&mut context, &loaded.step, loaded.args(args), limits);
-                let place = |r| match r {
+        let done = self.load(&mut context, limits).and_then(|loaded| match loaded {
+            Some(loaded) => self.observed(&mut context, &loaded.step, loaded.args(args), limits, &mut |r| {
+                take(match r {
                     Output::Updated(at) => Output::Updated(loaded.takes.get(at).copied().unwrap_or(at)),
                     new => new,
-                };
-                results.map(|all| all.into_iter().map(place).collect())
-            }
-            Ok(None) => self.observed(&mut context, &self.name, args, limits),
-            Err(e) => Err(e.clone()),
-        };
+                });
+            }),
+            None => self.observed(&mut context, &self.name, args, limits, take),
+        });
         idle().push(context);
-        results.map_err(|e| Error::new(&engine::vm_failure(&e, &self.sources.0), &self.sources.0))
+        done.map_err(|e| Error::new(&engine::vm_failure(&e, &self.sources.0), &self.sources.0))
     }
 }
 
@@ -337,18 +355,22 @@ impl Function {
         Some(driver::profile::report(&self.exe, &self.name, &profile, machine, &self.sources.0))
     }
 
-    fn observed(
+    fn observed<'a>(
         &self,
         context: &mut Context,
         entry: &str,
-        args: Vec<Arg<'_>>,
+        args: impl Iterator<Item = Arg<'a>>,
         limits: &Limits,
-    ) -> Result<Vec<Output>, vm::Error> {
+        take: &mut dyn FnMut(Output),
+    ) -> Result<(), vm::Error> {
         let noted = || self.profile.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(mut profile) = noted().take() else { return context.update(entry, args, limits) };
+        let Some(mut profile) = noted().take() else {
+            context.outputs(entry, args, limits)?.for_each(take);
+            return Ok(());
+        };
         let results = context.profile(entry, args, limits, &mut profile);
         *noted() = Some(profile);
-        results
+        results.map(|all| all.into_iter().for_each(take))
     }
 
     /// What the bound weights make by themselves, made by the first call.

@@ -7,16 +7,21 @@
 //! file; any other is not read.
 //!
 //! ```text
-//! "TENONPK2", the bytes of the head as u64, the head as JSON; from page to page the tensors
+//! "TENONPK3", where the head is and its bytes, as u64; from page to page the tensors; the head as JSON
 //! ```
+//!
+//! A tensor is written as soon as it is made, and forgotten: what was read of the checkpoint and what was made of it
+//! are never in memory as a whole.
 
 #![expect(clippy::disallowed_methods, reason = "files tell when they were used")]
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use driver::model::{Bound, Reader};
 use driver::pipeline::{Compilation, Options};
@@ -30,7 +35,7 @@ use vm::{Context, Executable, Limits, LoadSplit, Loaded};
 
 use crate::shared::{Hash, shared};
 
-const MAGIC: &[u8; 8] = b"TENONPK2";
+const MAGIC: &[u8; 8] = b"TENONPK3";
 /// Tensors begin with a page.
 const PAGE: u64 = 4096;
 /// A head is never as long as this.
@@ -121,6 +126,50 @@ impl<'p> Parts<'p> {
         let loaded = (!self.split.loads.is_empty()).then(|| Loaded { step: step(), takes, kept });
         Weights { read, loaded }
     }
+
+    /// Makes what the step takes of the weights, and behind it what loads make: each is handed over with its place as
+    /// soon as nothing more is made of it. What a load reads is forgotten before the next one reads, unless that needs
+    /// it.
+    fn make(
+        &self,
+        exe: &Arc<Executable>,
+        reader: &Reader<'_>,
+        take: &mut dyn FnMut(usize, Tensor) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut context = Context::new(Arc::clone(exe));
+        let mut held: BTreeMap<usize, Tensor> = BTreeMap::new();
+        let mut place = self.step.len();
+        let loads = &self.split.loads;
+        // All that does not fit is said at once.
+        let read = |these: &[usize]| reader.read(these).or_else(|f| reader.read(self.all).and(Err(f)));
+        for (k, load) in loads.iter().enumerate() {
+            let wanted: Vec<usize> = load.args.iter().map(|i| *i as usize).collect();
+            let lacking: Vec<usize> = wanted.iter().copied().filter(|i| !held.contains_key(i)).collect();
+            held.extend(lacking.iter().copied().zip(read(&lacking)?));
+            let args: Vec<&Tensor> = wanted.iter().filter_map(|i| held.get(i)).collect();
+            let name = &exe.program().entries[load.entry as usize].name;
+            let made = context.run(name, &args, &Limits::default());
+            for t in made.map_err(|e| engine::vm_failure(&e, &SourceMap::default()))? {
+                take(place, t)?;
+                place += 1;
+            }
+            context.trim();
+            let later = |i: &usize| loads[k + 1..].iter().any(|l| l.args.contains(&(*i as u32)));
+            for (i, t) in std::mem::take(&mut held) {
+                if later(&i) {
+                    held.insert(i, t);
+                } else if let Some(at) = self.step.iter().position(|s| *s == i) {
+                    take(at, t)?;
+                }
+            }
+        }
+        for (at, i) in self.step.iter().enumerate() {
+            if !loads.iter().any(|l| l.args.contains(&(*i as u32))) {
+                read(&[*i])?.into_iter().try_for_each(|t| take(at, t))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The weights of an entry that is bound to a checkpoint, from the cache or else from the checkpoint.
@@ -143,53 +192,32 @@ pub(crate) fn weights(
         return Ok(parts.whole(tensors));
     }
     let reader = bound.reader(checkpoint, options)?;
-    let made = made(exe, &reader, &parts.split, &parts.step).or_else(|f| {
-        // All that does not fit is said at once.
-        reader.read(&all).and(Err(f))
+    if let Some(path) = path
+        && let Ok(mut file) = Writer::new(&path)
+    {
+        let mut written = Ok(());
+        let made = parts.make(exe, &reader, &mut |place, t| {
+            written = file.add(place, &t);
+            written.as_ref().map_err(|e| Failure::data(e.to_string())).copied()
+        });
+        if written.is_ok() {
+            made?;
+            if file.finish(&path, key).is_ok()
+                && let Ok(mapped) = open(&path, key)
+            {
+                watch.tell(Step::Load, bytes, bytes);
+                make_room(&path);
+                return Ok(parts.whole(mapped));
+            }
+        }
+    }
+    let mut all: BTreeMap<usize, Arc<Tensor>> = BTreeMap::new();
+    parts.make(exe, &reader, &mut |place, t| {
+        all.insert(place, shared(&Hash::of(&t), || Ok(t))?);
+        Ok(())
     })?;
     watch.tell(Step::Load, bytes, bytes);
-    let hashes: Vec<Hash> = made.iter().map(Hash::of).collect();
-    if let Some(path) = path
-        && write(&path, key, &made, &hashes).is_ok()
-        && let Ok(mapped) = open(&path, key)
-    {
-        drop(made);
-        make_room(&path);
-        return Ok(parts.whole(mapped));
-    }
-    Ok(parts.whole(
-        made.into_iter().zip(hashes).map(|(t, hash)| shared(&hash, || Ok(t))).collect::<Result<_, _>>()?,
-    ))
-}
-
-/// What the step takes of the weights, and behind it what loads make. What a load reads is forgotten before the next
-/// one reads, unless that needs it.
-fn made(
-    exe: &Arc<Executable>,
-    reader: &Reader<'_>,
-    split: &LoadSplit,
-    step: &[usize],
-) -> Result<Vec<Tensor>, Failure> {
-    let mut context = Context::new(Arc::clone(exe));
-    let mut kept = Vec::new();
-    let mut held: Vec<(usize, Tensor)> = Vec::new();
-    for (k, load) in split.loads.iter().enumerate() {
-        let wanted: Vec<usize> = load.args.iter().map(|i| *i as usize).collect();
-        let lacking: Vec<usize> =
-            wanted.iter().copied().filter(|i| held.iter().all(|(h, _)| h != i)).collect();
-        held.extend(lacking.iter().copied().zip(reader.read(&lacking)?));
-        let of = |i: &usize| held.iter().find(|(h, _)| h == i).map(|(_, t)| t);
-        let args: Vec<&Tensor> = wanted.iter().filter_map(of).collect();
-        let name = &exe.program().entries[load.entry as usize].name;
-        let made = context.run(name, &args, &Limits::default());
-        kept.extend(made.map_err(|e| engine::vm_failure(&e, &SourceMap::default()))?);
-        let later = |i: &usize| split.loads[k + 1..].iter().any(|l| l.args.contains(&(*i as u32)));
-        held.retain(|(i, _)| later(i) || step.contains(i));
-    }
-    let lacking: Vec<usize> = step.iter().copied().filter(|i| held.iter().all(|(h, _)| h != i)).collect();
-    held.extend(lacking.iter().copied().zip(reader.read(&lacking)?));
-    held.sort_by_key(|(i, _)| step.iter().position(|s| s == i));
-    Ok(held.into_iter().map(|(_, t)| t).chain(kept).collect())
+    Ok(parts.whole(all.into_values().collect()))
 }
 
 /// A file's name begins with a hash of the checkpoint's path.
@@ -225,59 +253,74 @@ fn make_room(path: &Path) {
     }
 }
 
-/// Writes a file of tensors. It has its name when it is whole.
-fn write(path: &Path, key: &str, tensors: &[Tensor], hashes: &[Hash]) -> io::Result<()> {
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    fs::create_dir_all(folder)?;
-    let head = |first: u64| {
-        let mut at = first;
-        let mut all: Vec<Value> = Vec::new();
-        for (t, hash) in tensors.iter().zip(hashes) {
-            let hash = &hash.digits;
-            all.push(json!({ "dtype": t.dtype().name(), "shape": t.shape(), "at": at, "sha256": hash }));
-            at = (at + t.bytes().len() as u64).next_multiple_of(PAGE);
-        }
-        (json!({ "key": key, "end": at, "tensors": all }).to_string(), at)
-    };
-    // Places have as many digits as the head may make them have.
-    let room = (head(1 << 60).0.len() as u64 + 16).next_multiple_of(PAGE);
-    let (text, end) = head(room);
-    let temporary = folder.join(format!("{}.{}", key, std::process::id()));
-    let made = (|| {
-        let mut out = BufWriter::new(File::create(&temporary)?);
-        out.write_all(MAGIC)?;
-        out.write_all(&(text.len() as u64).to_le_bytes())?;
-        out.write_all(text.as_bytes())?;
-        let mut at = room;
-        for t in tensors {
-            out.seek(SeekFrom::Start(at))?;
-            out.write_all(t.bytes())?;
-            at = (at + t.bytes().len() as u64).next_multiple_of(PAGE);
-        }
-        out.into_inner()?.set_len(end)?;
-        fs::rename(&temporary, path)
-    })();
-    if made.is_err() {
-        drop(fs::remove_file(&temporary));
+/// A file of tensors that is being written. It has its name when it is whole.
+struct Writer {
+    file: File,
+    temporary: PathBuf,
+    /// Where the next tensor begins.
+    at: u64,
+    /// What the head says of each tensor, by its place.
+    tensors: BTreeMap<usize, Value>,
+}
+
+impl Writer {
+    fn new(path: &Path) -> io::Result<Writer> {
+        let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        fs::create_dir_all(folder)?;
+        // Several threads may write the same.
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let temporary = path.with_extension(format!("{}-{number}", std::process::id()));
+        Ok(Writer { file: File::create(&temporary)?, temporary, at: PAGE, tensors: BTreeMap::new() })
     }
-    made
+
+    fn add(&mut self, place: usize, t: &Tensor) -> io::Result<()> {
+        let Hash { dtype, shape, digits } = Hash::of(t);
+        let says = json!({ "dtype": dtype, "shape": shape, "at": self.at, "sha256": digits });
+        self.tensors.insert(place, says);
+        self.file.seek(SeekFrom::Start(self.at))?;
+        self.file.write_all(t.bytes())?;
+        self.at = (self.at + t.bytes().len() as u64).next_multiple_of(PAGE);
+        Ok(())
+    }
+
+    fn finish(mut self, path: &Path, key: &str) -> io::Result<()> {
+        let tensors: Vec<&Value> = self.tensors.values().collect();
+        let head = json!({ "key": key, "tensors": tensors }).to_string();
+        self.file.seek(SeekFrom::Start(self.at))?;
+        self.file.write_all(head.as_bytes())?;
+        self.file.rewind()?;
+        self.file.write_all(MAGIC)?;
+        self.file.write_all(&self.at.to_le_bytes())?;
+        self.file.write_all(&(head.len() as u64).to_le_bytes())?;
+        fs::rename(&self.temporary, path)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // There is none any more where it was finished.
+        drop(fs::remove_file(&self.temporary));
+    }
 }
 
 /// The tensors of a file that is whole and has this key.
 fn open(path: &Path, key: &str) -> io::Result<Vec<Arc<Tensor>>> {
     let other = || io::Error::from(io::ErrorKind::InvalidData);
     let mut file = File::open(path)?;
-    let mut begin = [0; 16];
-    file.read_exact(&mut begin)?;
-    let long = u64::from_le_bytes(begin[8..].try_into().map_err(|_| other())?);
-    if begin[..8] != MAGIC[..] || long > LONGEST {
+    let (mut magic, mut end, mut long) = ([0; 8], [0; 8], [0; 8]);
+    for part in [&mut magic, &mut end, &mut long] {
+        file.read_exact(part)?;
+    }
+    let (end, long) = (u64::from_le_bytes(end), u64::from_le_bytes(long));
+    if magic != *MAGIC || long > LONGEST || Some(file.metadata()?.len()) != end.checked_add(long) {
         return Err(other());
     }
     let mut text = vec![0; long as usize];
+    file.seek(SeekFrom::Start(end))?;
     file.read_exact(&mut text)?;
     let head: Value = serde_json::from_slice(&text)?;
-    let end = head["end"].as_u64().ok_or_else(other)?;
-    if head["key"].as_str() != Some(key) || file.metadata()?.len() != end {
+    if head["key"].as_str() != Some(key) {
         return Err(other());
     }
     // Used just now.

@@ -76,6 +76,20 @@ impl Block {
         Some(Block { start, size, home: None })
     }
 
+    /// So many bytes, zero, of which the system keeps only those that are written, and does not ask whether it has as
+    /// many: for who looks at sizes.
+    pub fn unreserved(size: usize) -> Option<Block> {
+        if size < LARGE {
+            return Block::zeroed(size);
+        }
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: the system chooses a place at which nothing is.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), size, rights, kind, -1, 0) };
+        let start = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED)?;
+        Some(Block { start, size, home: None })
+    }
+
     /// So many bytes of a file from a place on that is whole pages. A large block is the file's pages, which are read
     /// when they are first touched and shared with others that map it; what is written to it stays here. Nobody may
     /// shorten the file meanwhile.
@@ -170,7 +184,7 @@ impl Drop for Block {
             return;
         }
         if self.size >= LARGE {
-            // SAFETY: mapped by `zeroed` or `of_file`, this many bytes.
+            // SAFETY: mapped by `zeroed`, `unreserved` or `of_file`, this many bytes.
             unsafe { libc::munmap(self.start.as_ptr().cast(), self.size) };
         } else if self.size > 0 {
             let layout = Layout::from_size_align(self.size, LINE).expect("it was allocated with it");

@@ -1,6 +1,7 @@
 //! Host tensors: dense, row-major, owned bytes.
 
 use half::{bf16, f16};
+use smallvec::SmallVec;
 
 use crate::{Block, DType};
 
@@ -37,7 +38,8 @@ pub enum Error {
 /// A dense row-major tensor on the host. Rank 0 is a scalar.
 pub struct Tensor {
     dtype: DType,
-    shape: Vec<i64>,
+    /// Without an allocation of its own for as many axes as most have.
+    shape: SmallVec<[i64; 6]>,
     /// The product of `shape`.
     len: usize,
     /// As many bytes, or more.
@@ -116,7 +118,7 @@ impl Tensor {
             .filter(|&b| b <= isize::MAX as usize / 2)
             .ok_or_else(|| Error::TooLarge(shape.to_vec()))?;
         let block = Block::zeroed(bytes).ok_or_else(|| Error::TooLarge(shape.to_vec()))?;
-        Ok(Tensor { dtype, shape: shape.to_vec(), len, block })
+        Ok(Tensor { dtype, shape: shape.into(), len, block })
     }
 
     /// A tensor of the elements that a block begins with, which stay where they are.
@@ -126,7 +128,7 @@ impl Tensor {
         if want > block.size() {
             return Err(Error::WrongLength { shape: shape.to_vec(), want, got: block.size() });
         }
-        Ok(Tensor { dtype, shape: shape.to_vec(), len, block })
+        Ok(Tensor { dtype, shape: shape.into(), len, block })
     }
 
     /// The memory of the tensor, which begins with its elements.

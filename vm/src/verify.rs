@@ -253,6 +253,7 @@ fn load_split(program: &Program, e: &Entry, kept: &LoadSplit) -> Result {
     let entry = |at: u32| program.entries.get(at as usize).ok_or_else(|| format!("there is no entry {at}"));
     let param = |p: &EntryParam| (p.dtype, p.shape.len(), p.own);
     let step = entry(kept.step)?;
+    ensure(kept.takes.is_sorted_by(|a, b| a < b), || format!("{} takes parameters out of order", step.name))?;
     let taken = kept.takes.iter().map(|&a| e.params.get(a as usize).map(param));
     let taken: Option<Vec<_>> = taken.collect();
     let mut takes =

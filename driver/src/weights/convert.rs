@@ -19,10 +19,13 @@ pub(super) fn into(raw: &Raw<'_>, to: DType, out: &mut [u8]) -> Result<(), Strin
     let bytes = &raw.bytes[..];
     match (from, to) {
         _ if from == to => {
-            if out.len() != bytes.len() {
-                return Err(format!("{} bytes and not {}", bytes.len(), out.len()));
+            let [at, size, block] = raw.field.unwrap_or([0, bytes.len().max(1), bytes.len().max(1)]);
+            let want = bytes.len() / block * size;
+            if out.len() != want {
+                return Err(format!("{want} bytes and not {}", out.len()));
             }
-            out.copy_from_slice(bytes);
+            let blocks = bytes.chunks_exact(block).zip(out.chunks_exact_mut(size.max(1)));
+            blocks.for_each(|(b, out)| out.copy_from_slice(&b[at..at + size]));
             if to == DType::Bool {
                 out.iter_mut().for_each(|b| *b = u8::from(*b != 0));
             }

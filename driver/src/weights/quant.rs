@@ -227,6 +227,7 @@ fn by_rows(raw: &Raw<'_>, each: &mut Rows<'_>) -> Result<(), String> {
             shape: vec![count, width],
             turned: false,
             bytes: part.into(),
+            field: raw.field,
         };
         each(&part, count, width)?;
         from += count;
@@ -397,12 +398,13 @@ impl<'c> Weights<'c> {
             if raw.kind == coder.to {
                 for (f, (_, to)) in fields.iter().zip(&mut slices) {
                     let again = self.raw(&f.whole, &mut Place { at, names })?;
-                    to.copy_from_slice(&verbs::apply("field", again, &f.args)?.bytes);
+                    to.copy_from_slice(&verbs::apply("field", again, &f.args)?.gathered().bytes);
                 }
             } else if let Err(why) = coder.encode(&raw, &mut slices) {
                 return wrong(format!("`{}` is not encoded as {}: {why}", raw.name, coder.to));
             }
             self.count(self.made.get().0 + size as u64);
+            self.forget(raw);
         }
         Ok(out)
     }

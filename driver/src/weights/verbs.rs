@@ -31,7 +31,10 @@ pub(super) struct Raw<'c> {
     pub(super) shape: Vec<i64>,
     /// True if the bytes have the two axes exchanged.
     pub(super) turned: bool,
+    /// Those of whole blocks, where it is one field of each.
     pub(super) bytes: Cow<'c, [u8]>,
+    /// Where in a block its field begins, the bytes of that, and of a block.
+    pub(super) field: Option<[usize; 3]>,
 }
 
 impl<'c> Raw<'c> {
@@ -46,7 +49,16 @@ impl<'c> Raw<'c> {
             shape: t.shape().to_vec(),
             turned: t.turned(),
             bytes: Cow::Borrowed(bytes),
+            field: None,
         })
+    }
+
+    /// Its bytes by themselves, and not in blocks.
+    pub(super) fn gathered(self) -> Raw<'c> {
+        let Some([at, size, block]) = self.field else { return self };
+        let mut bytes = Vec::with_capacity(self.bytes.len() / block * size);
+        self.bytes.chunks_exact(block).for_each(|b| bytes.extend_from_slice(&b[at..at + size]));
+        Raw { bytes: Cow::Owned(bytes), field: None, ..self }
     }
 
     fn axis(&self, i: usize) -> usize {
@@ -71,6 +83,7 @@ pub(super) fn apply<'c>(verb: &str, raw: Raw<'c>, args: &[Value]) -> Made<Raw<'c
     if raw.turned {
         return turned(verb, raw, args);
     }
+    let raw = raw.gathered();
     let ints: Vec<usize> =
         args.iter().filter_map(|v| v.as_i64().and_then(|n| usize::try_from(n).ok())).collect();
     match (verb, ints.as_slice(), args) {
@@ -211,15 +224,13 @@ fn plus(raw: Raw<'_>, x: f64) -> Made<Raw<'_>> {
 
 /// One field of each block: the last axis counts blocks, and what the field holds of each comes behind.
 fn field<'c>(raw: Raw<'c>, kind: &str, [at, size, block]: [usize; 3], extents: &[usize]) -> Made<Raw<'c>> {
-    if raw.kind != kind || raw.layout.bytes != block || at + size > block {
+    if raw.kind != kind || raw.layout.bytes != block || block == 0 || at + size > block {
         return wrong(format!("`{}` is {}, and {kind} is needed", raw.name, raw.kind));
     }
-    let mut bytes = Vec::with_capacity(raw.bytes.len() / block.max(1) * size);
-    raw.bytes.chunks_exact(block.max(1)).for_each(|b| bytes.extend_from_slice(&b[at..at + size]));
     let mut shape = raw.shape;
     if let Some(last) = shape.last_mut() {
         *last /= raw.layout.elements as i64;
     }
     shape.extend(extents.iter().map(|n| *n as i64));
-    Ok(Raw { kind: "bytes".to_owned(), shape, bytes: Cow::Owned(bytes), ..raw })
+    Ok(Raw { kind: "bytes".to_owned(), shape, field: Some([at, size, block]), ..raw })
 }

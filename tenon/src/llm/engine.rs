@@ -3,26 +3,31 @@
 //! A step takes rows of any number of sequences: a prompt, a part of one, the next token of each, or all of that at
 //! once. Where it fails, each sequence stands as it did before; where it fails for some of them, the others go on.
 
-#![expect(clippy::disallowed_methods, reason = "steps are timed")]
-
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use tensor::{DType, Tensor};
-use vm::{Arg, Limits, Output};
 
 use super::prefix::{NodeId, Prefixes};
 use super::state::{self, GONE, Held, Kept, PAGE, State};
 use super::statistics::{Counts, Pool, Statistics};
 use crate::{Error, Function};
 
+mod step;
+
+use step::Input;
+pub use step::{Answers, Rows};
+
 /// A model that is ready to run, with the memory of its sequences.
 #[derive(Debug)]
 pub struct Engine {
     step: Function,
     state: State,
-    /// What the parameters are, by place.
-    inputs: Vec<Input>,
+    /// What the parameters are, by place, and what they were in the last step; of the leaves of a part, which stand in
+    /// the state, nothing.
+    inputs: Vec<(Input, Tensor)>,
+    /// The places of the rows that run in a step, while there is one.
+    runs: Vec<usize>,
+    answers: Answers,
     sequences: BTreeMap<u64, Sequence>,
     prefixes: Prefixes,
     /// The most checkpoints of a part.
@@ -58,34 +63,6 @@ impl Sequence {
     fn of(parts: usize) -> Sequence {
         Sequence { held: vec![Held::default(); parts], ..Sequence::default() }
     }
-}
-
-/// The rows of one sequence in a step.
-#[derive(Clone, Debug)]
-pub struct Rows<'r> {
-    /// The sequence.
-    pub sequence: SequenceId,
-    /// The tokens that come behind those it has.
-    pub tokens: &'r [u32],
-    /// Of how many of the last of these rows logits are wanted.
-    pub wanted: usize,
-}
-
-/// A parameter of a step.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Input {
-    Tokens,
-    Sequence,
-    Position,
-    Last,
-    /// A leaf of a part.
-    Leaf,
-    /// The pages of a part.
-    Table(usize),
-    /// The slots of a part that are read.
-    From(usize),
-    /// Those that are written.
-    To(usize),
 }
 
 /// How many pages and slots there are for so many tokens in all of so many sequences.
@@ -140,7 +117,7 @@ impl Engine {
                     _ => return Err(unknown(&w.name, &w.ty.to_string())),
                 },
             };
-            inputs.push(input);
+            inputs.push((input, Tensor::zeros(DType::I32, &[0])?));
         }
         let vocab =
             config.get("vocab").and_then(ir::origin::Value::as_i64).and_then(|n| usize::try_from(n).ok());
@@ -150,7 +127,20 @@ impl Engine {
         let prefixes = Prefixes::default();
         let (sequences, counts) = (BTreeMap::new(), Counts::now());
         let budget = None;
-        Ok(Engine { step, state, inputs, sequences, prefixes, checkpoints, next: 0, vocab, counts, budget })
+        Ok(Engine {
+            step,
+            state,
+            inputs,
+            runs: Vec::new(),
+            answers: Answers::default(),
+            sequences,
+            prefixes,
+            checkpoints,
+            next: 0,
+            vocab,
+            counts,
+            budget,
+        })
     }
 
     /// The same within so many bytes: weights and what sequences keep are there already, a step may hold the rest.
@@ -388,330 +378,6 @@ impl Engine {
             }
         }
     }
-
-    /// Runs a step; gives the logits of the rows wanted, in the order of the rows. Whatever is wrong with one sequence
-    /// is wrong with the step; what logits are is not asked.
-    pub fn step(&mut self, batch: &[Rows<'_>], limits: &Limits) -> Result<Tensor, Error> {
-        // What has no row is not written.
-        let batch: Vec<Rows<'_>> = batch.iter().filter(|r| !r.tokens.is_empty()).cloned().collect();
-        let batch = &batch[..];
-        for k in 0..batch.len() {
-            self.allowed(batch, k)?;
-        }
-        let done =
-            batch.iter().try_for_each(|rows| self.extend(rows)).and_then(|()| self.timed(batch, limits));
-        match done {
-            Ok(logits) => {
-                batch.iter().for_each(|rows| self.settle(rows));
-                Ok(logits)
-            }
-            Err(e) => {
-                batch.iter().for_each(|rows| self.restore(rows));
-                Err(e)
-            }
-        }
-    }
-
-    /// Runs a step; gives for each sequence the logits of its rows that are wanted, `f32[wanted, vocab]`, or why it has
-    /// none: it has ended or stands twice, a token is not of the vocabulary, no page is free, or logits are no numbers.
-    /// Such a sequence stands as it did before, and the others go on. A step that fails as a whole, as one that was
-    /// cancelled, is an error, and all stand as they did.
-    pub fn step_each(
-        &mut self,
-        batch: &[Rows<'_>],
-        limits: &Limits,
-    ) -> Result<Vec<Result<Tensor, Error>>, Error> {
-        let mut out: Vec<Result<Tensor, Error>> = Vec::new();
-        for (k, rows) in batch.iter().enumerate() {
-            let vocab = self.vocab as i64;
-            let begun = self.allowed(batch, k).and_then(|()| self.known(rows)).and_then(|()| {
-                let begun = self.extend(rows);
-                if begun.is_err() {
-                    self.restore(rows);
-                }
-                begun
-            });
-            out.push(begun.and_then(|()| Ok(Tensor::zeros(DType::F32, &[0, vocab])?)));
-        }
-        let (places, these): (Vec<usize>, Vec<Rows<'_>>) = batch
-            .iter()
-            .cloned()
-            .enumerate()
-            .filter(|(k, r)| out[*k].is_ok() && !r.tokens.is_empty())
-            .unzip();
-        if these.is_empty() {
-            return Ok(out);
-        }
-        let logits = match self.timed(&these, limits) {
-            Ok(logits) => logits,
-            Err(e) => {
-                these.iter().for_each(|rows| self.restore(rows));
-                return Err(e);
-            }
-        };
-        let all = logits.as_f32().unwrap_or(&[]);
-        let width = logits.shape().get(1).map_or(0, |n| usize::try_from(*n).unwrap_or(0));
-        let mut from = 0;
-        for (place, rows) in places.into_iter().zip(&these) {
-            let wanted = rows.wanted.min(rows.tokens.len());
-            let own = all.get(from * width..(from + wanted) * width).unwrap_or(&[]);
-            from += wanted;
-            let first = self.length(rows.sequence) + rows.tokens.len() - wanted;
-            out[place] = match own.chunks(width.max(1)).position(|row| !is_numbers(row)) {
-                None => Ok(Tensor::from_f32(&[wanted as i64, width as i64], own)?),
-                Some(k) => Err(no_numbers(first + k)),
-            };
-            match &out[place] {
-                Ok(_) => self.settle(rows),
-                Err(_) => self.restore(rows),
-            }
-        }
-        Ok(out)
-    }
-
-    /// A step of one sequence, as [`step_each`](Engine::step_each) does it.
-    pub(crate) fn step_one(&mut self, rows: Rows<'_>, limits: &Limits) -> Result<Tensor, Error> {
-        let done = self.step_each(&[rows], limits)?.pop();
-        done.unwrap_or_else(|| Err(Error::message("E0601", "a step has rows".to_owned())))
-    }
-
-    /// Whether a sequence of a batch may have rows in it.
-    fn allowed(&self, batch: &[Rows<'_>], k: usize) -> Result<(), Error> {
-        let id = batch[k].sequence;
-        if !self.sequences.contains_key(&id.0) {
-            return Err(ended(id));
-        }
-        if batch[..k].iter().any(|r| r.sequence == id && !r.tokens.is_empty()) {
-            return Err(Error::message("E0601", "a sequence stands twice in a step".to_owned()));
-        }
-        Ok(())
-    }
-
-    /// Whether the tokens of rows are of the vocabulary.
-    fn known(&self, rows: &Rows<'_>) -> Result<(), Error> {
-        let Some(token) = rows.tokens.iter().find(|t| **t as usize >= self.vocab) else { return Ok(()) };
-        let text = format!("token {token} is not in the vocabulary of {}", self.vocab);
-        Err(Error::message("E0601", text))
-    }
-
-    fn timed(&mut self, batch: &[Rows<'_>], limits: &Limits) -> Result<Tensor, Error> {
-        let inputs = self.tensors(batch)?;
-        let most = [limits.memory, self.budget].into_iter().flatten().min();
-        let limits = Limits { memory: most, ..limits.clone() };
-        let begun = Instant::now();
-        let done = self.run(inputs, &limits);
-        self.counts.step(begun.elapsed(), done.is_ok());
-        done
-    }
-
-    /// Gives a sequence the pages of the rows that come, and slots to write to.
-    fn extend(&mut self, rows: &Rows<'_>) -> Result<(), Error> {
-        for p in 0..self.state.parts.len() {
-            let lacking = |sequence: &Sequence, kept: Kept| match kept {
-                Kept::Token { .. } => {
-                    let pages = (sequence.tokens.len() + rows.tokens.len()).div_ceil(PAGE);
-                    pages.saturating_sub(sequence.held[p].units.len())
-                }
-                // The one that is written; what stands there before is read.
-                Kept::Sequence => usize::from(!rows.tokens.is_empty()),
-            };
-            let count = self.sequences.get(&rows.sequence.0).map(|s| lacking(s, self.state.parts[p].kept));
-            for _ in 0..count.unwrap_or(0) {
-                let unit = self.take(p)?;
-                match self.sequences.get_mut(&rows.sequence.0) {
-                    Some(sequence) => sequence.held[p].units.push(unit),
-                    None => self.state.parts[p].release(unit),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts a sequence back to what it was before a step that failed.
-    fn restore(&mut self, rows: &Rows<'_>) {
-        let Some(sequence) = self.sequences.get_mut(&rows.sequence.0) else { return };
-        let pages = sequence.tokens.len().div_ceil(PAGE);
-        let slots = usize::from(!sequence.tokens.is_empty());
-        for (part, held) in self.state.parts.iter_mut().zip(&mut sequence.held) {
-            let had = if part.kept == Kept::Sequence { slots } else { pages };
-            let more = held.units.split_off(had.min(held.units.len()));
-            more.into_iter().for_each(|u| part.release(u));
-        }
-    }
-
-    /// Keeps what a step has made: the rows count, slots are exchanged, full pages are noted for others, and those that
-    /// nobody looks at any more are given back.
-    fn settle(&mut self, rows: &Rows<'_>) {
-        let Some(sequence) = self.sequences.get_mut(&rows.sequence.0) else { return };
-        let before = sequence.tokens.len();
-        self.counts.rows(before, rows.tokens.len());
-        sequence.tokens.extend_from_slice(rows.tokens);
-        for (part, held) in self.state.parts.iter_mut().zip(&mut sequence.held) {
-            if part.kept == Kept::Sequence && held.units.len() > 1 {
-                let read = held.units.remove(0);
-                part.release(read);
-            }
-        }
-        self.note(rows.sequence, before);
-        let Some(sequence) = self.sequences.get_mut(&rows.sequence.0) else { return };
-        for (part, held) in self.state.parts.iter_mut().zip(&mut sequence.held) {
-            if let Kept::Token { within: Some(within) } = part.kept {
-                // A later row at the end or behind it looks back to `length - within + 1`.
-                let first = (sequence.tokens.len() + 1).saturating_sub(within) / PAGE;
-                for u in held.units.iter_mut().take(first).filter(|u| **u != GONE) {
-                    part.release(*u);
-                    *u = GONE;
-                }
-            }
-        }
-    }
-
-    /// Notes the pages of a sequence that became full, and where it stands at the end of one a checkpoint.
-    fn note(&mut self, id: SequenceId, before: usize) {
-        let Some(sequence) = self.sequences.get(&id.0).filter(|s| !s.lost) else { return };
-        let (from, to) = (before / PAGE, sequence.tokens.len() / PAGE);
-        let mut node = sequence.node;
-        let kept: Vec<Kept> = self.state.parts.iter().map(|p| p.kept).collect();
-        for k in from..to {
-            let sequence = &self.sequences[&id.0];
-            if node.is_some_and(|n| !self.prefixes.has(n)) {
-                self.sequences.entry(id.0).and_modify(|s| s.lost = true);
-                return;
-            }
-            let page = &sequence.tokens[k * PAGE..(k + 1) * PAGE];
-            if let Some(known) = self.prefixes.find(node, page) {
-                node = Some(known);
-                continue;
-            }
-            let unit = |p: usize| match kept[p] {
-                Kept::Token { .. } => sequence.held[p].units.get(k).copied(),
-                Kept::Sequence => None,
-            };
-            let units: Vec<Option<u32>> = (0..kept.len()).map(unit).collect();
-            for (part, unit) in self.state.parts.iter_mut().zip(&units) {
-                unit.iter().for_each(|u| part.share(*u));
-            }
-            node = Some(self.prefixes.insert(node, page, units));
-        }
-        self.sequences.entry(id.0).and_modify(|s| s.node = node);
-        let ends = self.sequences[&id.0].tokens.len().is_multiple_of(PAGE);
-        let Some(node) = node.filter(|_| ends && from < to) else { return };
-        for p in (0..kept.len()).filter(|p| kept[*p] == Kept::Sequence) {
-            let Some(&own) = self.sequences[&id.0].held[p].units.last() else { continue };
-            if self.prefixes.unit(node, p).is_some() {
-                continue;
-            }
-            // The oldest makes room.
-            if self.prefixes.units(p).count() >= self.checkpoints {
-                let Some(slot) = self.prefixes.forget_checkpoint(p) else { continue };
-                self.state.parts[p].release(slot);
-            }
-            if let Some(slot) = self.state.parts[p].take() {
-                self.copy(p, own, slot);
-                self.prefixes.set_unit(node, p, slot);
-            }
-        }
-    }
-
-    /// The inputs of a step that are not pools, by parameter.
-    fn tensors(&self, batch: &[Rows<'_>]) -> Result<BTreeMap<usize, Tensor>, Error> {
-        let numbers = |values: Vec<i32>| -> Result<Tensor, Error> {
-            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-            Ok(Tensor::from_bytes(DType::I32, &[values.len() as i64], &bytes)?)
-        };
-        let by_row = |f: &dyn Fn(usize, &Rows<'_>, usize) -> i32| -> Vec<i32> {
-            let rows = batch.iter().enumerate();
-            rows.flat_map(|(s, r)| (0..r.tokens.len()).map(move |k| (s, r, k)))
-                .map(|(s, r, k)| f(s, r, k))
-                .collect()
-        };
-        let of = |r: &Rows<'_>| &self.sequences[&r.sequence.0];
-        let mut out = BTreeMap::new();
-        for (i, input) in self.inputs.iter().enumerate() {
-            let tensor = match input {
-                Input::Leaf => continue,
-                Input::Tokens => numbers(by_row(&|_, r, k| r.tokens[k] as i32))?,
-                Input::Sequence => numbers(by_row(&|s, _, _| s as i32))?,
-                Input::Position => numbers(by_row(&|_, r, k| (of(r).tokens.len() + k) as i32))?,
-                Input::Last => {
-                    let mut start = 0;
-                    let mut last = Vec::new();
-                    for r in batch {
-                        let end = start + r.tokens.len();
-                        last.extend((end - r.wanted.min(r.tokens.len())..end).map(|k| k as i32));
-                        start = end;
-                    }
-                    numbers(last)?
-                }
-                Input::Table(p) => {
-                    let units = |r: &Rows<'_>| &of(r).held[*p].units;
-                    let span = batch.iter().map(|r| units(r).len()).max().unwrap_or(0);
-                    let mut table: Vec<i32> = Vec::new();
-                    for r in batch {
-                        let pages = units(r).iter().map(|u| if *u == GONE { 0 } else { *u as i32 });
-                        table.extend(pages);
-                        table.resize(table.len() + span - units(r).len(), 0);
-                    }
-                    let bytes: Vec<u8> = table.iter().flat_map(|v| v.to_le_bytes()).collect();
-                    Tensor::from_bytes(DType::I32, &[batch.len() as i64, span as i64], &bytes)?
-                }
-                // A sequence without tokens has nothing to read.
-                Input::From(p) => {
-                    let from = |r: &Rows<'_>| match of(r).held[*p].units.as_slice() {
-                        [read, _] => *read as i32,
-                        _ => -1,
-                    };
-                    numbers(batch.iter().map(from).collect())?
-                }
-                Input::To(p) => {
-                    let to = |r: &Rows<'_>| of(r).held[*p].units.last().map_or(-1, |u| *u as i32);
-                    numbers(batch.iter().map(to).collect())?
-                }
-            };
-            out.insert(i, tensor);
-        }
-        Ok(out)
-    }
-
-    fn run(&mut self, mut inputs: BTreeMap<usize, Tensor>, limits: &Limits) -> Result<Tensor, Error> {
-        let mut args: Vec<Arg<'_>> = Vec::new();
-        let mut pools = self.state.tensors.iter_mut();
-        for (i, input) in self.inputs.iter().enumerate() {
-            args.push(match input {
-                // Pools stand in the order of the parameters.
-                Input::Leaf => match pools.next() {
-                    Some((_, t)) => Arg::Updated(t),
-                    None => continue,
-                },
-                Input::Tokens
-                | Input::Sequence
-                | Input::Position
-                | Input::Last
-                | Input::Table(_)
-                | Input::From(_)
-                | Input::To(_) => match inputs.remove(&i) {
-                    Some(t) => Arg::Given(t),
-                    None => continue,
-                },
-            });
-        }
-        let mut results = self.step.update(args, limits)?.into_iter();
-        let Some(Output::New(logits)) = results.next() else {
-            return Err(Error::message("E0605", "a step gives logits first".to_owned()));
-        };
-        // What of the state is not where it was takes its place.
-        let leaves = self
-            .inputs
-            .iter()
-            .enumerate()
-            .filter(|(_, i)| matches!(i, Input::Leaf | Input::Table(_) | Input::From(_) | Input::To(_)));
-        for ((i, input), result) in leaves.zip(results) {
-            if let (Input::Leaf, Output::New(t)) = (input, result) {
-                self.state.tensors.insert(i, t);
-            }
-        }
-        Ok(logits)
-    }
 }
 
 fn unknown(name: &str, ty: &str) -> Error {
@@ -723,18 +389,6 @@ fn unknown(name: &str, ty: &str) -> Error {
 
 fn ended(id: SequenceId) -> Error {
     Error::message("E0601", format!("sequence {} has ended", id.0))
-}
-
-/// Whether logits say which token may follow: some have a value, and none is beyond all.
-fn is_numbers(row: &[f32]) -> bool {
-    row.iter().any(|x| x.is_finite()) && !row.iter().any(|x| x.is_nan() || *x == f32::INFINITY)
-}
-
-fn no_numbers(at: usize) -> Error {
-    let text = format!(
-        "the logits behind token {at} are no numbers: the model computed NaN, or a value without end"
-    );
-    Error::message("E0602", text)
 }
 
 fn full() -> Error {

@@ -16,7 +16,7 @@ use super::{encoder, library};
 use crate::Error;
 
 /// What a process holds beside a model: itself, the compiler, texts and tokens. Measured, and rounded up.
-pub const PROCESS: u64 = 128 << 20;
+pub const PROCESS: u64 = 192 << 20;
 
 /// What a model takes.
 #[derive(Clone, PartialEq, Debug)]
@@ -89,10 +89,11 @@ fn estimated(checkpoint: &Checkpoint, load: &Load, contexts: usize) -> Result<Es
     let how = model::binding(&front, load);
     let mut compile = load.options.compile.clone();
     compile.watch = Watch::default();
+    let threads = crate::module::pool(&load.options)?;
     crate::module::deep(move || {
         let mut front: Front = front;
         let made = driver::model::bind(&mut front, name, checkpoint, &how).and_then(|bound| {
-            let planned = estimate::Estimate::new(&front, bound.entry, &compile)?;
+            let planned = estimate::Estimate::new(&front, bound.entry, &compile, threads)?;
             Ok((bound, planned))
         });
         match made {
@@ -144,6 +145,7 @@ fn told(
     let prompt = dims(&Step { rows: rows.min(context), sequences: 1, span });
     let next = dims(&Step { rows: sequences, sequences, span });
     let first = Step { rows: rows.min(context), sequences: 1, span: rows.min(context).div_ceil(PAGE) };
+    let arenas = [&prompt, &next].map(|dims| planned.arena(dims, &bound.given));
     let rate = |work: Work, rows: usize| rows as f64 / (work.us / 1e6).max(1e-9);
     let prefill_tps = rate(planned.work(&dims(&first), machine), first.rows);
     let decode_tps = keeps.then(|| rate(planned.work(&next, machine), sequences));
@@ -155,7 +157,7 @@ fn told(
         stays,
         laid_out: planned.laid_out(&none),
         state: u64::try_from(state.bytes_of(pages, slots)).unwrap_or(u64::MAX),
-        arena: planned.arena(&prompt).max(planned.arena(&next)),
+        arena: arenas.into_iter().try_fold(0, |most, a| Some(a?.max(most))),
         prefill_tps,
         decode_tps,
         context,

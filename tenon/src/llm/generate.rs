@@ -145,7 +145,7 @@ impl Model {
         let limits = Limits { cancel: request.cancel.clone(), ..Limits::default() };
         let mut engine = self.engine();
         let begun = Instant::now();
-        let mut logits = prefill(&mut engine, id, prompt, &limits)?;
+        prefill(&mut engine, id, prompt, &limits)?;
         let prefill = begun.elapsed();
         before.extend_from_slice(prompt);
         let begun = Instant::now();
@@ -165,7 +165,7 @@ impl Model {
             each(token, &piece)
         };
         while out.ids.len() < most {
-            let row = logits.as_f32().unwrap_or(&[]);
+            let row = engine.answers().logits(0)?;
             let Some(token) = request.sampling.choose(row, before) else {
                 let path = self.path().display();
                 return Err(Error::message("E0602", format!("{path}: no logit of a row is a number")));
@@ -198,7 +198,7 @@ impl Model {
             }
             let rows = Rows { sequence: id, tokens: &[token], wanted: 1 };
             match engine.step_one(rows, &limits) {
-                Ok(next) => logits = next,
+                Ok(()) => {}
                 Err(_) if request.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed)) => {
                     out.finish = Finish::Cancelled;
                     break;
@@ -239,10 +239,12 @@ fn choice(row: &[f32], token: u32, most: usize) -> Choice {
     Choice { logprob: all.get(token as usize).copied().unwrap_or(f32::NAN), top }
 }
 
-/// Computes a prompt in chunks, which end with pages; gives the logits of its last row.
-fn prefill(engine: &mut Engine, id: SequenceId, prompt: &[u32], limits: &Limits) -> Result<Tensor, Error> {
+/// Computes a prompt in chunks, which end with pages; the engine's answers are the logits of its last row.
+fn prefill(engine: &mut Engine, id: SequenceId, prompt: &[u32], limits: &Limits) -> Result<(), Error> {
+    if prompt.is_empty() {
+        return Err(Error::message("E0601", "at least one token is needed".to_owned()));
+    }
     let before = engine.length(id);
-    let mut last = None;
     let mut from = 0;
     while from < prompt.len() {
         let mut to = (from + CHUNK).min(prompt.len());
@@ -252,8 +254,8 @@ fn prefill(engine: &mut Engine, id: SequenceId, prompt: &[u32], limits: &Limits)
             to = full - before;
         }
         let wanted = usize::from(to == prompt.len());
-        last = Some(engine.step_one(Rows { sequence: id, tokens: &prompt[from..to], wanted }, limits)?);
+        engine.step_one(Rows { sequence: id, tokens: &prompt[from..to], wanted }, limits)?;
         from = to;
     }
-    last.ok_or_else(|| Error::message("E0601", "at least one token is needed".to_owned()))
+    Ok(())
 }

@@ -32,7 +32,7 @@ mod statistics;
 pub use chat::Chat;
 pub use driver::progress::{Progress, Step};
 pub use embed::{Embedder, Embedding, Reranker};
-pub use engine::{Engine, Rows, SequenceId};
+pub use engine::{Answers, Engine, Rows, SequenceId};
 pub use estimate::{Estimate, PROCESS, estimate};
 pub use generate::{Choice, Finish, Generated, Request};
 pub use import::{Imported, import};

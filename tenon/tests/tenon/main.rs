@@ -7,4 +7,6 @@ mod import;
 mod invariant;
 mod library;
 mod mixed;
+#[path = "../mixture/mod.rs"]
+mod mixture;
 mod models;

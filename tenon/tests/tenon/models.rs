@@ -5,131 +5,13 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tests write models")]
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use tenon::Limits;
 use tenon::llm::{Engine, Finish, Load, Model, Request, Rows, Sampling, SequenceId};
-use tenon::{Limits, Tensor};
-use tensor::safetensors;
 
-const TEXT: &str = r#"
-#[serves("Mixture")]
-config {
-    hidden: dim from "hidden_size"
-    heads: dim
-    head = hidden / heads
-    vocab: dim from "vocab_size"
-    layers: dim from "num_layers"
-    window: dim from "sliding_window" = 0
-    context: i64 from "context" = 4096
-    decay: f32 = 0.5
-}
-
-record Layer {
-    q: any[hidden, hidden] from "q.{i}"
-    k: any[hidden, hidden] from "k.{i}"
-}
-
-record Model {
-    words: any[vocab, hidden] from "words"
-    layers: [Layer; layers]
-}
-
-/// A running mean of each sequence.
-record Mean<n, d, slots, s> {
-    mean: f32[n, slots, d]
-    from: i32[s]
-    to: i32[s]
-}
-
-state Cache<C: float | encoding> {
-    full: Kv<C, layers, heads, head> by token
-    near: Kv<C, layers, heads, head> by token within window
-    past: Mean<layers, hidden> by sequence
-}
-
-/// Each row sees the mean of the rows before it, and is added to it.
-prim averaged<t, n, slots, d, s>(
-    x: f32[t, d],
-    sequence: i32[t],
-    own mean: f32[n, slots, d],
-    from: i32[s],
-    to: i32[s],
-    layer: i64,
-) -> (mean, y: f32[t, d]) {
-    for q in s, j in d {
-        let begun = i64(from[q])
-        mean[layer, i64(to[q]), j] = if begun >= 0 && begun < slots { mean[layer, begun, j] } else { 0.0 }
-    }
-    for i in t, j in d {
-        let at = i64(to[i64(sequence[i])])
-        y[i, j] = x[i, j] + mean[layer, at, j]
-        mean[layer, at, j] = mean[layer, at, j] * decay + x[i, j]
-    }
-}
-
-fn layer<t>(x: f32[t, hidden], w: Layer, i: i64, at: Rows<t>, own cache: Cache) -> (f32[t, hidden], Cache)
-where heads >= 1
-{
-    let q = reshape[t, heads, head](project(x, w.q))
-    let k = reshape[t, heads, head](project(x, w.k))
-    let full = append_kv(cache.full, i, at, k, q)
-    let near = append_kv(cache.near, i, at, k, q)
-    let far = reshape[t, heads * head](attend(q, full, i, at))
-    let close = reshape[t, heads * head](attend(q, near, i, at, window=window))
-    let past = cache.past
-    let (mean, y) = averaged(far + close, at.sequence, past.mean, past.from, past.to, i)
-    (tanh(y), Cache(full=full, near=near, past=Mean(mean=mean, from=past.from, to=past.to)))
-}
-
-fn step<t, r>(tokens: i32[t], at: Rows<t>, last: i32[r], w: Model, own cache: Cache) -> (f32[r, vocab], Cache)
-where heads >= 1
-{
-    var x = embed(w.words, tokens)
-    var cache = cache
-    for i in layers {
-        let (y, next) = layer(x, w.layers[i], i, at, cache)
-        x = y
-        cache = next
-    }
-    (project(x[last], w.words), cache)
-}
-"#;
-
-const VOCAB: usize = 40;
-
-/// A folder that removes itself, with the model and its text.
-struct Files(tempfile::TempDir);
-
-fn files() -> Files {
-    files_of(16)
-}
-
-/// The same with so many numbers a row, half of them a head's.
-fn files_of(hidden: i64) -> Files {
-    let dir = tempfile::tempdir().expect("there is room");
-    let at = |name: &str| dir.path().join(name);
-    std::fs::write(at("mixture.tn"), TEXT).expect("it is written");
-    let config = r#"{ "architectures": ["Mixture"], "hidden_size": HIDDEN, "heads": 2, "vocab_size": 40,
-        "num_layers": 2, "sliding_window": 5 }"#;
-    let config = config.replace("HIDDEN", &hidden.to_string());
-    std::fs::write(at("config.json"), config).expect("it is written");
-    let random = |shape: &[i64], seed| {
-        let mut t = tensor::generate::random(tenon::DType::F32, shape, seed).expect("it is made");
-        // Products are as large whatever the extent of a row.
-        let size = 1.6 / (hidden as f64).sqrt();
-        (0..t.len()).for_each(|i| t.set_f64(i, t.get_f64(i) * size));
-        t
-    };
-    let names = ["q.0", "q.1", "k.0", "k.1"];
-    let mut tensors: Vec<(&str, Tensor)> =
-        names.iter().enumerate().map(|(i, n)| (*n, random(&[hidden, hidden], i as u64))).collect();
-    tensors.push(("words", random(&[VOCAB as i64, hidden], 9)));
-    let bytes = safetensors::write(tensors.iter().map(|(n, t)| (*n, t))).expect("they fit");
-    std::fs::write(at("model.safetensors"), bytes).expect("it is written");
-    Files(dir)
-}
+use crate::mixture::{Files, TEXT, VOCAB, files, files_of};
 
 /// The same, with numbers that are none where the token 7 stands.
 fn files_with_a_token_that_has_no_numbers() -> Files {
@@ -139,22 +21,6 @@ fn files_with_a_token_that_has_no_numbers() -> Files {
     assert_ne!(text, TEXT);
     std::fs::write(files.path().join("mixture.tn"), text).expect("it is written");
     files
-}
-
-impl Files {
-    fn path(&self) -> PathBuf {
-        self.0.path().to_owned()
-    }
-
-    fn model(&self) -> Model {
-        self.keeping("f32").expect("it loads")
-    }
-
-    /// The model with keys and values kept so.
-    fn keeping(&self, kv: &str) -> Result<Model, tenon::Error> {
-        let model = Some(self.path().join("mixture.tn"));
-        Model::open_with(self.path(), &Load { model, sequences: 6, kv: kv.to_owned(), ..Load::default() })
-    }
 }
 
 fn tokens(seed: usize, count: usize) -> Vec<u32> {
@@ -451,15 +317,16 @@ fn what_is_wrong_with_one_sequence_leaves_the_others_alone() {
         let id = engine.begin();
         let rows = Rows { sequence: id, tokens: &fine, wanted: 2 };
         let made = engine.step_each(&[rows], &Limits::default()).expect("it runs");
+        let made = made.logits(0).expect("numbers").to_vec();
         engine.end(id);
-        made.into_iter().next().expect("one").expect("numbers").bytes().to_vec()
+        made
     };
     let want = alone(engine);
     let ids: Vec<SequenceId> = (0..5).map(|_| engine.begin()).collect();
     engine.end(ids[3]);
     let at = |k: usize, tokens: &'static [u32], wanted| Rows { sequence: ids[k], tokens, wanted };
     let before = [at(1, &[2, 8], 1), at(4, &[2], 0)];
-    assert!(engine.step_each(&before, &Limits::default()).expect("it runs").iter().all(Result::is_ok));
+    assert!(engine.step_each(&before, &Limits::default()).expect("it runs").iter().all(|a| a.is_ok()));
     let batch = [
         at(0, &[3, 1, 4, 1, 5], 2),
         at(1, &[9, 7, 2], 2),
@@ -471,7 +338,7 @@ fn what_is_wrong_with_one_sequence_leaves_the_others_alone() {
     ];
     let made = engine.step_each(&batch, &Limits::default()).expect("it runs as a whole");
     let said: Vec<String> =
-        made.iter().map(|r| r.as_ref().map_or_else(ToString::to_string, |_| String::new())).collect();
+        made.iter().map(|r| r.map_or_else(|e| e.to_string(), |_| String::new())).collect();
     for (k, what) in [
         (1, "behind token 3 are no numbers"),
         (2, "token 40 is not in the vocabulary of 40"),
@@ -480,13 +347,14 @@ fn what_is_wrong_with_one_sequence_leaves_the_others_alone() {
     ] {
         assert!(said[k].contains(what), "{k}: {said:?}");
     }
-    assert_eq!(made[0].as_ref().expect("numbers").bytes(), want);
-    assert_eq!(made[4].as_ref().expect("nothing").shape(), [0, VOCAB as i64]);
-    assert_eq!(made[5].as_ref().expect("numbers").shape(), [1, VOCAB as i64]);
+    assert_eq!(made.logits(0).expect("numbers"), want);
+    assert!(made.logits(4).expect("nothing").is_empty());
+    assert_eq!(made.logits(5).expect("numbers").len(), VOCAB);
+    assert!(made.logits(7).is_err());
     // Those at fault stand as before, the others go on.
     assert_eq!([0, 1, 2, 4].map(|k| engine.length(ids[k])), [5, 2, 0, 2]);
     let made = engine.step_each(&[at(1, &[9], 1), at(0, &[6], 1)], &Limits::default()).expect("it runs");
-    assert!(made.iter().all(Result::is_ok));
+    assert!(made.iter().all(|a| a.is_ok()));
     // Whoever gets their pages next sees nothing of it.
     [0, 1, 2, 4].into_iter().for_each(|k| engine.end(ids[k]));
     for _ in 0..3 {

@@ -5,7 +5,7 @@ use tensor::{DType, Tensor};
 
 use super::error::{Error, Trap};
 use super::interp::Output as Register;
-use super::value::{Arg, Output, Value, bytes};
+use super::value::{Arg, Output, Value};
 use super::{Executable, State, arena, kernel, tensors};
 use crate::isa::List;
 use crate::program::{Entry, EntryParam, Type};
@@ -38,25 +38,52 @@ pub(crate) struct Solving {
     steps: Vec<i64>,
 }
 
-/// The dims of an entry from the arguments' types, all of which are checked.
-fn solve<'a>(entry: &Entry, args: &[Arg<'_>], of: &'a mut Solving) -> Result<&'a [i64], Error> {
-    if args.len() != entry.params.len() {
-        return Err(bad(format!(
-            "{}: takes {} arguments, got {}",
-            entry.name,
-            entry.params.len(),
-            args.len()
-        )));
-    }
-    let Solving { known, steps } = of;
-    known.clear();
-    for (param, arg) in entry.params.iter().zip(args) {
-        if arg.tensor().dtype() != param.dtype || arg.tensor().shape().len() != param.shape.len() {
-            let (got, want) = (type_of(arg.tensor().dtype(), arg.tensor().shape()), param.type_text());
+/// Takes the arguments of a run, whose element types and ranks are compared.
+#[expect(unsafe_code, reason = "arguments are read in place")]
+pub(crate) fn take<'a>(
+    exe: &Executable,
+    state: &mut State,
+    index: usize,
+    args: impl IntoIterator<Item = Arg<'a>>,
+) -> Result<(), Error> {
+    let entry = &exe.program.entries[index];
+    let State { memory, given, .. } = state;
+    given.clear();
+    let mut args = args.into_iter();
+    let mut count = 0;
+    for (param, arg) in entry.params.iter().zip(args.by_ref()) {
+        let (dtype, shape) = (arg.tensor().dtype(), arg.tensor().shape());
+        if dtype != param.dtype || shape.len() != param.shape.len() {
+            let (got, want) = (type_of(dtype, shape), param.type_text());
             return Err(bad(format!("argument {}: is {got}, expected {want}", param.name)));
         }
-        known.extend_from_slice(arg.tensor().shape());
+        let mut value = Value::new(0, 0, shape);
+        value.slot = match arg {
+            // SAFETY: the caller lends the tensor for the whole run, and `end` empties every slot.
+            Arg::Lent(t) => unsafe { memory.borrow(t.bytes()) },
+            Arg::Given(t) => {
+                let len = t.bytes().len();
+                memory.adopt(t.into_block(), len)
+            }
+            // SAFETY: the caller lends the tensor alone for the whole run, and `end` empties every slot.
+            Arg::Updated(t) => unsafe { memory.host(t.bytes_mut(), count) },
+        };
+        given.push(value);
+        count += 1;
     }
+    count += args.count();
+    if count != entry.params.len() {
+        let want = entry.params.len();
+        return Err(bad(format!("{}: takes {want} arguments, got {count}", entry.name)));
+    }
+    Ok(())
+}
+
+/// The dims of an entry from the arguments' extents, all of which are checked.
+fn solve<'a>(entry: &Entry, args: &[Value], of: &'a mut Solving) -> Result<&'a [i64], Error> {
+    let Solving { known, steps } = of;
+    known.clear();
+    args.iter().for_each(|arg| known.extend_from_slice(arg.shape()));
     let extents = known.len();
     for dim in &entry.dims {
         let value = kernel::eval(&dim.steps, known, steps).map_err(|_| {
@@ -66,7 +93,7 @@ fn solve<'a>(entry: &Entry, args: &[Arg<'_>], of: &'a mut Solving) -> Result<&'a
     }
     let dims = &known[extents..];
     for (param, arg) in entry.params.iter().zip(args) {
-        for (axis, (want, &got)) in param.shape.iter().zip(arg.tensor().shape()).enumerate() {
+        for (axis, (want, &got)) in param.shape.iter().zip(arg.shape()).enumerate() {
             let value = kernel::eval(&want.steps, dims, steps).map_err(|_| {
                 bad(format!("argument {}: axis {axis}: {} cannot be computed", param.name, want.text))
             })?;
@@ -101,17 +128,11 @@ fn solve<'a>(entry: &Entry, args: &[Arg<'_>], of: &'a mut Solving) -> Result<&'a
     Ok(dims)
 }
 
-/// Makes the frame of an entry's function and puts dims and arguments into its registers.
-#[expect(unsafe_code, reason = "arguments are read in place")]
-pub(crate) fn enter(
-    exe: &Executable,
-    state: &mut State,
-    index: usize,
-    args: Vec<Arg<'_>>,
-) -> Result<(), Error> {
+/// Makes the frame of an entry's function and puts dims and the arguments that were taken into its registers.
+pub(crate) fn enter(exe: &Executable, state: &mut State, index: usize) -> Result<(), Error> {
     let entry = &exe.program.entries[index];
-    let State { stacks, memory, solving, .. } = state;
-    let dims = solve(entry, &args, solving)?;
+    let State { stacks, memory, solving, given, .. } = state;
+    let dims = solve(entry, given, solving)?;
     let number = entry.function as usize;
     let function = &exe.program.functions[number];
     stacks
@@ -119,26 +140,8 @@ pub(crate) fn enter(
         .map_err(|trap| trap.at(&exe.program, number, 0))?;
     stacks.ints[..dims.len()].copy_from_slice(dims);
     let (mut int, mut float, mut tensor) = (dims.len(), 0, 0);
-    for (at, (arg, param)) in args.into_iter().zip(&entry.params).enumerate() {
-        let (dtype, shape) = (arg.tensor().dtype(), arg.tensor().shape());
-        let len = bytes(dtype, shape).map_err(|trap| trap.at(&exe.program, number, 0))?;
-        let value = match arg {
-            Arg::Lent(t) => {
-                // SAFETY: the caller lends the tensor for the whole run, and `end` empties every slot.
-                let slot = unsafe { memory.borrow(t.bytes()) };
-                Value::new(slot, 0, t.shape())
-            }
-            Arg::Given(t) => {
-                let shape = t.shape().to_vec();
-                Value::new(memory.adopt(t.into_block(), len), 0, &shape)
-            }
-            Arg::Updated(t) => {
-                let shape = t.shape().to_vec();
-                // SAFETY: the caller lends the tensor alone for the whole run, and `end` empties every slot.
-                let slot = unsafe { memory.host(t.bytes_mut(), at) };
-                Value::new(slot, 0, &shape)
-            }
-        };
+    for (value, param) in given.drain(..).zip(&entry.params) {
+        let dtype = param.dtype;
         let scalar = param.shape.is_empty();
         if scalar && dtype.is_float() {
             stacks.floats[float] = tensors::load_float(dtype, &value, memory)
@@ -166,12 +169,11 @@ fn host(e: &tensor::Error) -> Error {
     bad(format!("a result cannot be handed over: {e}"))
 }
 
-/// The results of the run that ended, moved where they have their block to themselves.
-pub(crate) fn results(exe: &Executable, state: &mut State, index: usize) -> Result<Vec<Output>, Error> {
+/// Notes the results of the run that ended, moved where they have their block to themselves.
+pub(crate) fn results(exe: &Executable, state: &mut State, index: usize) -> Result<(), Error> {
     let entry = &exe.program.entries[index];
     let site = |t: Trap| t.at(&exe.program, entry.function as usize, 0);
-    let State { stacks, memory, .. } = state;
-    let mut results = Vec::with_capacity(stacks.results.len());
+    let State { stacks, memory, outputs: results, .. } = state;
     for (i, output) in stacks.results.iter().enumerate() {
         let dtype = dtype_of(entry, i);
         let own;
@@ -199,7 +201,7 @@ pub(crate) fn results(exe: &Executable, state: &mut State, index: usize) -> Resu
         let block = memory.take(value.slot).ok_or_else(|| bad("a result is held by others".to_owned()))?;
         results.push(Output::New(Tensor::from_block(dtype, value.shape(), block).map_err(|e| host(&e))?));
     }
-    Ok(results)
+    Ok(())
 }
 
 /// The types of the values an entry's function takes, by what the entry says.

@@ -298,6 +298,9 @@ pub(crate) fn call(
     let known = prepared.known(kernel, ints, &mut last[index], steps)?;
     let grid = known.grid;
     bufs.extend(meter.flags().map(|f| f.as_ptr().cast::<u8>()));
+    if memory.rehearses() {
+        return held(prepared, known, (exe.threads.workers(), steps), memory);
+    }
     let entry = match &prepared.code.code {
         Code::Native { entry, .. } => *entry,
         Code::Missing(reason) => {
@@ -390,6 +393,24 @@ pub(crate) fn call(
         return Err(failed(answer, report));
     }
     if watched { meter.watch() } else { Ok(()) }
+}
+
+/// Takes what a call holds, on as many threads as there are, and gives it back.
+fn held(
+    prepared: &Prepared,
+    known: &mut LastCall,
+    (workers, steps): (usize, &mut Vec<i64>),
+    memory: &mut Memory,
+) -> Result<(), Trap> {
+    if known.grid <= 0 {
+        return Ok(());
+    }
+    let workers = workers.min(usize::try_from(known.grid).unwrap_or(usize::MAX));
+    let shared = usize::try_from(extent(&prepared.shared, &known.ints, steps)?).unwrap_or(0);
+    let bytes = prepared.scratch(known, steps)?.saturating_mul(workers);
+    let slots = [memory.alloc(shared)?, memory.alloc(bytes)?];
+    slots.into_iter().for_each(|slot| memory.release(slot));
+    Ok(())
 }
 
 /// Whether there is nothing to compute: no element to be written and nothing that could fail. Loops over other extents

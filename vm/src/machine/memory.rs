@@ -12,6 +12,7 @@
 //! numbers, and nothing outside of its arena.
 #![expect(unsafe_code, reason = "regions are parts of blocks, and arguments are lent")]
 
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ struct Held {
 }
 
 /// Class `c` holds blocks of `(4 + c % 4) / 4 * 64 * 2^(c / 4)` bytes: at most a quarter is wasted.
-fn class(bytes: usize) -> usize {
+const fn class(bytes: usize) -> usize {
     if bytes <= LINE {
         return 0;
     }
@@ -40,6 +41,10 @@ fn class_size(class: usize) -> usize {
 }
 
 const CLASSES: usize = (usize::BITS as usize - 8) * 4;
+
+/// From this class on, arenas are few and large: a block serves for a smaller one, and where none is large enough those
+/// that are free go before another comes. So a context holds what its largest run needs, and not what each has needed.
+const FEW: usize = class(1 << 20);
 
 /// A number that a register keeps for a slot.
 pub(crate) type Handle = u32;
@@ -108,6 +113,8 @@ pub(crate) struct Memory {
     /// Bytes of frames that count as held.
     frames: usize,
     system: u64,
+    /// True in a run without kernels, which is about sizes: nothing is copied, and memory is not the system's yet.
+    rehearses: bool,
 }
 
 /// Frames cost nothing up to here: what a program without recursion needs is told by its buffers alone.
@@ -140,6 +147,16 @@ impl Memory {
         self.live -= std::mem::take(&mut self.frames);
         self.budget = budget;
         self.peak = self.live;
+    }
+
+    /// Whether from now on runs are about sizes.
+    pub(crate) fn set_rehearses(&mut self, rehearses: bool) {
+        self.rehearses = rehearses;
+    }
+
+    /// True in a run that is about sizes.
+    pub(crate) fn rehearses(&self) -> bool {
+        self.rehearses
     }
 
     /// Frees every block that no slot holds.
@@ -199,8 +216,9 @@ impl Memory {
     }
 
     /// A block of which so many bytes count as held.
-    fn block(&mut self, bytes: usize, asked: usize) -> Result<Held, OutOfMemory> {
+    fn block(&mut self, bytes: usize, asked: usize, is_arena: bool) -> Result<Held, OutOfMemory> {
         let class = class(bytes);
+        let few = is_arena && class >= FEW;
         if class >= CLASSES {
             return Err(self.exhausted(bytes));
         }
@@ -208,16 +226,20 @@ impl Memory {
         if asked > self.remaining() {
             return Err(self.exhausted(bytes));
         }
-        let block = match self.reuse(class) {
+        let block = match self.reuse(class..if few { CLASSES } else { class + 1 }) {
             Some(b) => b,
             None => {
                 self.system += 1;
-                match Block::zeroed(size) {
+                if few {
+                    self.free.iter_mut().skip(FEW).for_each(Vec::clear);
+                }
+                let new = if self.rehearses { Block::unreserved } else { Block::zeroed };
+                match new(size) {
                     Some(b) => b,
                     None => {
                         // What other sizes keep may be what is lacking.
                         self.trim();
-                        Block::zeroed(size).ok_or(self.exhausted(bytes))?
+                        new(size).ok_or(self.exhausted(bytes))?
                     }
                 }
             }
@@ -227,9 +249,12 @@ impl Memory {
         Ok(Held { block, asked })
     }
 
-    /// A free block of a class, of those that came back if there is no other.
-    fn reuse(&mut self, class: usize) -> Option<Block> {
-        let free = |memory: &mut Memory| memory.free.get_mut(class).and_then(Vec::pop);
+    /// A free block of the first of some classes that has one, of those that came back if there is no other.
+    fn reuse(&mut self, classes: Range<usize>) -> Option<Block> {
+        let free = |memory: &mut Memory| {
+            let end = classes.end.min(memory.free.len());
+            memory.free.get_mut(classes.start..end)?.iter_mut().find_map(Vec::pop)
+        };
         free(self).or_else(|| {
             self.returned.drain(&mut self.back);
             while let Some(b) = self.back.pop() {
@@ -257,7 +282,8 @@ impl Memory {
 
     /// A new buffer of unspecified elements.
     pub(crate) fn alloc(&mut self, bytes: usize) -> Result<Handle, OutOfMemory> {
-        let held = self.block(bytes, bytes.checked_next_multiple_of(LINE).ok_or(self.exhausted(bytes))?)?;
+        let asked = bytes.checked_next_multiple_of(LINE).ok_or(self.exhausted(bytes))?;
+        let held = self.block(bytes, asked, false)?;
         Ok(self.insert(Kind::Block(held)))
     }
 
@@ -269,7 +295,7 @@ impl Memory {
         least: usize,
         regions: usize,
     ) -> Result<Handle, OutOfMemory> {
-        let held = self.block(bytes, least)?;
+        let held = self.block(bytes, least, true)?;
         let mut taken = self.lists.pop().unwrap_or_default();
         taken.clear();
         taken.resize(regions, false);
@@ -402,6 +428,9 @@ impl Memory {
             from != to && offset.checked_add(len).is_some_and(|end| end <= size),
             "a copy leaves its buffer"
         );
+        if self.rehearses {
+            return;
+        }
         if let Some(target) = self.bytes_mut(to) {
             assert!(len <= target.len(), "a copy leaves its buffer");
             // SAFETY: both have `len` initialised bytes; `copy` allows for regions that overlap.
@@ -457,5 +486,24 @@ mod tests {
         assert!(m.bytes_mut(b).is_none());
         m.reset(1000);
         assert_eq!(m.live, 0);
+    }
+
+    #[test]
+    fn of_large_arenas_the_largest_is_kept() {
+        let mut m = Memory::default();
+        m.reset(usize::MAX);
+        let mut most = 0;
+        for mib in [2, 8, 3, 8, 1, 20, 9, 20] {
+            let bytes = mib << 20;
+            let arena = m.arena(bytes, bytes, 1).unwrap();
+            m.release(arena);
+            most = most.max(bytes);
+            let kept: usize = m.free.iter().flatten().map(Block::size).sum();
+            assert!(kept >= most && kept < most + most / 3, "{kept} for {most}");
+        }
+        assert_eq!(m.system_allocations(), 3);
+        // What a run gives back is of its own size.
+        let result = m.alloc(2 << 20).unwrap();
+        assert!(m.address(result).1 < 3 << 20);
     }
 }

@@ -40,6 +40,7 @@ use interp::Stacks;
 use kernel::Prepared;
 use memory::Memory;
 use profile::{Observe, Off};
+use value::Value;
 
 /// A verified program with its native code. Shared by all threads that run it.
 #[derive(Debug)]
@@ -109,7 +110,7 @@ fn lent<'a>(args: &[&'a Tensor]) -> Vec<Arg<'a>> {
 pub struct Loaded {
     /// The entry to run: it takes some arguments of the other, and after them what was made.
     pub step: String,
-    /// Which arguments those are, by their places.
+    /// Which arguments those are, by their places, in order.
     pub takes: Vec<usize>,
     /// What was made.
     pub kept: Vec<Arc<Tensor>>,
@@ -117,10 +118,9 @@ pub struct Loaded {
 
 impl Loaded {
     /// The arguments of the step, of those of the entry.
-    pub fn args<'a>(&'a self, all: Vec<Arg<'a>>) -> Vec<Arg<'a>> {
-        let mut all: Vec<Option<Arg<'a>>> = all.into_iter().map(Some).collect();
-        let taken = self.takes.iter().filter_map(|&i| all.get_mut(i)?.take());
-        taken.collect::<Vec<_>>().into_iter().chain(self.kept.iter().map(|t| Arg::Lent(t))).collect()
+    pub fn args<'a>(&'a self, all: impl IntoIterator<Item = Arg<'a>>) -> impl Iterator<Item = Arg<'a>> {
+        let taken = all.into_iter().enumerate().filter(|(i, _)| self.takes.binary_search(i).is_ok());
+        taken.map(|(_, arg)| arg).chain(self.kept.iter().map(|t| Arg::Lent(t)))
     }
 }
 
@@ -140,6 +140,10 @@ struct State {
     meter: Meter,
     scratch: kernel::Scratch,
     solving: bind::Solving,
+    /// Arguments that were taken and have no register yet.
+    given: Vec<Value>,
+    /// What the last run gave, until it is handed over.
+    outputs: Vec<Output>,
     placements: Placements,
 }
 
@@ -167,26 +171,36 @@ impl Context {
         args: Vec<Arg<'_>>,
         limits: &Limits,
     ) -> Result<Vec<Tensor>, Error> {
-        Ok(own_tensors(self.observed(entry, args, limits, &mut Off)?))
+        Ok(self.observed(entry, args, limits, &mut Off)?.filter_map(Output::into_tensor).collect())
     }
 
     /// As [`run`](Context::run), but arguments may be given away, or lent to be updated: those stay the caller's when
     /// the run fails.
     pub fn update(&mut self, entry: &str, args: Vec<Arg<'_>>, limits: &Limits) -> Result<Vec<Output>, Error> {
+        self.outputs(entry, args, limits).map(Iterator::collect)
+    }
+
+    /// As [`update`](Context::update), without lists: a context that has seen its workload allocates nothing.
+    pub fn outputs<'a>(
+        &mut self,
+        entry: &str,
+        args: impl IntoIterator<Item = Arg<'a>>,
+        limits: &Limits,
+    ) -> Result<std::vec::Drain<'_, Output>, Error> {
         self.observed(entry, args, limits, &mut Off)
     }
 
     /// As [`update`](Context::update), noting in `profile` what each instruction takes. The profile must be of this
     /// context's program.
-    pub fn profile(
+    pub fn profile<'a>(
         &mut self,
         entry: &str,
-        args: Vec<Arg<'_>>,
+        args: impl IntoIterator<Item = Arg<'a>>,
         limits: &Limits,
         profile: &mut Profile,
     ) -> Result<Vec<Output>, Error> {
         profile.begin();
-        let results = self.observed(entry, args, limits, profile);
+        let results = self.observed(entry, args, limits, profile).map(Iterator::collect);
         profile.end(&self.exe.program);
         results
     }
@@ -216,28 +230,43 @@ impl Context {
         Ok(Some(loaded))
     }
 
-    fn observed<O: Observe>(
+    /// The bytes that a run on such arguments holds at once, at most: that of a run without kernels and checks, which
+    /// takes no memory of the system. What depends on data is as for what memory holds that nobody wrote: zeros.
+    pub fn rehearse(&mut self, entry: &str, args: Vec<Arg<'_>>) -> Result<usize, Error> {
+        // A loop that data ends may have no end.
+        let limits = Limits { fuel: Some(1 << 24), ..Limits::default() };
+        self.state.memory.set_rehearses(true);
+        let done = self.update(entry, args, &limits).map(drop);
+        self.state.memory.set_rehearses(false);
+        self.state.memory.trim();
+        done.map(|()| self.peak())
+    }
+
+    fn observed<'a, O: Observe>(
         &mut self,
         entry: &str,
-        args: Vec<Arg<'_>>,
+        args: impl IntoIterator<Item = Arg<'a>>,
         limits: &Limits,
         observer: &mut O,
-    ) -> Result<Vec<Output>, Error> {
+    ) -> Result<std::vec::Drain<'_, Output>, Error> {
         let index = self.find(entry)?;
-        let results = self.start(index, args, limits, observer);
-        let results = results.and_then(|()| bind::results(&self.exe, &mut self.state, index));
+        let done = self.start(index, args, limits, observer);
+        let done = done.and_then(|()| bind::results(&self.exe, &mut self.state, index));
         self.end();
-        results
+        if done.is_err() {
+            self.state.outputs.clear();
+        }
+        done.map(|()| self.state.outputs.drain(..))
     }
 
     fn find(&self, entry: &str) -> Result<usize, Error> {
         self.exe.program.entry(entry).ok_or_else(|| Error::NoEntry(entry.to_owned()))
     }
 
-    fn start<O: Observe>(
+    fn start<'a, O: Observe>(
         &mut self,
         entry: usize,
-        args: Vec<Arg<'_>>,
+        args: impl IntoIterator<Item = Arg<'a>>,
         limits: &Limits,
         observer: &mut O,
     ) -> Result<(), Error> {
@@ -245,7 +274,8 @@ impl Context {
         self.state.placements.trim();
         self.state.memory.reset(limits.memory.unwrap_or(usize::MAX));
         self.state.meter = Meter::new(limits);
-        bind::enter(&self.exe, &mut self.state, entry, args)?;
+        bind::take(&self.exe, &mut self.state, entry, args)?;
+        bind::enter(&self.exe, &mut self.state, entry)?;
         interp::run(&self.exe, &mut self.state, observer)
     }
 
@@ -279,11 +309,6 @@ impl Context {
         self.state.placements = Placements::default();
         self.state.scratch = kernel::Scratch::default();
     }
-}
-
-/// The results that are tensors of their own.
-fn own_tensors(results: Vec<Output>) -> Vec<Tensor> {
-    results.into_iter().filter_map(Output::into_tensor).collect()
 }
 
 /// Counts down what a run may use up.
