@@ -3,6 +3,8 @@
 //!
 //! `MUTATIONS=100000 cargo test -p tenon hostile` is a longer campaign, of files that this one has not seen.
 
+#![expect(clippy::disallowed_methods, reason = "the tests change checkpoints")]
+
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -121,28 +123,33 @@ fn said(folder: &Path, planned: bool) -> Option<String> {
     bound.err().map(|f| f.render(&front.sources, false))
 }
 
+/// A copy of a checkpoint, and its files as they were.
+struct Copied {
+    folder: PathBuf,
+    files: [(&'static str, Vec<u8>); 2],
+}
+
+fn copied(model: &str, into: &Path) -> Copied {
+    let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/models"));
+    let folder = into.join(model);
+    std::fs::create_dir(&folder).expect("a folder");
+    let files = ["config.json", "model.safetensors"].map(|name| {
+        let bytes = std::fs::read(data.join(model).join(name)).expect("the file is there");
+        std::fs::write(folder.join(name), &bytes).expect("a copy");
+        (name, bytes)
+    });
+    assert_eq!(said(&folder, true), None, "{model} unchanged is a model");
+    Copied { folder, files }
+}
+
 #[test]
 fn no_change_to_a_checkpoint_does_harm() {
-    let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/models"));
     let scratch = tempfile::tempdir().expect("a folder");
-    let copies: Vec<(PathBuf, Vec<(String, Vec<u8>)>)> = MODELS
-        .iter()
-        .map(|model| {
-            let folder = scratch.path().join(model);
-            std::fs::create_dir(&folder).expect("a folder");
-            let files = ["config.json", "model.safetensors"].map(|name| {
-                let bytes = std::fs::read(data.join(model).join(name)).expect("the file is there");
-                std::fs::write(folder.join(name), &bytes).expect("a copy");
-                (name.to_owned(), bytes)
-            });
-            assert_eq!(said(&folder, true), None, "{model} unchanged is a model");
-            (folder, files.to_vec())
-        })
-        .collect();
+    let copies = MODELS.map(|model| copied(model, scratch.path()));
     let (mut models, rounds) = (0, rounds());
     for round in 0..rounds {
         let mut rng = Rng::new(0x5eed << 32 | round);
-        let (folder, files) = &copies[rng.below(copies.len() as u64) as usize];
+        let Copied { folder, files } = &copies[rng.below(copies.len() as u64) as usize];
         // Most faults of binding are a config's.
         let (name, bytes) = &files[usize::from(rng.below(4) == 0)];
         let path = folder.join(name);
