@@ -87,7 +87,7 @@ impl Estimate {
     /// Bytes that are made of weights when these are loaded, and kept.
     pub fn laid_out(&self, dims: &Dims) -> u64 {
         let of = |f: &FuncId| self.plan.func(*f).result_types.iter().filter_map(|t| bytes(t, dims));
-        self.loads.iter().flat_map(of).sum()
+        sum(self.loads.iter().flat_map(of))
     }
 
     /// Bytes that a run holds at dims, at most, with those arguments of the entry that are given. None where only
@@ -121,6 +121,11 @@ impl Estimate {
         let func = self.plan.func(self.step);
         walk.func(func, dims, &vec![None; func.body.params.len()]).0
     }
+}
+
+/// Bytes together; a config may speak of more than there are.
+pub fn sum(bytes: impl IntoIterator<Item = u64>) -> u64 {
+    bytes.into_iter().fold(0, u64::saturating_add)
 }
 
 /// The bytes of a tensor, where its dims are known.

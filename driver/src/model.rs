@@ -81,7 +81,7 @@ impl Bound {
     /// The bytes of all weights.
     pub fn weights(&self) -> u64 {
         let all = (0..self.wanted.len()).filter(|i| self.is_weight(*i));
-        all.filter_map(|i| estimate::bytes(&self.wanted[i].ty, &self.dims)).sum()
+        estimate::sum(all.filter_map(|i| estimate::bytes(&self.wanted[i].ty, &self.dims)))
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Estimate {
 impl Estimate {
     /// All bytes, with those of the process.
     pub fn total(&self) -> u64 {
-        self.stays + self.laid_out + self.state + self.arena.unwrap_or(0) + PROCESS
+        estimate::sum([self.stays, self.laid_out, self.state, self.arena.unwrap_or(0), PROCESS])
     }
 }
 
@@ -67,8 +67,8 @@ pub(crate) fn affordable(checkpoint: &Checkpoint, load: &Load) -> Result<(), Err
     let Some(most) = load.memory else { return Ok(()) };
     // Of a model that is loaded all sequences have the context together.
     let e = estimated(checkpoint, load, 1)?;
-    let (weights, step) = (e.stays + e.laid_out, e.arena.unwrap_or(0));
-    let needed = weights + e.state + step;
+    let (weights, step) = (estimate::sum([e.stays, e.laid_out]), e.arena.unwrap_or(0));
+    let needed = estimate::sum([weights, e.state, step]);
     if needed <= most {
         return Ok(());
     }
@@ -151,7 +151,7 @@ fn told(
     let decode_tps = keeps.then(|| rate(planned.work(&next, machine), sequences));
     let none = Dims::new();
     let here = (0..bound.wanted.len()).filter(|&i| bound.is_weight(i) && planned.stays(i));
-    let stays = here.filter_map(|i| estimate::bytes(&bound.wanted[i].ty, &none)).sum();
+    let stays = estimate::sum(here.filter_map(|i| estimate::bytes(&bound.wanted[i].ty, &none)));
     Ok(Estimate {
         weights: bound.weights(),
         stays,
