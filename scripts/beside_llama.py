@@ -2,6 +2,7 @@
 """Greedy texts and perplexity of a GGUF file in Tenon and in llama.cpp, beside one another.
 
     beside_llama.py TENON MODEL.gguf PROMPTS.json [--text TEXT] [--count N] [--kv f16|f32] [--llama OTHER.gguf]
+    beside_llama.py TENON MODEL.gguf --speed
 
 PROMPTS.json is a list of texts, such as scripts/prompts.json. Both engines take the same tokens, make N more of each
 prompt, the likeliest one each time, and go on behind what would end an answer. For each prompt it says at which token
@@ -10,6 +11,8 @@ same tokens. The number in brackets is how far Tenon's token is ahead. Where tha
 rounding decides.
 
 Perplexity is llama.cpp's: chunks of 512 tokens, each begun anew, of which the second half is scored.
+
+Speed is tokens a second of a prompt of 512, and of 1 and 8 sequences that go on by 128 behind one, in rounds by turns.
 
 Everything is measured twice: by default, where Tenon rounds what quantized weights are multiplied by to 8 bits, as
 llama.cpp does, and with `--exact`. `--llama` is the file that llama.cpp reads in the place of MODEL: the same weights
@@ -20,14 +23,17 @@ It needs numpy and llama-cpp-python; LLAMA_CPP_LIB_PATH is the folder of another
 
 import argparse
 import json
+import statistics
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import llama_cpp
 import numpy as np
 
 CHUNK = 512
+BATCHES = [1, 8]
 MODES = {"default": [], "exact": ["--exact"]}
 
 
@@ -81,6 +87,50 @@ class Llama:
         return float(np.exp(np.mean(surprise))), len(surprise)
 
 
+class Steps:
+    """A model in llama.cpp that is timed: batches of several sequences."""
+
+    def __init__(self, path, threads):
+        llama_cpp.llama_backend_init()
+        self.threads = threads
+        self.model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
+
+    def step(self, context, rows):
+        """Rows of (token, position, sequence); the last row of each sequence has logits."""
+        batch = llama_cpp.llama_batch_init(len(rows), 0, 1)
+        batch.n_tokens = len(rows)
+        last = {sequence: i for i, (_, _, sequence) in enumerate(rows)}
+        for i, (token, position, sequence) in enumerate(rows):
+            batch.token[i], batch.pos[i] = token, position
+            batch.n_seq_id[i], batch.seq_id[i][0] = 1, sequence
+            batch.logits[i] = last[sequence] == i
+        if llama_cpp.llama_decode(context, batch) != 0:
+            raise SystemExit("llama.cpp fails")
+        llama_cpp.llama_batch_free(batch)
+        # What runs behind the call is waited for.
+        llama_cpp.llama_get_logits_ith(context, -1)
+
+    def speeds(self, count):
+        found = {}
+        for batch in BATCHES:
+            params = llama_cpp.llama_context_default_params()
+            params.n_ctx, params.n_batch, params.n_ubatch = (CHUNK + count) * batch, CHUNK, CHUNK
+            params.n_seq_max = batch
+            params.n_threads = params.n_threads_batch = self.threads
+            context = llama_cpp.llama_init_from_model(self.model, params)
+            begun = time.perf_counter()
+            for sequence in range(batch):
+                self.step(context, [(100 + i, i, sequence) for i in range(CHUNK)])
+            if batch == 1:
+                found["prefill"] = CHUNK / (time.perf_counter() - begun)
+            begun = time.perf_counter()
+            for i in range(count):
+                self.step(context, [(100 + i, CHUNK + i, sequence) for sequence in range(batch)])
+            found[f"batch {batch}"] = batch * count / (time.perf_counter() - begun)
+            llama_cpp.llama_free(context)
+        return found
+
+
 class Tenon:
     def __init__(self, binary, path, threads):
         self.binary, self.path, self.threads = binary, path, str(threads)
@@ -101,6 +151,12 @@ class Tenon:
             path = f"{folder}/logits.npy"
             self.generate(ids, 1, "--logits", path, *options)
             return np.load(path)
+
+    def speeds(self, count):
+        batches = ",".join(map(str, BATCHES))
+        said = ["--pp", str(CHUNK), "--tg", str(count), "--batch", batches, "--runs", "1"]
+        name = lambda row: "prefill" if row["what"] == "prefill" else f"batch {row['batch']}"
+        return {name(row): row["tps"] for row in self.run("bench-llm", *said)["rows"]}
 
     def perplexity(self, path, *options):
         made = self.run("perplexity", path, "--ctx", str(CHUNK), *options)
@@ -124,19 +180,31 @@ def parted(tenon, llama, ids, ours, theirs, options):
     return said
 
 
+def speed(tenon, llama, count, rounds=5):
+    pairs = [(tenon.speeds(count), llama.speeds(count)) for _ in range(rounds)]
+    for name in pairs[0][1]:
+        ours, theirs = (statistics.median(pair[who][name] for pair in pairs) for who in (0, 1))
+        ratios = sorted(a[name] / b[name] for a, b in pairs)
+        between = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
+        print(f"{name}: Tenon {ours:.0f}, llama.cpp {theirs:.0f}, {statistics.median(ratios):.2f} times ({between})")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tenon")
     parser.add_argument("model")
-    parser.add_argument("prompts")
+    parser.add_argument("prompts", nargs="?")
+    parser.add_argument("--speed", action="store_true")
     parser.add_argument("--text", help="a file for the perplexity; without it there is none")
     parser.add_argument("--count", type=int, default=128, help="tokens made of each prompt")
     parser.add_argument("--kv", default="f16", choices=["f16", "f32"], help="llama.cpp's keys and values")
     parser.add_argument("--llama", help="what llama.cpp reads in the place of the model")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
-    prompts = json.loads(Path(args.prompts).read_text())
     tenon = Tenon(args.tenon, args.model, args.threads)
+    if args.speed:
+        return speed(tenon, Steps(args.llama or args.model, args.threads), args.count)
+    prompts = json.loads(Path(args.prompts).read_text()) if args.prompts else []
     llama = Llama(args.llama or args.model, args.threads, args.kv, 2 * CHUNK)
     same = dict.fromkeys(MODES, 0)
     for prompt in prompts:
