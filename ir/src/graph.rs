@@ -40,6 +40,8 @@ pub struct Val {
     pub ty: Type,
     /// An i64 scalar known to be this expression of dims.
     pub dim: Option<Dim>,
+    /// What rules may lose that make it, where that is not what the function says: a call was taken apart.
+    pub tolerance: Option<Tolerance>,
 }
 
 /// A function with its types fixed.
@@ -307,7 +309,7 @@ impl Func {
 
     /// Adds a value.
     pub fn add_val(&mut self, name: Sym, ty: Type) -> ValId {
-        self.vals.push(Val { name, ty, dim: None });
+        self.vals.push(Val { name, ty, dim: None, tolerance: None });
         ValId(self.vals.len() as u32 - 1)
     }
 }

@@ -1,6 +1,6 @@
 //! Cloning: copies of blocks, from one function into another, with values and dims renamed.
 
-use ir::graph::{Block, Func, Node, Op, Type, Val, ValId};
+use ir::graph::{Block, Func, Node, Op, Tolerance, Type, Val, ValId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shape::{Expr, Pred, Sym};
 
@@ -14,18 +14,20 @@ pub(crate) struct Cloner<'a> {
     dims: FxHashMap<Sym, Expr>,
     /// The dims of the other function, where those that a copy opens are to be others.
     taken: Option<&'a mut FxHashSet<Sym>>,
+    /// What rules may lose in a copy of what says nothing of that itself.
+    pub(crate) tolerance: Option<Tolerance>,
 }
 
 impl<'a> Cloner<'a> {
     /// Into a function with the same dims.
     pub(crate) fn same_dims(from: &'a Func) -> Cloner<'a> {
-        Cloner { from, vals: FxHashMap::default(), dims: FxHashMap::default(), taken: None }
+        Cloner { from, vals: FxHashMap::default(), dims: FxHashMap::default(), taken: None, tolerance: None }
     }
 
     /// Into a function with dims of its own: those of the callee, and those that are `taken`.
     pub(crate) fn of_callee(from: &'a Func, dims: &[Expr], taken: &'a mut FxHashSet<Sym>) -> Cloner<'a> {
         let dims = from.dims.iter().copied().zip(dims.iter().cloned()).collect();
-        Cloner { from, vals: FxHashMap::default(), dims, taken: Some(taken) }
+        Cloner { from, vals: FxHashMap::default(), dims, taken: Some(taken), tolerance: None }
     }
 
     fn expr(&self, e: &Expr) -> Expr {
@@ -46,10 +48,12 @@ impl<'a> Cloner<'a> {
     }
 
     fn define(&mut self, out: &mut Func, v: ValId) -> ValId {
-        let Val { name, ty, dim } = self.from.val(v);
+        let Val { name, ty, dim, tolerance } = self.from.val(v);
         let ty = self.ty(ty);
         let new = out.add_val(*name, ty);
-        out.vals[new.0 as usize].dim = dim.as_ref().map(|d| self.expr(d));
+        let val = &mut out.vals[new.0 as usize];
+        val.dim = dim.as_ref().map(|d| self.expr(d));
+        val.tolerance = tolerance.as_ref().or(self.tolerance.as_ref()).cloned();
         self.vals.insert(v, new);
         new
     }

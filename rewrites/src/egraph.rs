@@ -11,7 +11,7 @@
 
 use egg::Id;
 use indexmap::IndexMap;
-use ir::graph::{Block, Func, Node, Op, Type, ValId};
+use ir::graph::{Block, Func, Node, Op, Tolerance, Type, ValId};
 use ir::loops::{Buf, BufId};
 use ir::source::Span;
 use ir::{Intrinsic, Module, PrimId};
@@ -84,6 +84,8 @@ pub(crate) struct BlockGraph {
     pub(crate) refused: Vec<(Id, String)>,
     /// Values that a rule makes together.
     pub(crate) merged: Vec<Merged>,
+    /// Classes of which rules may lose another part than the function says.
+    pub(crate) tolerances: Vec<(Id, Tolerance)>,
     /// Classes that may be kept from when weights are loaded, and what then stands for them.
     pub(crate) at_load: Vec<(Id, ValId)>,
 }
@@ -272,6 +274,7 @@ fn inside(
         refused: Vec::new(),
         merged: Vec::new(),
         at_load: Vec::new(),
+        tolerances: Vec::new(),
     };
     for &p in &block.params {
         b.leaf(func, p);
@@ -307,6 +310,8 @@ fn inside(
     for &r in &block.results {
         b.leaf(func, r);
     }
+    let said = b.vals.iter().filter_map(|(&v, &class)| Some((class, func.val(v).tolerance.clone()?)));
+    b.tolerances = said.collect();
     b.take_parts(source, func, &parts);
     b.graph.rebuild();
     b

@@ -289,7 +289,7 @@ impl Emitter<'_> {
             } else {
                 component(unit, class, i).and_then(|c| st.names.get(&c)?.first().copied())
             };
-            let mut val = Val { name: Sym::new("t"), ty: ty.clone(), dim: None };
+            let mut val = Val { name: Sym::new("t"), ty: ty.clone(), dim: None, tolerance: None };
             if let Some(v) = name {
                 span = unit.b.spans.get(&v).copied().unwrap_or(span);
                 let original = self.func.val(v);

@@ -168,11 +168,7 @@ impl Callees<'_> {
     fn fits(&self, caller: &Caller<'_>, callee: u32) -> bool {
         let callee = &self.funcs[callee as usize];
         let kept = |f: &Func| f.invariant == Invariant::Yes;
-        if kept(callee) && !kept(caller.func) {
-            return false;
-        }
-        // What says how exact it is stays so.
-        callee.tolerance.is_none() || callee.tolerance == caller.func.tolerance
+        !kept(callee) || kept(caller.func)
     }
 
     /// True for what is made of weights and numbers alone, without a change of any.
@@ -191,9 +187,14 @@ fn splice(callee: &Func, dims: &[shape::Expr], caller: &mut Caller<'_>, call: &N
     let results = callee.body.results.iter().copied().zip(call.results.iter().copied());
     let params = callee.body.params.iter().copied().zip(call.args.iter().copied());
     cloner.vals.extend(results.chain(params));
+    // What says how exact it is stays so.
+    cloner.tolerance = callee.tolerance.clone().filter(|t| caller.func.tolerance.as_ref() != Some(t));
+    let tolerance = cloner.tolerance.clone();
     let new = cloner.nodes(&callee.body.nodes, caller.func);
     for (inner, outer) in callee.body.results.iter().zip(&call.results) {
-        caller.func.vals[outer.0 as usize].ty = cloner.ty(callee.ty(*inner));
+        let val = &mut caller.func.vals[outer.0 as usize];
+        val.ty = cloner.ty(callee.ty(*inner));
+        val.tolerance = callee.val(*inner).tolerance.clone().or(tolerance.clone()).or(val.tolerance.take());
     }
     caller.size += size(&callee.body);
     caller.changed = true;

@@ -418,8 +418,8 @@ impl Make<'_, '_> {
     }
 
     fn value(&mut self, like: ValId, dim: bool) -> ValId {
-        let Val { name, ty, dim: known } = self.text.func.val(like);
-        self.part.vals.push(Val { name: *name, ty: ty.clone(), dim: known.clone().filter(|_| dim) });
+        let val = self.text.func.val(like).clone();
+        self.part.vals.push(Val { dim: val.dim.filter(|_| dim), ..val });
         ValId(self.part.vals.len() as u32 - 1)
     }
 }

@@ -17,6 +17,7 @@ use crate::egraph::{BlockGraph, Origin, Source};
 use crate::guarded::Guard;
 use crate::lang::{Graph, Ir, Kids, OpKey, Stage};
 use crate::pattern::{Heads, Match, PVal, Pattern, Reach, Side, search, solve_dims};
+use crate::tolerance;
 
 /// How saturation went.
 #[derive(Clone, Debug, Default)]
@@ -196,9 +197,7 @@ pub(crate) fn ready(
     b: &BlockGraph,
     out: &mut Outcome,
 ) -> Result<FxHashMap<Sym, Expr>, String> {
-    if let Some(why) = &pattern.withheld {
-        return Err(why.clone());
-    }
+    tolerance::allows(pattern, classes, b)?;
     let ctx = &b.graph.analysis;
     let bound = solve_dims(ctx, &pattern.dims, m)?;
     let map = |s: Sym| bound.get(&s).cloned();

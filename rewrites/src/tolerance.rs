@@ -4,13 +4,15 @@
 //! says nothing itself: a call that is taken apart ([`mod@crate::inline`]) gets the caller's by being in its body, and
 //! a callee that is not is copied for the callers of each tolerance. So whether a rule may fire does not depend on how
 //! large a function is, and who calls it without a tolerance gets what it was. What says another tolerance keeps its
-//! own, taken apart into no one.
+//! own: where it is taken apart its values do ([`ir::graph::Val::tolerance`]).
 
 use std::borrow::Cow;
 
+use egg::Id;
 use ir::graph::{Block, Func, Op, Tolerance};
 use ir::{FuncId, Module};
 
+use crate::egraph::BlockGraph;
 use crate::pattern::Pattern;
 
 /// Gives the tolerance of the options to all functions that say nothing and are no plan.
@@ -22,7 +24,10 @@ pub(crate) fn declare(module: &mut Module, tolerance: Option<f64>) {
 
 /// Has no function tolerate anything.
 pub(crate) fn lift(module: &mut Module) {
-    module.funcs.iter_mut().for_each(|f| f.tolerance = None);
+    for f in &mut module.funcs {
+        f.tolerance = None;
+        f.vals.iter_mut().for_each(|v| v.tolerance = None);
+    }
 }
 
 /// Has functions call copies that tolerate what they do, of what says nothing. The copies come behind all others; gives
@@ -79,6 +84,18 @@ pub(crate) fn withhold_lossy<'p>(patterns: &'p [Pattern], func: &Func) -> Cow<'p
         return Cow::Borrowed(patterns);
     }
     patterns.iter().map(|p| Pattern { withheld: withheld(p, func), ..p.clone() }).collect()
+}
+
+/// Whether a pattern may make something equal to classes.
+pub(crate) fn allows(pattern: &Pattern, classes: &[Id], b: &BlockGraph) -> Result<(), String> {
+    let Some(lost) = pattern.tolerance else { return Ok(()) };
+    let here = |class: Id| classes.iter().any(|c| b.graph.find(*c) == b.graph.find(class));
+    let own = b.tolerances.iter().filter(|(class, _)| here(*class)).map(|(_, t)| t);
+    match own.min_by(|a, b| a.by.total_cmp(&b.by)) {
+        Some(t) if t.allows(lost, pattern.family) => Ok(()),
+        Some(t) => Err(format!("it needs a tolerance of {lost}, and what computes it tolerates {t}")),
+        None => pattern.withheld.clone().map_or(Ok(()), Err),
+    }
 }
 
 /// Why a rule may not fire in a function, if it loses more than that tolerates.

@@ -243,7 +243,7 @@ fn import_writes_a_folder_that_is_a_model() {
     let here = std::env::temp_dir().join(format!("tenon-cli-import-{}", std::process::id()));
     let into = here.display().to_string();
     let made = json(&shown(&[], &["import", &model, "-o", &into, "--quant", "q8_0", "--json"]));
-    let names = ["config.json", "model.safetensors", "model.tn"];
+    let names = ["config.json", "model.safetensors", "model.tn", "parts/products.tn"];
     let files: Vec<String> = names.iter().map(|n| format!("{into}/{n}")).collect();
     assert_eq!(made["files"], serde_json::json!(files), "{made}");
     assert!(made["bytes"].as_u64().is_some_and(|n| n > 0), "{made}");
@@ -261,7 +261,7 @@ fn import_writes_a_folder_that_is_a_model() {
     assert_eq!(said.exit, Some(1));
     assert!(said.stderr.contains("is not empty; --force"), "{}", said.stderr);
     let lines = shown(&[], &[&again[..], &["--force"]].concat());
-    assert!(lines.contains(": 3 files, "), "{lines}");
+    assert!(lines.contains(": 4 files, "), "{lines}");
     assert_eq!(ids(&into, &[]), ids(&model, &[]));
     std::fs::remove_dir_all(&here).expect("it was made above");
     let said = run(&[], &["import", "model.onnx", "-o", "x"]);

@@ -108,7 +108,7 @@ impl Graph<'_> {
         }
         let mid = ValId(self.vals.len() as u32);
         let name = self.vals[cast.results[0].0 as usize].name;
-        self.vals.push(Val { name, ty: Type::scalar(to), dim: None });
+        self.vals.push(Val { name, ty: Type::scalar(to), dim: None, tolerance: None });
         let first = Node { results: vec![mid], ..cast.clone() };
         cast.args = vec![mid];
         Some(first)

@@ -465,6 +465,22 @@ when n % 32 == 0
 ",
             params.join(", ")
         );
+        if integers {
+            let _ = write!(
+                out,
+                "#[tolerance(0.0002)]
+rule fine_integers_of_{encoding}<t, b, n>(x: f32[t, {block} * b], const w: {encoding}[n, {block} * b])
+when n % 32 == 0
+{{
+    x @ w.T => {{
+        let (q, d, z) = quantized_rows_and_rest(x, {rounded}, {group})
+        both_halves(matmul_{encoding}_integers(q, d, z, {made}))
+    }}
+}}
+
+"
+            );
+        }
     }
 }
 
