@@ -160,7 +160,7 @@ pub(crate) fn generate(
     logprobs: Option<usize>,
     json: bool,
 ) -> Done {
-    let load = load(args, 1)?;
+    let load = Load { texts: prompt.ids.is_none(), ..load(args, 1)? };
     let model = attempt!(open(args, &load, json));
     let ids = match (&prompt.prompt, &prompt.chat, &prompt.ids) {
         (Some(text), ..) => attempt!(model.tokens(text)),
@@ -253,7 +253,7 @@ pub(crate) fn tokenize(checkpoint: &Path, text: Option<&str>, file: Option<&Path
 
 /// `tenon chat`
 pub(crate) fn chat(args: &ModelArgs, system: Option<&str>, sampling: &SamplingArgs) -> Done {
-    let load = load(args, 1)?;
+    let load = Load { texts: true, ..load(args, 1)? };
     let model = attempt!(open(args, &load, false));
     let mut chat = Chat::new(&model);
     if let Some(text) = system {

@@ -50,7 +50,7 @@ fn function(out: &mut String, func: &FuncReport, left: &RegimeReport, right: &Re
             writeln!(out, "  {:>12} {:>12}  {}: {}{covers}{guessed}", us(*a), us(*b), step.value, step.name);
     }
     let loops = rows.iter().any(|(a, b)| [a, b].into_iter().flatten().any(|s| !s.block.is_empty()));
-    let loops = if loops { ", with all rounds of loops" } else { "" };
+    let loops = if loops { ", with all rounds of loops and half of each branch" } else { "" };
     let calls = if func.calls.is_empty() { "" } else { ", beside calls" };
     let (us, there) = (short(left.total_us), short(right.total_us));
     let _ = writeln!(out, "  {us:>12} {there:>12}  in all{loops}{calls}");

@@ -267,6 +267,7 @@ impl Writer {
     fn new(path: &Path) -> io::Result<Writer> {
         let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         fs::create_dir_all(folder)?;
+        sweep(folder);
         // Several threads may write the same.
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -294,6 +295,17 @@ impl Writer {
         self.file.write_all(&self.at.to_le_bytes())?;
         self.file.write_all(&(head.len() as u64).to_le_bytes())?;
         fs::rename(&self.temporary, path)
+    }
+}
+
+/// Removes files that a process was writing which is no more.
+fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let writer = path.extension().and_then(|e| e.to_str()?.split_once('-')?.0.parse().ok());
+        if writer.is_some_and(|pid| !vm::temp_files::lives(pid)) {
+            drop(fs::remove_file(path));
+        }
     }
 }
 

@@ -18,7 +18,7 @@ pub mod loader;
 mod machine;
 mod program;
 pub mod scalar;
-mod temp_files;
+pub mod temp_files;
 pub mod threads;
 pub mod tnx;
 pub mod verify;

@@ -35,7 +35,7 @@ fn writer(file: &str, name: &str) -> Option<u32> {
 }
 
 /// False only where the system says that there is no such process.
-fn lives(pid: u32) -> bool {
+pub fn lives(pid: u32) -> bool {
     let processes = Path::new("/proc");
     !processes.join("self").exists() || processes.join(pid.to_string()).exists()
 }

@@ -16,7 +16,9 @@ pub(crate) fn estimate(args: &ModelArgs, batch: usize, json: bool) -> Done {
     let made = attempt!(tenon::llm::estimate(&args.of.checkpoint, &load));
     note_unencoded(&made.unencoded);
     let available = load.memory.or_else(|| memory::available().map(|n| n as u64));
-    let fits = available.map(|n| made.total() <= n);
+    // A limit is one of the model, what there is of memory is for all of the process.
+    let needed = if load.memory.is_some() { made.held() } else { made.total() };
+    let fits = available.map(|n| needed <= n);
     if json {
         output::print_json(&json!({
             "weights": made.weights,
@@ -25,6 +27,7 @@ pub(crate) fn estimate(args: &ModelArgs, batch: usize, json: bool) -> Done {
             "state": made.state,
             "arena": made.arena,
             "process": PROCESS,
+            "held": made.held(),
             "total": made.total(),
             "available": available,
             "fits": fits,
@@ -39,6 +42,10 @@ pub(crate) fn estimate(args: &ModelArgs, batch: usize, json: bool) -> Done {
     let size = |n: u64| format!("{:>10}", bytes(n));
     let arena = made.arena.map_or_else(|| "only running tells".to_owned(), size);
     let verdict = match (available, fits) {
+        (Some(n), Some(fits)) if load.memory.is_some() => {
+            let fits = if fits { "it fits" } else { "it does not fit" };
+            format!(", {} without the process, of which {} are allowed: {fits}", bytes(needed), bytes(n))
+        }
         (Some(n), Some(true)) => format!(", and there are {}: it fits", bytes(n)),
         (Some(n), _) => format!(", and there are {}: it does not fit", bytes(n)),
         _ => String::new(),

@@ -27,7 +27,7 @@ pub(crate) fn perplexity(args: &ModelArgs, file: &Path, json: bool) -> Done {
         return Err((SourceMap::default(), Failure::Usage(text)));
     }
     let mut load = load(args, 1)?;
-    load.context = Some(chunk);
+    (load.context, load.texts) = (Some(chunk), true);
     let text = std::fs::read_to_string(file).map_err(|e| fault(format!("{}: {e}", file.display())))?;
     let model = attempt!(open(args, &load, json));
     let ids = attempt!(model.tokens(&text));

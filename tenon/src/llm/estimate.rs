@@ -42,9 +42,14 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// The bytes of weights, of what sequences keep, and of a step: what [`Load::memory`] limits.
+    pub fn held(&self) -> u64 {
+        estimate::sum([self.stays, self.laid_out, self.state, self.arena.unwrap_or(0)])
+    }
+
     /// All bytes, with those of the process.
     pub fn total(&self) -> u64 {
-        estimate::sum([self.stays, self.laid_out, self.state, self.arena.unwrap_or(0), PROCESS])
+        estimate::sum([self.held(), PROCESS])
     }
 }
 

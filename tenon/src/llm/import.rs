@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use driver::model::{Bound, Kept};
+use driver::model_library;
 use driver::progress::Step;
 use driver::{Checkpoint, Failure, Front};
 use ir::source::SourceMap;
@@ -96,8 +97,11 @@ fn texts(front: &Front) -> Result<Vec<(PathBuf, String)>, Error> {
     let folder = root.parent().unwrap_or(Path::new("")).to_owned();
     let mut out = vec![(PathBuf::from(OWN), text)];
     for (path, text) in front.files.modules.iter().map(of) {
+        // What the library gave has its name there.
+        let library = model_library::read(&path).is_some_and(|f| f.text.as_ref() == Ok(&text));
+        let from = if library { Path::new(model_library::FOLDER) } else { &folder };
         let inside =
-            path.strip_prefix(&folder).map_err(|_| fault(&path, "lies beside the folder of its model"))?;
+            path.strip_prefix(from).map_err(|_| fault(&path, "lies beside the folder of its model"))?;
         if inside == Path::new(OWN) {
             return Err(fault(&path, format!("a file that a model uses is not named {OWN}")));
         }

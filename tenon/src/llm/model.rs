@@ -36,6 +36,8 @@ pub struct Load {
     /// The most bytes of weights, of what sequences keep, and of a step. A model that needs more is not loaded; a step
     /// that would is ended. None: what the system gives.
     pub memory: Option<u64>,
+    /// It will be given texts: without a vocabulary a model is not loaded.
+    pub texts: bool,
 }
 
 impl Load {
@@ -59,6 +61,7 @@ impl Default for Load {
             context: None,
             sequences: 8,
             memory: None,
+            texts: false,
         }
     }
 }
@@ -88,13 +91,16 @@ impl Model {
     /// As [`open`](Model::open), with options.
     pub fn open_with(path: impl AsRef<Path>, load: &Load) -> Result<Model, Error> {
         let (checkpoint, load) = &opened(path.as_ref(), load)?;
+        let tokenizer = tokenizer(checkpoint)?.map(Arc::new).ok_or_else(|| no_tokenizer(checkpoint));
+        if let (true, Err(e)) = (load.texts, &tokenizer) {
+            return Err(e.clone());
+        }
         super::estimate::affordable(checkpoint, load)?;
         let step = entry(checkpoint, load, "step", "tokens that go on behind a text")?;
         let config = step.config().clone();
         let (unread, unencoded) = (step.unread().to_vec(), step.unencoded().to_vec());
         let context = context(&step, load);
         let engine = Engine::new(step, context, load.sequences)?.within(load.memory);
-        let tokenizer = tokenizer(checkpoint)?.map(Arc::new).ok_or_else(|| no_tokenizer(checkpoint));
         let path = checkpoint.path().to_owned();
         let template = template(checkpoint).map_err(|e| format!("{}: {e}", path.display()));
         Ok(Model {
@@ -302,6 +308,9 @@ pub(crate) fn no_tokenizer(checkpoint: &Checkpoint) -> Error {
     let other = other.into_iter().find(|name| path.join(name).is_file());
     let text = match other {
         Some(name) => format!("{name} is not read; tokenizer.json is needed"),
+        None if path.is_file() => {
+            "it has no vocabulary, which texts need; --ids takes tokens themselves".to_owned()
+        }
         None => "there is no tokenizer.json, which texts need; --ids takes tokens themselves".to_owned(),
     };
     Error::message("E0604", format!("{}: {text}", path.display()))

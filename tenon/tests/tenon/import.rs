@@ -89,6 +89,18 @@ fn the_text_of_an_import_is_edited_where_it_is() {
 }
 
 #[test]
+fn a_text_from_elsewhere_is_imported_with_the_parts_that_it_uses() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let file = folder.path().join("my.tn");
+    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/llama.tn"), &file).expect("it is copied");
+    let model = data("models/LlamaForCausalLM-llama3");
+    let load = Load { model: Some(file), ..Load::default() };
+    let into = folder.path().join("own");
+    let made = import(&model, &load, &into, false).unwrap_or_else(|e| panic!("{e}"));
+    assert!(made.files.contains(&into.join("parts/rotary.tn")), "{:?}", made.files);
+}
+
+#[test]
 fn a_gguf_stays_one() {
     let to = tempfile::tempdir().expect("there is room");
     let from = data("encoders/BertForSequenceClassification/model.gguf");
