@@ -6,13 +6,12 @@
 mod mixture;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use mixture::{VOCAB, files, files_of};
+use mixture::{VOCAB, files};
 use tenon::Limits;
-use tenon::llm::{Load, Model, Request, Rows, SequenceId, estimate};
+use tenon::llm::{Rows, SequenceId};
 
 /// The system's allocator, which counts how often it is asked, by whatever thread.
 struct Counting;
@@ -71,72 +70,79 @@ fn steps_of_a_batch_that_goes_on_allocate_nothing() {
     assert!(asked[1..].contains(&0), "{asked:?}");
 }
 
-/// What a process that loads a model says of itself.
-const SAYS: &str = "held, estimated: ";
-
-/// Bytes that this process holds, now (`VmRSS`) or at most (`VmHWM`).
-fn status(key: &str) -> u64 {
-    let text = std::fs::read_to_string("/proc/self/status").expect("the system tells");
-    let line = text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(':')).expect("it is told");
-    let kib = line.trim().strip_suffix(" kB").and_then(|n| n.trim().parse::<u64>().ok());
-    kib.expect("a number") << 10
-}
-
-/// Loads a model that lies in a folder, and fills its context.
-fn run(folder: &Path, context: usize) {
-    let model = Model::open_with(folder, &load(folder, context)).unwrap_or_else(|e| panic!("{e}"));
-    let prompt: Vec<u32> = (0..context - 8).map(|i| (i * i % VOCAB) as u32).collect();
-    let request = Request { max_tokens: Some(4), ignore_end: true, ..Request::default() };
-    model.generate(&prompt, &request, &mut |_| {}).unwrap_or_else(|e| panic!("{e}"));
-}
-
-fn load(folder: &Path, context: usize) -> Load {
-    let kv = std::env::var("KV").expect("it is set");
-    Load {
-        model: Some(folder.join("mixture.tn")),
-        sequences: 1,
-        kv,
-        context: Some(context),
-        ..Load::default()
-    }
-}
-
-/// Says what a model takes of memory, and what it was estimated to take.
-#[test]
-#[ignore = "for a process of its own"]
-fn held_by_this_process() {
-    // The compiler and what it leaves behind, and nothing of a model.
-    run(&files().path(), 64);
-    std::fs::write("/proc/self/clear_refs", "5").expect("the most that was held is forgotten");
-    let before = status("VmRSS");
-    let folder = PathBuf::from(std::env::var("MODEL").expect("it is set"));
-    let context = std::env::var("CONTEXT").ok().and_then(|n| n.parse().ok()).expect("a number");
-    let e = estimate(&folder, &load(&folder, context)).unwrap_or_else(|e| panic!("{e}"));
-    run(&folder, context);
-    let held = status("VmHWM").saturating_sub(before);
-    println!("{SAYS}{held} {}", e.stays + e.laid_out + e.state + e.arena.expect("it is known"));
-}
-
-#[test]
+/// What of memory a model takes, and what it was estimated to take: in a process of its own, whose peak is the model's.
 #[cfg(target_os = "linux")]
-fn a_process_holds_what_was_estimated_while_it_packs_and_afterwards() {
-    // What the compiler needs more for the larger model, texts, stacks.
-    const REST: u64 = 16 << 20;
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let large = files_of(1536);
-    let cache = tempfile::tempdir().expect("there is room");
-    for (kv, context) in [("f32", 1024), ("f32", 1024), ("bf16", 256), ("bf16", 2048)] {
-        let mut child = std::process::Command::new(std::env::current_exe().expect("this one"));
-        child.args(["--exact", "held_by_this_process", "--ignored", "--nocapture"]);
-        child.env("TENON_CACHE", cache.path()).env("MODEL", large.path()).env("KV", kv);
-        let out = child.env("CONTEXT", context.to_string()).output().expect("it runs");
-        let said = String::from_utf8_lossy(&out.stdout).into_owned();
-        let numbers = said.split_once(SAYS).map(|(_, rest)| rest.lines().next().unwrap_or_default());
-        let numbers = numbers.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&out.stderr)));
-        let numbers: Vec<u64> = numbers.split(' ').filter_map(|n| n.parse().ok()).collect();
-        let &[held, estimated] = numbers.as_slice() else { panic!("{said}") };
-        println!("{kv}, {context}: {} MiB held, {} estimated", held >> 20, estimated >> 20);
-        assert!(held <= estimated + estimated / 20 + REST, "{kv}, {context}: {held} of {estimated}");
-        assert!(estimated <= held + held / 20 + REST, "{kv}, {context}: {held} of {estimated}");
+mod memory {
+    use std::path::Path;
+
+    use tenon::llm::{Load, Model, Request, estimate};
+
+    use super::mixture::files_of;
+    use super::*;
+
+    /// What a process that loads a model says of itself.
+    const SAYS: &str = "held, estimated: ";
+
+    /// Bytes that this process holds, now (`VmRSS`) or at most (`VmHWM`).
+    fn status(key: &str) -> u64 {
+        let text = std::fs::read_to_string("/proc/self/status").expect("the system tells");
+        let line = text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(':')).expect("it is told");
+        let kib = line.trim().strip_suffix(" kB").and_then(|n| n.trim().parse::<u64>().ok());
+        kib.expect("a number") << 10
+    }
+
+    fn load(folder: &Path, context: usize) -> Load {
+        let kv = std::env::var("KV").expect("it is set");
+        let model = Some(folder.join("mixture.tn"));
+        Load { model, sequences: 1, kv, context: Some(context), ..Load::default() }
+    }
+
+    /// Loads a model that lies in a folder, and fills its context.
+    fn run(folder: &Path, context: usize) {
+        let model = Model::open_with(folder, &load(folder, context)).unwrap_or_else(|e| panic!("{e}"));
+        let prompt: Vec<u32> = (0..context - 8).map(|i| (i * i % VOCAB) as u32).collect();
+        let request = Request { max_tokens: Some(4), ignore_end: true, ..Request::default() };
+        model.generate(&prompt, &request, &mut |_| {}).unwrap_or_else(|e| panic!("{e}"));
+    }
+
+    /// Says it of a model.
+    fn held_by_this_process(folder: &Path) {
+        // The compiler and what it leaves behind, and nothing of a model.
+        run(&files().path(), 64);
+        std::fs::write("/proc/self/clear_refs", "5").expect("the most that was held is forgotten");
+        let before = status("VmRSS");
+        let context = std::env::var("CONTEXT").ok().and_then(|n| n.parse().ok()).expect("a number");
+        let e = estimate(folder, &load(folder, context)).unwrap_or_else(|e| panic!("{e}"));
+        run(folder, context);
+        let held = status("VmHWM").saturating_sub(before);
+        println!("{SAYS}{held} {}", e.held());
+    }
+
+    #[test]
+    fn a_process_holds_what_was_estimated_while_it_packs_and_afterwards() {
+        // What the compiler needs more for the larger model, texts, stacks.
+        const REST: u64 = 16 << 20;
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        // The test runs itself, once for each model.
+        if let Some(folder) = std::env::var_os("MODEL") {
+            return held_by_this_process(Path::new(&folder));
+        }
+        let name = "memory::a_process_holds_what_was_estimated_while_it_packs_and_afterwards";
+        let large = files_of(1536);
+        let cache = tempfile::tempdir().expect("there is room");
+        for (kv, context) in [("f32", 1024), ("f32", 1024), ("bf16", 256), ("bf16", 2048)] {
+            let mut child = std::process::Command::new(std::env::current_exe().expect("this one"));
+            child.args(["--exact", name, "--nocapture"]);
+            child.env("TENON_CACHE", cache.path()).env("MODEL", large.path()).env("KV", kv);
+            let out = child.env("CONTEXT", context.to_string()).output().expect("it runs");
+            let said = String::from_utf8_lossy(&out.stdout).into_owned();
+            let numbers = said.split_once(SAYS).map(|(_, rest)| rest.lines().next().unwrap_or_default());
+            let numbers = numbers.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&out.stderr)));
+            let numbers: Vec<u64> = numbers.split(' ').filter_map(|n| n.parse().ok()).collect();
+            let &[held, estimated] = numbers.as_slice() else { panic!("{said}") };
+            println!("{kv}, {context}: {} MiB held, {} estimated", held >> 20, estimated >> 20);
+            assert!(held <= estimated + estimated / 20 + REST, "{kv}, {context}: {held} of {estimated}");
+            assert!(estimated <= held + held / 20 + REST, "{kv}, {context}: {held} of {estimated}");
+        }
     }
 }

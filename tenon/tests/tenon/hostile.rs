@@ -25,7 +25,7 @@ const MODELS: [&str; 6] = [
 const PLANNED: u64 = 8;
 
 fn rounds() -> u64 {
-    std::env::var("MUTATIONS").map_or(80, |n| n.parse().expect("MUTATIONS is a number"))
+    std::env::var("MUTATIONS").map_or(48, |n| n.parse().expect("MUTATIONS is a number"))
 }
 
 /// What a value of a config should not be.
