@@ -141,7 +141,9 @@ impl Finder<'_> {
             made.operations.get(class).is_some_and(|ops| ops.len() == 1 && ops.contains(op))
         };
         let sums = self.sums_of(unit, cand);
-        cand.covers.iter().zip(&cand.operations).all(only)
+        // Of what it covers nothing is known where it says nothing.
+        !cand.covers.is_empty()
+            && cand.covers.iter().zip(&cand.operations).all(only)
             && (sums.is_empty()
                 || made.sums.get(&sums).is_some_and(|orders| {
                     orders.len() == 1 && orders.contains(&self.order_of(unit, cand, known))
