@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use driver::Failure;
 use ir::source::SourceMap;
 use serde_json::json;
+use tenon::Notes;
 use tenon::llm::{Chat, Choice, Finish, Generated, Load, Model, Progress, Request, Sampling, Step};
 use tensor::npy;
 
@@ -77,8 +78,7 @@ pub(crate) fn compiled(args: &CheckpointArgs) -> Result<Load, (SourceMap, Failur
 /// Opens a model, and notes what of its file its text does not read.
 pub(crate) fn open(args: &ModelArgs, load: &Load, quiet: bool) -> Result<Model, tenon::Error> {
     let model = watching(load, quiet, |load| Model::open_with(&args.of.checkpoint, load))?;
-    note(model.unread());
-    note_unencoded(model.unencoded());
+    notes(model.notes());
     Ok(model)
 }
 
@@ -102,6 +102,14 @@ pub(crate) fn watching<T>(
     let made = open(&load.clone().watched(move |p| shown(&theirs, p)));
     bar.lock().unwrap_or_else(PoisonError::into_inner).clear();
     made
+}
+
+/// Says what is to be known of how a model was loaded.
+pub(crate) fn notes(notes: &Notes) {
+    note(&notes.unread);
+    note_unencoded(&notes.unencoded);
+    let unkept = notes.unkept.iter().map(|why| format!("the weights are not kept for the next time: {why}"));
+    driver::cache::fault().into_iter().chain(unkept).take(1).for_each(|why| eprintln!("note: {why}"));
 }
 
 /// Notes which tensors the text of a model does not read: a bias that it does not know, say.

@@ -10,8 +10,10 @@
 //! only) costs only that nothing is kept. Native code is trusted: a folder that somebody else can write is not used.
 #![allow(clippy::disallowed_methods, reason = "a store reads and writes files")]
 
+use std::ffi::CString;
 use std::fs::{self, DirBuilder};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,16 +40,24 @@ pub struct Store {
 }
 
 impl Store {
-    /// The store in a folder, made if it is not there; none if it cannot be made, or if others may write to it.
-    /// It is kept to about `limit` bytes: the oldest kernels go first.
-    pub fn open(folder: &Path, limit: u64) -> Option<Store> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
-        let about = fs::metadata(folder).ok()?;
+    /// The store in a folder, made if it is not there; why there is none, if it cannot be made or written to, or if
+    /// others may write to it. It is kept to about `limit` bytes: the oldest kernels go first.
+    pub fn open(folder: &Path, limit: u64) -> Result<Store, String> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let about = made.and_then(|()| fs::metadata(folder)).map_err(|e| e.to_string())?;
         #[expect(unsafe_code, reason = "std does not tell the user")]
         // SAFETY: it takes nothing and cannot fail.
         let user = unsafe { libc::geteuid() };
-        let ours = about.uid() == user && about.mode() & 0o022 == 0;
-        ours.then(|| Store { folder: Arc::new(folder.to_owned()), limit, used: Arc::default() })
+        if about.uid() != user || about.mode() & 0o022 != 0 {
+            return Err("others may write to it: it is to be the user's own (chmod 700)".to_owned());
+        }
+        let path = CString::new(folder.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
+        #[expect(unsafe_code, reason = "std does not tell who may write")]
+        // SAFETY: the path ends with a zero and lives.
+        if unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
+            return Err(std::io::Error::last_os_error().to_string());
+        }
+        Ok(Store { folder: Arc::new(folder.to_owned()), limit, used: Arc::default() })
     }
 
     /// The kernel of a key.

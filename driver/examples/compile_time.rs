@@ -69,7 +69,7 @@ fn measured() -> Result<(), Failed> {
         let options = Options { target: target.clone(), ..Options::default() };
         let (plan, _) = times.of("plan", || pipeline::plan_of(&front.module, &[entry], &options));
         let folder = folder.join(round.to_string());
-        let store = Store::open(&folder, 1 << 30).ok_or("no folder for kernels")?;
+        let store = Store::open(&folder, 1 << 30)?;
         let compiler = || Compiler::new(target.clone()).storing(Some(store.clone()));
         let whole = || kernels::lower(&plan, &[entry], &front.sources, &compiler(), &Watch::default());
         let said = |f: driver::Failure| f.render(&front.sources, false);

@@ -14,9 +14,16 @@ pub fn user() -> Option<Store> {
     at(&folder("kernels")?)
 }
 
-/// The store in a folder; none if it cannot be made, or if others may write to it.
+/// The store in a folder; none if it cannot be made or written to, or if others may write to it.
 pub fn at(folder: &Path) -> Option<Store> {
-    Store::open(folder, LIMIT)
+    Store::open(folder, LIMIT).ok()
+}
+
+/// Why nothing is kept in the folder of whoever runs this, where something is to be.
+pub fn fault() -> Option<String> {
+    let folder = folder("kernels")?;
+    let why = Store::open(&folder, LIMIT).err()?;
+    Some(format!("nothing is kept for the next time in {}: {why}", folder.display()))
 }
 
 /// The folder of weights as programs want them; none if there is to be none, or no place for it.

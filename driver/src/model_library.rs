@@ -28,17 +28,27 @@ pub fn read(path: &Path) -> Option<Found> {
     Some(Found { key: PathBuf::from(path), text: Ok(text) })
 }
 
+/// All files, models and parts, by their places in the folder.
+fn all() -> Vec<(&'static Path, &'static str)> {
+    let mut texts = Vec::new();
+    let mut folders = vec![&TEXTS];
+    while let Some(folder) = folders.pop() {
+        texts.extend(folder.files().filter_map(|f| Some((f.path(), f.contents_utf8()?))));
+        folders.extend(folder.dirs());
+    }
+    texts.sort_unstable();
+    texts
+}
+
+/// The modules that a program may use, as it writes them: `parts.rotary`.
+pub(crate) fn modules() -> impl Iterator<Item = String> {
+    let inner = |p: &Path| p.parent().is_some_and(|folder| folder != Path::new(""));
+    let parts = all().into_iter().filter(move |(p, _)| inner(p));
+    parts.map(|(p, _)| p.with_extension("").display().to_string().replace('/', "."))
+}
+
 /// What all of it is known by.
 pub fn identity() -> u64 {
-    static ALL: LazyLock<u64> = LazyLock::new(|| {
-        let mut texts: Vec<(&Path, &str)> = Vec::new();
-        let mut folders = vec![&TEXTS];
-        while let Some(folder) = folders.pop() {
-            texts.extend(folder.files().filter_map(|f| Some((f.path(), f.contents_utf8()?))));
-            folders.extend(folder.dirs());
-        }
-        texts.sort();
-        stable_hash(&format!("{texts:?}"))
-    });
+    static ALL: LazyLock<u64> = LazyLock::new(|| stable_hash(&format!("{:?}", all())));
     *ALL
 }

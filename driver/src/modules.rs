@@ -133,8 +133,14 @@ impl Loader<'_> {
         }
         let text: Vec<&str> = path.iter().map(|n| n.name.name()).collect();
         let span = first.span.to(last.span);
-        let d = Diagnostic::error("E0210", span, format!("there is no module `{}`", text.join(".")));
-        self.said.push(d.note(format!("looked for {}", looked.join(", "))));
+        let text = text.join(".");
+        let d = Diagnostic::error("E0210", span, format!("there is no module `{text}`"));
+        let d = d.note(format!("looked for {}", looked.join(", ")));
+        let known: Vec<String> = model_library::modules().collect();
+        self.said.push(match ir::diag::nearest(&text, known.iter().map(String::as_str)) {
+            Some(near) => d.help(format!("did you mean `{near}`, a part of the library of models?")),
+            None => d,
+        });
         None
     }
 

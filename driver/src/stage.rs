@@ -158,7 +158,9 @@ pub fn memory(
     let entries: Vec<FuncId> = entries.iter().map(|id| crate::entry::callable(&mut plan, *id)).collect();
     let lowered = crate::kernels::describe(&plan, &entries, &front.sources, &compiler)?;
     let text = |peak: lower::Peak| {
-        let at = |s: shape::Sym| options.plan.at.iter().find(|(n, _)| n == s.name()).map(|a| a.1);
+        // Dims are those of the entry: what it calls has others of the same names.
+        let own = entries.contains(&peak.func);
+        let at = |s: shape::Sym| options.plan.at.iter().find(|(n, _)| own && n == s.name()).map(|a| a.1);
         let number = match peak.bytes.eval(&at) {
             Ok(n) if peak.bytes.as_int().is_none() => {
                 let dims: Vec<String> =

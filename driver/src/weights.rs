@@ -402,7 +402,11 @@ impl<'c> Weights<'c> {
             if !fits {
                 let text = format!(
                     "{}: {} is needed, and `{}` is {}{:?}",
-                    w.name, w.ty, raw.name, raw.kind, raw.shape
+                    w.name,
+                    w.ty,
+                    raw.name(),
+                    raw.kind,
+                    raw.shape
                 );
                 return wrong(text);
             }
@@ -419,10 +423,11 @@ impl<'c> Weights<'c> {
             let into = &mut to.bytes_mut()[each * k..each * (k + 1)];
             let made = self.converted(w, &raw, into);
             if let Err(why) = made.unwrap_or_else(|| convert::into(&raw, w.ty.dtype, into)) {
-                return wrong(format!("{}: {} is needed, and `{}` is {why}", w.name, w.ty.dtype, raw.name));
+                return wrong(format!("{}: {} is needed, and `{}` is {why}", w.name, w.ty.dtype, raw.name()));
             }
             self.count(self.made.get().0 + each as u64);
-            self.forget(raw);
+            // A checkpoint is not in memory beside what is made of it.
+            raw.of.forget();
         }
         match whole {
             Some(t) => Ok(t),
@@ -435,18 +440,11 @@ impl<'c> Weights<'c> {
         }
     }
 
-    /// Lets go of a tensor that has been copied, so that a checkpoint is not in memory beside what is made of it.
-    fn forget(&self, raw: Raw<'_>) {
-        let name = raw.name.clone();
-        drop(raw);
-        self.checkpoint.tensors().get(&name).into_iter().for_each(import::Tensor::forget);
-    }
-
     /// The bytes that a term names, at a place of the arrays.
     fn raw(&self, term: &Term, at: &mut Place<'_>) -> Made<Raw<'_>> {
         let raw = self.as_stored(term, at)?;
         if raw.turned {
-            return wrong(format!("`{}` is stored with its axes exchanged, and `{term}` is not", raw.name));
+            return wrong(format!("`{}` is stored with its axes exchanged, and `{term}` is not", raw.name()));
         }
         Ok(raw)
     }

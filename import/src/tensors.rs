@@ -66,6 +66,13 @@ impl Tensor {
         self.range.iter().for_each(|r| self.file.forget(r.clone()));
     }
 
+    /// The same for some of its [`bytes`](Tensor::bytes). Bytes that are not of its file stay.
+    pub fn forget_part(&self, bytes: &[u8]) {
+        let at = (bytes.as_ptr() as usize).checked_sub(self.file.bytes().as_ptr() as usize);
+        let part = at.map(|at| at..at + bytes.len());
+        part.filter(|p| p.end <= self.file.bytes().len()).into_iter().for_each(|p| self.file.forget(p));
+    }
+
     /// The file that it is in.
     pub fn file(&self) -> &Path {
         self.file.path()

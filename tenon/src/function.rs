@@ -13,6 +13,17 @@ use vm::{Arg, Context, Executable, Limits, Loaded, Output, Profile};
 use crate::packed::Weights;
 use crate::{Error, Tensor};
 
+/// What is to be known of a function that was bound to a checkpoint.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    /// The tensors of the checkpoint that the text of its model does not read: what it may lack.
+    pub unread: Vec<String>,
+    /// The matrices that are not stored as was asked ([`Binding`](crate::Binding)): their rows are no whole blocks.
+    pub unencoded: Vec<String>,
+    /// Why what loading made of the weights is not kept for the next time, where it was to be.
+    pub unkept: Option<String>,
+}
+
 /// A function, compiled for every shape. Clones share its code and what is bound; threads share it by reference.
 #[derive(Clone)]
 pub struct Function {
@@ -21,8 +32,7 @@ pub struct Function {
     wanted: Arc<[Wanted]>,
     bound: Vec<Option<Arc<Tensor>>>,
     config: Arc<BTreeMap<String, Value>>,
-    unread: Arc<[String]>,
-    unencoded: Arc<[String]>,
+    notes: Arc<Notes>,
     /// What bound weights make by themselves, if anything, once that is known.
     loaded: Arc<OnceLock<Option<Loaded>>>,
     /// The bytes of machine code of its kernels, where it was compiled here.
@@ -57,8 +67,7 @@ pub(crate) struct Given {
     /// The values of the config that it takes.
     pub(crate) given: Vec<Option<Tensor>>,
     pub(crate) config: BTreeMap<String, Value>,
-    pub(crate) unread: Vec<String>,
-    pub(crate) unencoded: Vec<String>,
+    pub(crate) notes: Notes,
 }
 
 /// What a function asks.
@@ -99,8 +108,7 @@ impl Function {
             wanted: wanted.into(),
             bound,
             config: Arc::default(),
-            unread: Arc::default(),
-            unencoded: Arc::default(),
+            notes: Arc::default(),
             loaded,
             code: 0,
             sources: Arc::new(sources.into()),
@@ -128,8 +136,7 @@ impl Function {
             f.loaded = Arc::new(OnceLock::from(Some(loaded)));
         }
         f.config = Arc::new(given.config);
-        f.unread = given.unread.into();
-        f.unencoded = given.unencoded.into();
+        f.notes = Arc::new(Notes { unkept: weights.unkept, ..given.notes });
         f
     }
 
@@ -160,14 +167,9 @@ impl Function {
         &self.config
     }
 
-    /// The tensors of the checkpoint it was bound to that its record does not read.
-    pub fn unread(&self) -> &[String] {
-        &self.unread
-    }
-
-    /// The matrices that are not stored as was asked ([`Binding`](crate::Binding)): their rows are no whole blocks.
-    pub fn unencoded(&self) -> &[String] {
-        &self.unencoded
+    /// What is to be known of how it was bound to a checkpoint.
+    pub fn notes(&self) -> &Notes {
+        &self.notes
     }
 
     /// Its name.

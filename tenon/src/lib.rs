@@ -54,7 +54,7 @@ mod shared;
 pub use driver::model::Binding;
 pub use driver::{Checkpoint, Options as Compile};
 pub use error::Error;
-pub use function::{Function, Memory, Parameter};
+pub use function::{Function, Memory, Notes, Parameter};
 pub use ir::origin::Value;
 pub use module::{Module, Options};
 pub use tensor::{DType, Tensor};

@@ -12,7 +12,7 @@ use vm::Executable;
 use vm::threads::Pool;
 
 use crate::function::Given;
-use crate::{Error, Function, packed};
+use crate::{Error, Function, Notes, packed};
 
 /// How a program is loaded.
 #[derive(Clone, Debug)]
@@ -146,7 +146,8 @@ impl Module {
                 let key = packed::key(&compilation, checkpoint, &bound);
                 let weights = packed::weights(&exe, &name, &bound, checkpoint, &key, options)?;
                 let Bound { wanted, given, config, unread, unencoded, .. } = bound;
-                let given = Given { wanted, given, config, unread, unencoded };
+                let notes = Notes { unread, unencoded, unkept: None };
+                let given = Given { wanted, given, config, notes };
                 show(&Made {
                     front: &front,
                     compilation: &compilation,

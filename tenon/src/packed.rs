@@ -52,6 +52,8 @@ pub(crate) struct Weights {
     pub(crate) read: Vec<(usize, Option<Arc<Tensor>>)>,
     /// What loading made.
     pub(crate) loaded: Option<Loaded>,
+    /// Why they are not kept for the next time, where they were to be.
+    pub(crate) unkept: Option<String>,
 }
 
 /// What decides how weights look: the program, the checkpoint's files, and how they are read.
@@ -124,7 +126,7 @@ impl<'p> Parts<'p> {
         let takes = self.split.takes.iter().map(|i| *i as usize).collect();
         let step = || self.exe.program().entries[self.split.step as usize].name.clone();
         let loaded = (!self.split.loads.is_empty()).then(|| Loaded { step: step(), takes, kept });
-        Weights { read, loaded }
+        Weights { read, loaded, unkept: None }
     }
 
     /// Makes what the step takes of the weights, and behind it what loads make: each is handed over with its place as
@@ -192,23 +194,15 @@ pub(crate) fn weights(
         return Ok(parts.whole(tensors));
     }
     let reader = bound.reader(checkpoint, options)?;
-    if let Some(path) = path
-        && let Ok(mut file) = Writer::new(&path)
-    {
-        let mut written = Ok(());
-        let made = parts.make(exe, &reader, &mut |place, t| {
-            written = file.add(place, &t);
-            written.as_ref().map_err(|e| Failure::data(e.to_string())).copied()
-        });
-        if written.is_ok() {
-            made?;
-            if file.finish(&path, key).is_ok()
-                && let Ok(mapped) = open(&path, key)
-            {
+    let mut unkept = None;
+    if let Some(path) = path {
+        match write(&parts, exe, &reader, &path, key)? {
+            Ok(mapped) => {
                 watch.tell(Step::Load, bytes, bytes);
                 make_room(&path);
                 return Ok(parts.whole(mapped));
             }
+            Err(e) => unkept = Some(format!("{}: {e}", path.display())),
         }
     }
     let mut all: BTreeMap<usize, Arc<Tensor>> = BTreeMap::new();
@@ -217,7 +211,31 @@ pub(crate) fn weights(
         Ok(())
     })?;
     watch.tell(Step::Load, bytes, bytes);
-    Ok(parts.whole(all.into_values().collect()))
+    Ok(Weights { unkept, ..parts.whole(all.into_values().collect()) })
+}
+
+/// Makes the file of weights, and maps it. A fault of the file's is another than one of the weights.
+fn write(
+    parts: &Parts<'_>,
+    exe: &Arc<Executable>,
+    reader: &Reader<'_>,
+    path: &Path,
+    key: &str,
+) -> Result<io::Result<Vec<Arc<Tensor>>>, Failure> {
+    let mut file = match Writer::new(path) {
+        Ok(file) => file,
+        Err(e) => return Ok(Err(e)),
+    };
+    let mut written = Ok(());
+    let made = parts.make(exe, reader, &mut |place, t| {
+        written = file.add(place, &t);
+        written.as_ref().map_err(|e| Failure::data(e.to_string())).copied()
+    });
+    if let Err(e) = written {
+        return Ok(Err(e));
+    }
+    made?;
+    Ok(file.finish(path, key).and_then(|()| open(path, key)))
 }
 
 /// A file's name begins with a hash of the checkpoint's path.

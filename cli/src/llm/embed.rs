@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
-use tenon::llm::{Embedder, Embedding, Reranker};
+use tenon::llm::{Embedder, Embedding, Load, Reranker};
 use tensor::{Tensor, npy};
 
-use super::{attempt, compiled, fault, note, note_unencoded, watching};
+use super::{attempt, compiled, fault, notes, watching};
 use crate::args::llm::{CheckpointArgs, TextArgs};
 use crate::commands::Done;
 use crate::output;
@@ -20,11 +20,10 @@ pub(crate) fn embed(
     to: Option<&Path>,
     json: bool,
 ) -> Done {
-    let embedder =
-        attempt!(watching(&compiled(args)?, json, |load| Embedder::open_with(&args.checkpoint, load)));
+    let load = Load { texts: !texts.text.is_empty(), ..compiled(args)? };
+    let embedder = attempt!(watching(&load, json, |load| Embedder::open_with(&args.checkpoint, load)));
     let embedder = embedder.truncate(truncate);
-    note(embedder.unread());
-    note_unencoded(embedder.unencoded());
+    notes(embedder.notes());
     let words: Vec<&str> = texts.text.iter().map(String::as_str).collect();
     let ids: Vec<&[u32]> = texts.ids.iter().map(|i| i.0.as_slice()).collect();
     let mut made = attempt!(embedder.embed(&words));
@@ -62,11 +61,10 @@ pub(crate) fn rerank(
     truncate: bool,
     json: bool,
 ) -> Done {
-    let reranker =
-        attempt!(watching(&compiled(args)?, json, |load| Reranker::open_with(&args.checkpoint, load)));
+    let load = Load { texts: true, ..compiled(args)? };
+    let reranker = attempt!(watching(&load, json, |load| Reranker::open_with(&args.checkpoint, load)));
     let reranker = reranker.truncate(truncate);
-    note(reranker.unread());
-    note_unencoded(reranker.unencoded());
+    notes(reranker.notes());
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let scores = attempt!(reranker.scores(query, &texts));
     if json {

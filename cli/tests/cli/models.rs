@@ -1,6 +1,6 @@
 //! The commands of language models, on small random checkpoints: what they print, and what they say of faults.
 
-use crate::program::{Said, run, shown};
+use crate::program::{Said, run, said, shown};
 
 fn checkpoint(name: &str) -> String {
     format!("{}/../tenon/tests/data/models/{name}", env!("CARGO_MANIFEST_DIR"))
@@ -238,6 +238,35 @@ fn quant_says_how_matrices_are_stored() {
         let said = run(&[], &[&want[..1], &[&model], &want[1..], &["--quant", quant]].concat());
         assert_eq!(said.exit, Some(0), "{}", said.stderr);
     }
+}
+
+#[test]
+fn where_nothing_can_be_kept_it_is_said() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let model = checkpoint("LlamaForCausalLM-llama3");
+    let said_with = |cache: &std::path::Path| {
+        let args = ["generate", &model, "--ids", "1,2", "--max-tokens", "1", "--json"];
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tenon"));
+        let said = said(command.env("TENON_CACHE", cache).args(args).output().expect("it runs"));
+        assert_eq!(said.exit, Some(0), "{}", said.stderr);
+        said.stderr
+    };
+    let cache = std::env::temp_dir().join(format!("tenon-unkept-{}", std::process::id()));
+    std::fs::create_dir(&cache).expect("a folder");
+    let mode = |mode| std::fs::set_permissions(&cache, std::fs::Permissions::from_mode(mode));
+    mode(0o777).expect("it is this user's");
+    let text = said_with(&cache);
+    let note =
+        format!("note: nothing is kept for the next time in {}: others may write to it", cache.display());
+    assert!(text.contains(&note), "{text}");
+    // A file stands where the folder of weights is to be.
+    mode(0o700).expect("it is this user's");
+    std::fs::remove_dir_all(cache.join("weights")).expect("weights are kept all the same");
+    std::fs::write(cache.join("weights"), "").expect("it is written");
+    let text = said_with(&cache);
+    std::fs::remove_dir_all(&cache).expect("it was made above");
+    let note = format!("note: the weights are not kept for the next time: {}/weights", cache.display());
+    assert!(text.contains(&note), "{text}");
 }
 
 #[test]

@@ -210,7 +210,7 @@ fn field_bytes(field: &Tensor) -> usize {
 /// What is done with some rows: they, how many, and how long each is.
 type Rows<'r> = dyn FnMut(&Raw<'_>, i64, i64) -> Result<(), String> + 'r;
 
-/// Takes a tensor as a matrix, some rows at once.
+/// Takes a tensor as a matrix, some rows at once, and lets go of each part before the next.
 fn by_rows(raw: &Raw<'_>, each: &mut Rows<'_>) -> Result<(), String> {
     let width = raw.shape.last().copied().unwrap_or(1).max(1);
     let rows = raw.shape.iter().product::<i64>() / width;
@@ -221,7 +221,7 @@ fn by_rows(raw: &Raw<'_>, each: &mut Rows<'_>) -> Result<(), String> {
         let count = at_once.min(rows - from);
         let part = &raw.bytes[from as usize * bytes..(from + count) as usize * bytes];
         let part = Raw {
-            name: raw.name.clone(),
+            of: raw.of,
             kind: raw.kind.clone(),
             layout: raw.layout,
             shape: vec![count, width],
@@ -230,6 +230,7 @@ fn by_rows(raw: &Raw<'_>, each: &mut Rows<'_>) -> Result<(), String> {
             field: raw.field,
         };
         each(&part, count, width)?;
+        raw.of.forget_part(&part.bytes);
         from += count;
     }
     Ok(())
@@ -366,7 +367,9 @@ impl<'c> Weights<'c> {
             if k > 0 && raw.shape != first {
                 return wrong(format!(
                     "`{}` is {}{:?}, and others are {first:?}",
-                    raw.name, raw.kind, raw.shape
+                    raw.name(),
+                    raw.kind,
+                    raw.shape
                 ));
             }
             if k == 0 {
@@ -380,8 +383,13 @@ impl<'c> Weights<'c> {
                             .zip(asked)
                             .all(|(n, d)| names.extent(d).is_none_or(|want| want == *n));
                     if !fits {
-                        let text =
-                            format!("{}: {} is needed, and `{}` is {:?}", w.name, w.ty, raw.name, raw.shape);
+                        let text = format!(
+                            "{}: {} is needed, and `{}` is {:?}",
+                            w.name,
+                            w.ty,
+                            raw.name(),
+                            raw.shape
+                        );
                         return wrong(text);
                     }
                     let shape: Vec<i64> = counts.iter().copied().chain(inner).collect();
@@ -401,10 +409,10 @@ impl<'c> Weights<'c> {
                     to.copy_from_slice(&verbs::apply("field", again, &f.args)?.gathered().bytes);
                 }
             } else if let Err(why) = coder.encode(&raw, &mut slices) {
-                return wrong(format!("`{}` is not encoded as {}: {why}", raw.name, coder.to));
+                return wrong(format!("`{}` is not encoded as {}: {why}", raw.name(), coder.to));
             }
             self.count(self.made.get().0 + size as u64);
-            self.forget(raw);
+            raw.of.forget();
         }
         Ok(out)
     }

@@ -25,7 +25,7 @@ use super::{Made, convert, wrong};
 
 /// The bytes of a tensor as a checkpoint has them, or as verbs made them.
 pub(super) struct Raw<'c> {
-    pub(super) name: String,
+    pub(super) of: &'c import::Tensor,
     pub(super) kind: String,
     pub(super) layout: Layout,
     pub(super) shape: Vec<i64>,
@@ -43,7 +43,7 @@ impl<'c> Raw<'c> {
             return wrong(format!("`{}` has the element type {}, which is not known", t.name(), t.kind()));
         };
         Ok(Raw {
-            name: t.name().to_owned(),
+            of: t,
             kind: t.kind().to_owned(),
             layout,
             shape: t.shape().to_vec(),
@@ -51,6 +51,11 @@ impl<'c> Raw<'c> {
             bytes: Cow::Borrowed(bytes),
             field: None,
         })
+    }
+
+    /// The name of the tensor that it is, or is made of.
+    pub(super) fn name(&self) -> &'c str {
+        self.of.name()
     }
 
     /// Its bytes by themselves, and not in blocks.
@@ -74,7 +79,7 @@ impl<'c> Raw<'c> {
     fn plain(&self) -> Made<DType> {
         match convert::dtype(&self.kind) {
             Some(d) => Ok(d),
-            None => wrong(format!("`{}` is {}, in blocks that stay whole", self.name, self.kind)),
+            None => wrong(format!("`{}` is {}, in blocks that stay whole", self.name(), self.kind)),
         }
     }
 }
@@ -123,7 +128,9 @@ fn turned<'c>(verb: &str, mut raw: Raw<'c>, args: &[Value]) -> Made<Raw<'c>> {
         "transpose" if args.is_empty() => return Ok(raw),
         "rows" => "columns",
         "columns" => "rows",
-        _ => return wrong(format!("`{}` is stored with its axes exchanged: no `{verb}` of that", raw.name)),
+        _ => {
+            return wrong(format!("`{}` is stored with its axes exchanged: no `{verb}` of that", raw.name()));
+        }
     };
     let mut made = apply(verb, raw, args)?;
     made.turned = true;
@@ -136,7 +143,7 @@ fn reshape<'c>(raw: Raw<'c>, extents: &[usize]) -> Made<Raw<'c>> {
     let count = |shape: &[i64]| shape.iter().try_fold(1i64, |n, d| n.checked_mul(*d));
     let whole = extents.last().is_some_and(|n| n.is_multiple_of(raw.layout.elements));
     if !whole || count(&shape).is_none() || count(&shape) != count(&raw.shape) {
-        return wrong(format!("`{}` is {}{:?}, and has no form {shape:?}", raw.name, raw.kind, raw.shape));
+        return wrong(format!("`{}` is {}{:?}, and has no form {shape:?}", raw.name(), raw.kind, raw.shape));
     }
     Ok(Raw { shape, ..raw })
 }
@@ -144,7 +151,7 @@ fn reshape<'c>(raw: Raw<'c>, extents: &[usize]) -> Made<Raw<'c>> {
 fn rows(raw: Raw<'_>, from: usize, count: usize) -> Made<Raw<'_>> {
     let (all, each) = (raw.axis(0), raw.row_bytes());
     let Some(end) = from.checked_add(count).filter(|end| *end <= all && !raw.shape.is_empty()) else {
-        return wrong(format!("`{}` has {all} rows, and {count} from {from} on are needed", raw.name));
+        return wrong(format!("`{}` has {all} rows, and {count} from {from} on are needed", raw.name()));
     };
     let bytes = match raw.bytes {
         Cow::Borrowed(b) => Cow::Borrowed(&b[from * each..end * each]),
@@ -159,12 +166,13 @@ fn columns(raw: Raw<'_>, from: usize, count: usize) -> Made<Raw<'_>> {
     let (all, block) = (raw.axis(1), raw.layout.elements);
     let whole = |n: usize| raw.shape.len() != 2 || n.is_multiple_of(block);
     let Some(end) = from.checked_add(count).filter(|end| *end <= all && raw.shape.len() >= 2) else {
-        return wrong(format!("`{}` has {all} columns, and {count} from {from} on are needed", raw.name));
+        return wrong(format!("`{}` has {all} columns, and {count} from {from} on are needed", raw.name()));
     };
     if !whole(from) || !whole(end) {
         return wrong(format!(
             "`{}` is {}, and columns {from} to {end} are no whole blocks",
-            raw.name, raw.kind
+            raw.name(),
+            raw.kind
         ));
     }
     let each = raw.row_bytes();
@@ -181,7 +189,7 @@ fn columns(raw: Raw<'_>, from: usize, count: usize) -> Made<Raw<'_>> {
 pub(super) fn transpose(raw: Raw<'_>) -> Made<Raw<'_>> {
     let size = raw.plain()?.size();
     let [m, n] = raw.shape[..] else {
-        return wrong(format!("`{}` has {} axes, and two are exchanged", raw.name, raw.shape.len()));
+        return wrong(format!("`{}` has {} axes, and two are exchanged", raw.name(), raw.shape.len()));
     };
     let (m, n) = (m as usize, n as usize);
     let mut bytes = vec![0; raw.bytes.len()];
@@ -197,7 +205,7 @@ pub(super) fn transpose(raw: Raw<'_>) -> Made<Raw<'_>> {
 fn unpermute(raw: Raw<'_>, heads: usize) -> Made<Raw<'_>> {
     let (all, each) = (raw.axis(0), raw.row_bytes());
     if heads == 0 || !all.is_multiple_of(2 * heads) {
-        return wrong(format!("`{}` has {all} rows, which are not {heads} heads of pairs", raw.name));
+        return wrong(format!("`{}` has {all} rows, which are not {heads} heads of pairs", raw.name()));
     }
     let half = all / heads / 2;
     let mut bytes = Vec::with_capacity(raw.bytes.len());
@@ -215,7 +223,7 @@ fn unpermute(raw: Raw<'_>, heads: usize) -> Made<Raw<'_>> {
 fn plus(raw: Raw<'_>, x: f64) -> Made<Raw<'_>> {
     // A sum of halves may be none.
     let wide = if raw.plain()? == DType::F64 { DType::F64 } else { DType::F32 };
-    let fault = |e: &dyn std::fmt::Display| super::Fault::Wrong(format!("`{}`: {e}", raw.name));
+    let fault = |e: &dyn std::fmt::Display| super::Fault::Wrong(format!("`{}`: {e}", raw.name()));
     let mut t = tensor::Tensor::zeros(wide, &raw.shape).map_err(|e| fault(&e))?;
     convert::into(&raw, wide, t.bytes_mut()).map_err(|e| fault(&e))?;
     (0..t.len()).for_each(|i| t.set_f64(i, t.get_f64(i) + x));
@@ -225,7 +233,7 @@ fn plus(raw: Raw<'_>, x: f64) -> Made<Raw<'_>> {
 /// One field of each block: the last axis counts blocks, and what the field holds of each comes behind.
 fn field<'c>(raw: Raw<'c>, kind: &str, [at, size, block]: [usize; 3], extents: &[usize]) -> Made<Raw<'c>> {
     if raw.kind != kind || raw.layout.bytes != block || block == 0 || at + size > block {
-        return wrong(format!("`{}` is {}, and {kind} is needed", raw.name, raw.kind));
+        return wrong(format!("`{}` is {}, and {kind} is needed", raw.name(), raw.kind));
     }
     let mut shape = raw.shape;
     if let Some(last) = shape.last_mut() {

@@ -7,7 +7,7 @@ use vm::Limits;
 
 use super::encoder::Encoder;
 use super::model::Load;
-use crate::Error;
+use crate::{Error, Notes};
 
 /// A model that gives a vector of each text.
 ///
@@ -59,14 +59,9 @@ impl Embedder {
         self.encoder.context
     }
 
-    /// The tensors of the checkpoint that the model's text does not read: what it may lack.
-    pub fn unread(&self) -> &[String] {
-        self.encoder.unread()
-    }
-
-    /// The matrices that are not stored as was asked ([`Load::quant`]): their rows are no whole blocks.
-    pub fn unencoded(&self) -> &[String] {
-        self.encoder.unencoded()
+    /// What is to be known of how it was loaded.
+    pub fn notes(&self) -> &Notes {
+        self.encoder.notes()
     }
 
     /// The vectors of texts, in their order.
@@ -118,14 +113,9 @@ impl Reranker {
         self.encoder.context
     }
 
-    /// The tensors of the checkpoint that the model's text does not read: what it may lack.
-    pub fn unread(&self) -> &[String] {
-        self.encoder.unread()
-    }
-
-    /// The matrices that are not stored as was asked ([`Load::quant`]): their rows are no whole blocks.
-    pub fn unencoded(&self) -> &[String] {
-        self.encoder.unencoded()
+    /// What is to be known of how it was loaded.
+    pub fn notes(&self) -> &Notes {
+        self.encoder.notes()
     }
 
     /// What each text is worth as an answer to a query, in their order: the more, the better. It is the number that the

@@ -11,7 +11,7 @@ use text::{Tokenizer, Whole};
 use vm::{Arg, Limits, Output};
 
 use super::model::{self, Load};
-use crate::{Checkpoint, Error, Function};
+use crate::{Checkpoint, Error, Function, Notes};
 
 /// Rows of a step.
 pub(crate) const ROWS: usize = 1024;
@@ -45,6 +45,11 @@ impl Encoder {
     pub(crate) fn open(path: &Path, load: &Load, entry: &str, what: &str) -> Result<Encoder, Error> {
         let (checkpoint, load) = &model::opened(path, load)?;
         known_modules(checkpoint)?;
+        let tokenizer = model::tokenizer(checkpoint)?.map(Arc::new);
+        let tokenizer = tokenizer.ok_or_else(|| model::no_tokenizer(checkpoint));
+        if let (true, Err(e)) = (load.texts, &tokenizer) {
+            return Err(e.clone());
+        }
         super::estimate::affordable(checkpoint, load)?;
         let entry = model::entry(checkpoint, load, entry, what)?;
         let input = |w: &driver::data::Wanted| match w.name.as_str() {
@@ -58,19 +63,11 @@ impl Encoder {
         };
         let inputs = entry.open().map(input).collect::<Result<_, _>>()?;
         let context = model::context(&entry, load);
-        let tokenizer = model::tokenizer(checkpoint)?.map(Arc::new);
-        let tokenizer = tokenizer.ok_or_else(|| model::no_tokenizer(checkpoint));
         Ok(Encoder { path: checkpoint.path().to_owned(), entry, inputs, tokenizer, context, truncate: false })
     }
 
-    /// The tensors of the checkpoint that the model's text does not read.
-    pub(crate) fn unread(&self) -> &[String] {
-        self.entry.unread()
-    }
-
-    /// The matrices that are not stored as was asked.
-    pub(crate) fn unencoded(&self) -> &[String] {
-        self.entry.unencoded()
+    pub(crate) fn notes(&self) -> &Notes {
+        self.entry.notes()
     }
 
     /// A text, or two as one.

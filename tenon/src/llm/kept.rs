@@ -22,7 +22,7 @@ use super::library;
 use super::model::Load;
 use crate::function::{Given, Sources};
 use crate::module::Made;
-use crate::{Checkpoint, Function, packed};
+use crate::{Checkpoint, Function, Notes, packed};
 
 /// All that an entry of a checkpoint's model depends on; none: on more than can be said.
 pub(crate) fn key(checkpoint: &Checkpoint, load: &Load, entry: &str) -> Option<String> {
@@ -74,7 +74,8 @@ pub(crate) fn find(key: &str, checkpoint: &Checkpoint, load: &Load, threads: &Ar
         let checkpoint = Checkpoint::open(&path).ok()?;
         Some(library::front(&checkpoint, model.as_deref()).ok()?.sources)
     });
-    let given = Given { wanted, given, config, unread: texts("unread")?, unencoded: texts("unencoded")? };
+    let notes = Notes { unread: texts("unread")?, unencoded: texts("unencoded")?, unkept: None };
+    let given = Given { wanted, given, config, notes };
     Some(Function::bound(exe, name, given, weights, sources).of_code(found.code))
 }
 
@@ -90,7 +91,7 @@ pub(crate) fn keep(key: &str, checkpoint: &Checkpoint, load: &Load, made: &Made<
         given.config.iter().map(|(k, v)| (k.clone(), said(v))).collect();
     let about = json!({
         "name": name, "config": config, "files": files, "weights": weights,
-        "unread": given.unread, "unencoded": given.unencoded,
+        "unread": given.notes.unread, "unencoded": given.notes.unencoded,
     });
     programs::keep(load.options.compile.store.as_ref(), key, compilation, about.to_string());
 }

@@ -100,7 +100,9 @@ fn unserved(checkpoint: &Checkpoint, classes: &[String], mut known: Vec<String>)
                 format!("{} is a pipeline of diffusers (model_index.json), and no model", path.display())
             }
             (.., true) => format!("{}/config.json names no `architectures`", path.display()),
-            (.., false) => format!("{} has no config.json, which names the architecture", path.display()),
+            (.., false) => {
+                format!("{} has no config.json, which names the architecture{}", path.display(), inside(path))
+            }
         };
     }
     known.sort();
@@ -124,6 +126,17 @@ fn unserved(checkpoint: &Checkpoint, classes: &[String], mut known: Vec<String>)
     let like = if near.is_empty() { "there are" } else { "names like it are" };
     let path = path.display();
     format!("{path}: no model serves {}; {like} {} and {others} more", named.join(", "), first.join(", "))
+}
+
+/// The files of GGUF in a folder, each of which is a model by itself.
+fn inside(folder: &Path) -> String {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|f| f.path());
+    let mut gguf: Vec<String> = files
+        .filter(|f| f.extension().is_some_and(|e| e == "gguf"))
+        .map(|f| f.display().to_string())
+        .collect();
+    gguf.sort();
+    gguf.first().map_or_else(String::new, |f| format!("; {f} is a model by itself"))
 }
 
 /// What is said of weights that are stored in a way of their own, which the config names.

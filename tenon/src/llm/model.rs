@@ -13,7 +13,7 @@ use text::{Extra, Template, Tokenizer};
 use super::engine::Engine;
 use super::statistics::Statistics;
 use super::{kept, library};
-use crate::{Checkpoint, Error, Function, Module, Options};
+use crate::{Checkpoint, Error, Function, Module, Notes, Options};
 
 /// How a model is loaded.
 #[derive(Clone, Debug)]
@@ -75,8 +75,7 @@ pub struct Model {
     template: Result<Template, String>,
     config: BTreeMap<String, Value>,
     context: usize,
-    unread: Vec<String>,
-    unencoded: Vec<String>,
+    notes: Notes,
 }
 
 /// What a model whose config says nothing of it was made for.
@@ -98,21 +97,12 @@ impl Model {
         super::estimate::affordable(checkpoint, load)?;
         let step = entry(checkpoint, load, "step", "tokens that go on behind a text")?;
         let config = step.config().clone();
-        let (unread, unencoded) = (step.unread().to_vec(), step.unencoded().to_vec());
+        let notes = step.notes().clone();
         let context = context(&step, load);
         let engine = Engine::new(step, context, load.sequences)?.within(load.memory);
         let path = checkpoint.path().to_owned();
         let template = template(checkpoint).map_err(|e| format!("{}: {e}", path.display()));
-        Ok(Model {
-            path,
-            engine: Mutex::new(engine),
-            tokenizer,
-            template,
-            config,
-            context,
-            unread,
-            unencoded,
-        })
+        Ok(Model { path, engine: Mutex::new(engine), tokenizer, template, config, context, notes })
     }
 
     /// What runs its steps.
@@ -169,14 +159,9 @@ impl Model {
         &self.config
     }
 
-    /// The tensors of the checkpoint that the model's text does not read: what it may lack.
-    pub fn unread(&self) -> &[String] {
-        &self.unread
-    }
-
-    /// The matrices that are not stored as was asked ([`Load::quant`]): their rows are no whole blocks.
-    pub fn unencoded(&self) -> &[String] {
-        &self.unencoded
+    /// What is to be known of how it was loaded.
+    pub fn notes(&self) -> &Notes {
+        &self.notes
     }
 
     /// The most tokens of a sequence.
@@ -241,7 +226,7 @@ pub(crate) fn entry(checkpoint: &Checkpoint, load: &Load, name: &str, what: &str
 
 /// The function, unless the checkpoint has biases that it does not read.
 fn biases_known(checkpoint: &Checkpoint, function: Function) -> Result<Function, Error> {
-    if let Some(bias) = function.unread().iter().find(|t| is_bias(t)) {
+    if let Some(bias) = function.notes().unread.iter().find(|t| is_bias(t)) {
         let path = checkpoint.path().display();
         let text =
             format!("{path}: the model's text does not know `{bias}`, without which results are others");

@@ -77,7 +77,7 @@ fn each_class_gives_the_vectors_of_transformers() {
         let sequences: Vec<&[u32]> = sequences.iter().map(Vec::as_slice).collect();
         agree(&embedder.embed_ids(&sequences).expect("it runs"), &want["vectors"], &want);
         let left: Vec<&String> =
-            embedder.unread().iter().filter(|n| !n.starts_with("cls.predictions")).collect();
+            embedder.notes().unread.iter().filter(|n| !n.starts_with("cls.predictions")).collect();
         assert!(left.is_empty(), "{name}: nothing reads {left:?}");
     }
 }

@@ -77,8 +77,8 @@ fn agrees(folder: &Path, kv: &str) -> Result<(), String> {
     let exact = kv == "f32";
     let load = Load { kv: kv.to_owned(), ..Load::default() };
     let model = Model::open_with(folder, &load).map_err(|e| e.to_string())?;
-    if !model.unread().is_empty() {
-        return Err(format!("nothing reads {:?}", model.unread()));
+    if !model.notes().unread.is_empty() {
+        return Err(format!("nothing reads {:?}", model.notes().unread));
     }
     let mut engine = model.engine();
     let texts: Vec<&[u32]> = want.texts.iter().map(Vec::as_slice).collect();
@@ -205,7 +205,7 @@ fn quantized_at_load_a_model_says_nearly_the_same() {
         let load = Load { quant: quant.map(str::to_owned), ..Load::default() };
         let model = Model::open_with(llama(), &load).unwrap_or_else(|e| panic!("{e}"));
         let made = model.logits(&[1, 2, 3, 4, 5]).unwrap_or_else(|e| panic!("{e}"));
-        (made.as_f32().expect("floats").to_vec(), model.unencoded().to_vec())
+        (made.as_f32().expect("floats").to_vec(), model.notes().unencoded.to_vec())
     };
     let (plain, _) = logits(None);
     let most = plain.iter().fold(0f32, |m, x| m.max(x.abs()));

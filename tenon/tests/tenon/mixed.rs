@@ -162,7 +162,7 @@ fn encoded(seed: u64) -> Stored {
 
 fn through(file: &[u8], quant: Option<&str>, x: &Tensor) -> Vec<u8> {
     let function = bound(file, "through", quant).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(function.unencoded(), [] as [&str; 0]);
+    assert_eq!(function.notes().unencoded, [] as [&str; 0]);
     function.call(&[x]).unwrap_or_else(|e| panic!("{e}"))[0].bytes().to_vec()
 }
 
@@ -216,7 +216,7 @@ fn what_cannot_be_stored_so_is_said() {
     assert!(text.contains("iq4_nl"), "{text}");
     // Rows that are no whole blocks stay.
     let function = bound(&file(&layers, true), "through", Some("q4_k")).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(function.unencoded(), ["w.layers.q"]);
+    assert_eq!(function.notes().unencoded, ["w.layers.q"]);
     let x = tensor::generate::random(DType::F32, &[5, HIDDEN as i64], 3).expect("it is made");
     let out = function.call(&[&x]).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(out[0].bytes(), called(&file(&layers, true), "through", &[&x])[0].bytes());
