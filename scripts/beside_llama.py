@@ -10,7 +10,7 @@ Tenon's text parts from llama.cpp's, in which tokens, and what logits the two ha
 same tokens. The number in brackets is how far Tenon's token is ahead. Where that is a few tenths in both engines,
 rounding decides.
 
-Perplexity is llama.cpp's: chunks of 512 tokens, each begun anew, of which the second half is scored. The first two
+Perplexity is llama.cpp's: chunks of 512 tokens, each begun anew, of which the second half is scored. The first four
 chunks also say how far the default's distributions are from those of `--exact` (the mean Kullback-Leibler divergence).
 
 Speed is tokens a second of a prompt of 512, and of 1 and 8 sequences that go on by 128 behind one, in rounds by turns.
@@ -76,11 +76,14 @@ class Llama:
             made.append(int(self.step(made[-1]).argmax()))
         return made
 
-    def perplexity(self, text):
+    def chunks(self, text):
+        """Parts of a text that are each begun anew."""
         ids, begin = self.tokens(text), self.tokens("")[:1]
+        return [begin + ids[at + len(begin) : at + CHUNK] for at in range(0, len(ids) - CHUNK + 1, CHUNK)]
+
+    def perplexity(self, text):
         surprise = []
-        for at in range(0, len(ids) - CHUNK + 1, CHUNK):
-            chunk = begin + ids[at + len(begin) : at + CHUNK]
+        for chunk in self.chunks(text):
             rows = self.logits(chunk)
             for row, token in zip(rows[CHUNK // 2 : -1], chunk[CHUNK // 2 + 1 :]):
                 surprise.append(-log_softmax(row)[token])
@@ -168,10 +171,10 @@ def log_softmax(row):
     return row - np.log(np.exp(row).sum())
 
 
-def divergence(tenon, ids):
+def divergence(tenon, chunks):
     far = []
-    for at in range(0, min(len(ids), 2 * CHUNK), CHUNK):
-        rows = (tenon.logits(ids[at : at + CHUNK], *options) for options in (MODES["exact"], MODES["default"]))
+    for chunk in chunks:
+        rows = (tenon.logits(chunk, *options) for options in (MODES["exact"], MODES["default"]))
         for exact, other in zip(*rows):
             exact, other = log_softmax(exact), log_softmax(other)
             far.append(float((np.exp(exact) * (exact - other)).sum()))
@@ -238,7 +241,7 @@ def main():
         for mode, options in MODES.items():
             ours, count = tenon.perplexity(args.text, *options)
             print(f"perplexity, Tenon, {mode}: {ours:.4f} over {count} tokens, {100 * (ours / theirs - 1):+.3f}%")
-        far, count = divergence(tenon, llama.tokens(Path(args.text).read_text()))
+        far, count = divergence(tenon, llama.chunks(Path(args.text).read_text())[:4])
         print(f"divergence of the default from exact: {far:.2e} over {count} tokens")
 
 
