@@ -307,6 +307,18 @@ MODELS = {
         layer_types=["full_attention", "sliding_attention", "full_attention"],
         final_logit_softcapping=30.0,
     ),
+    "Gemma3ForConditionalGeneration": dict(
+        head_dim=12,
+        num_hidden_layers=7,
+        query_pre_attn_scalar=12,
+        sliding_window=5,
+        rope_parameters=GEMMA3,
+        tie_word_embeddings=True,
+        __sight__=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2),
+    ),
+    "Mistral3ForConditionalGeneration": dict(
+        head_dim=12, sliding_window=5, __sight__=dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    ),
     "Phi3ForCausalLM": dict(sliding_window=None, num_key_value_heads=4),
     "Phi3ForCausalLM-window": dict(sliding_window=5),
     "Phi3ForCausalLM-longrope": dict(

@@ -105,7 +105,7 @@ impl Checkpoint {
             format: Format::Safetensors,
             folder: Some(path.to_owned()),
             head: None,
-            tensors: folder::tensors(path, &files)?,
+            tensors: text_names(folder::tensors(path, &files)?, &config),
             config,
             generation: folder::object(path, "generation_config.json")?,
         })
@@ -259,4 +259,19 @@ fn listed(files: &[PathBuf]) -> String {
         text += &format!(" and {} more", names.len() - SHOWN);
     }
     text
+}
+
+/// Tensors by the names that a model of texts has for them. One of texts and pictures has that inside, and says so in
+/// its config: `language_model.model.norm.weight` or, as it is written today, `model.language_model.norm.weight`.
+fn text_names(tensors: IndexMap<String, Tensor>, config: &Map<String, Value>) -> IndexMap<String, Tensor> {
+    const OUTER: [(&str, &str); 2] = [("language_model.", ""), ("model.language_model.", "model.")];
+    if !config.get("text_config").is_some_and(Value::is_object) {
+        return tensors;
+    }
+    let inner = |name: &str| {
+        let found = OUTER.iter().find_map(|(outer, own)| Some(format!("{own}{}", name.strip_prefix(outer)?)));
+        found.filter(|n| !tensors.contains_key(n)).unwrap_or_else(|| name.to_owned())
+    };
+    let names: Vec<String> = tensors.keys().map(|n| inner(n)).collect();
+    names.into_iter().zip(tensors.into_values()).map(|(n, t)| (n.clone(), Tensor { name: n, ..t })).collect()
 }

@@ -62,6 +62,32 @@ fn a_folder_gives_tensors_configs_and_classes() {
 }
 
 #[test]
+fn the_part_of_a_model_of_pictures_that_writes_has_the_names_of_one_that_only_writes() {
+    let config = br#"{"architectures": ["Seer"], "text_config": {}}"#;
+    let names = [
+        ("language_model.model.norm", "model.norm"),
+        ("model.language_model.layers.0.q", "model.layers.0.q"),
+        ("language_model.lm_head", "lm_head"),
+        ("vision_tower.norm", "vision_tower.norm"),
+    ];
+    let tensors: Vec<_> = names.iter().map(|(n, _)| (*n, "U8", &[1_i64][..], &[1_u8][..])).collect();
+    let weights = safetensors(&tensors);
+    let folder = folder(&[("config.json", config), ("model.safetensors", &weights)]);
+    let c = Checkpoint::open(folder.path()).expect("it is right");
+    let mut want = names.map(|n| n.1);
+    let mut own: Vec<&str> = c.tensors().values().map(import::Tensor::name).collect();
+    own.sort_unstable();
+    want.sort_unstable();
+    assert_eq!(own, want);
+    // Of a name that is there twice neither is lost.
+    let both = [("language_model.a", "U8", &[1_i64][..], &[1_u8][..]), ("a", "U8", &[1], &[2])];
+    let weights = safetensors(&both);
+    let folder = self::folder(&[("config.json", config), ("model.safetensors", &weights)]);
+    let c = Checkpoint::open(folder.path()).expect("it is right");
+    assert_eq!(c.tensors().len(), 2);
+}
+
+#[test]
 fn what_sentence_transformers_says_is_part_of_the_config() {
     let weights = one("w", 1);
     let modules = br#"[{"path": "", "type": "sentence_transformers.models.Transformer"},

@@ -10,6 +10,7 @@ use tensor::{DType, Tensor};
 use text::{Tokenizer, Whole};
 use vm::{Arg, Limits, Output};
 
+use super::library;
 use super::model::{self, Load};
 use crate::{Checkpoint, Error, Function, Notes};
 
@@ -47,7 +48,10 @@ impl Encoder {
         known_modules(checkpoint)?;
         let tokenizer = model::tokenizer(checkpoint)?.map(Arc::new);
         let tokenizer = tokenizer.ok_or_else(|| model::no_tokenizer(checkpoint));
-        if let (true, Err(e)) = (load.texts, &tokenizer) {
+        // What the model does not give at all is said first, when it is looked for.
+        if let (true, Err(e)) = (load.texts, &tokenizer)
+            && crate::module::defines(&library::program(checkpoint, load.model.as_deref())?, entry)
+        {
             return Err(e.clone());
         }
         super::estimate::affordable(checkpoint, load)?;
