@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use llm::{CheckpointArgs, ImportArgs, ModelArgs, PromptArgs, PullArgs, SamplingArgs, TextArgs};
+use llm::{CheckpointArgs, ImportArgs, ModelArgs, PromptArgs, PullArgs, SamplingArgs, ServerArgs, TextArgs};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use driver::Failure;
@@ -381,6 +381,15 @@ pub(crate) enum Command {
         /// One JSON object on stdout
         #[arg(long)]
         json: bool,
+    },
+    /// Serve a language model over HTTP
+    #[command(after_help = "Example: tenon serve MODEL.gguf --port 8080\n  \
+        curl localhost:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'")]
+    Serve {
+        #[command(flatten)]
+        model: ModelArgs,
+        #[command(flatten)]
+        server: ServerArgs,
     },
     /// Tokens a second: of a prompt, and of batches that go on by a token
     #[command(after_help = "Example: tenon bench-llm MODEL.gguf --pp 512 --tg 128 --batch 1,8")]

@@ -42,6 +42,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Check { .. }
         | Command::Fmt { .. }
         | Command::Build { .. }
+        | Command::Serve { .. }
         | Command::Dis { .. }
         | Command::Asm { .. }
         | Command::Calibrate { .. }
@@ -96,6 +97,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
             llm::tokenize(&checkpoint, text.as_deref(), file.as_deref(), json)
         }
         Command::Perplexity { model, file, json } => llm::perplexity(&model, &file, json),
+        Command::Serve { model, server } => llm::serve(&model, &server),
         Command::BenchLlm { model, pp, tg, batch, runs, profile, json } => {
             let what = llm::What { prompt: pp, tokens: tg, batches: &batch, runs, profile };
             llm::bench(&model, &what, json)

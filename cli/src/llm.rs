@@ -24,6 +24,7 @@ mod estimate;
 mod import;
 mod perplexity;
 mod pull;
+mod serve;
 
 pub(crate) use bench::{What, bench};
 pub(crate) use embed::{embed, rerank};
@@ -31,6 +32,7 @@ pub(crate) use estimate::estimate;
 pub(crate) use import::import;
 pub(crate) use perplexity::perplexity;
 pub(crate) use pull::pull;
+pub(crate) use serve::serve;
 
 /// What a command of this file ends with when it fails: a text that is rendered already.
 pub(crate) fn failed(e: &tenon::Error) -> ExitCode {

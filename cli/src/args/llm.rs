@@ -45,6 +45,35 @@ pub(crate) struct ModelArgs {
     pub(crate) kv: String,
 }
 
+/// How a server runs.
+#[derive(Args)]
+pub(crate) struct ServerArgs {
+    /// Where it listens
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(crate) host: String,
+    /// The port; 0 takes one that is free
+    #[arg(long, value_name = "N", default_value_t = 8080)]
+    pub(crate) port: u16,
+    /// The name of the model in requests; without it that of its file or folder
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// A key that requests must have; several times: any of them
+    #[arg(long = "api-key", value_name = "KEY", env = "TENON_API_KEY", hide_env_values = true)]
+    pub(crate) keys: Vec<String>,
+    /// The most requests that run at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = super::positive)]
+    pub(crate) max_batch: usize,
+    /// The most requests that wait
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub(crate) queue: usize,
+    /// About how long a step may take while somebody waits for a token, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    pub(crate) step_ms: u64,
+    /// How long requests are answered after the server was told to end, in seconds
+    #[arg(long, value_name = "S", default_value_t = 30)]
+    pub(crate) drain_s: u64,
+}
+
 /// What is imported, and where to.
 #[derive(Args)]
 pub(crate) struct ImportArgs {

@@ -89,6 +89,9 @@ pub(crate) fn large(state: &State, pages: usize, slots: usize, tokens: usize) ->
 }
 
 impl Engine {
+    /// Tokens of a page.
+    pub const PAGE: usize = PAGE;
+
     /// An engine for a bound `step`, with memory for so many tokens in all of so many sequences.
     pub(crate) fn new(step: Function, tokens: usize, sequences: usize) -> Result<Engine, Error> {
         let wanted: Vec<_> = step.open().cloned().collect();
@@ -311,9 +314,18 @@ impl Engine {
         parts.map(of).min().unwrap_or(usize::MAX)
     }
 
-    /// True if something of a sequence is of a fixed size, and not a page for some tokens.
-    pub(crate) fn has_slots(&self) -> bool {
-        self.state.parts.iter().any(|p| p.kept == Kept::Sequence)
+    /// Where the next part of a prompt ends: `from` of its tokens are computed, it has `to`, and so many rows are at
+    /// most computed at once. Parts end with pages, and where the last full page ends there is a checkpoint of what is
+    /// kept by sequence.
+    pub fn part_of_prompt(&self, from: usize, to: usize, most: usize) -> usize {
+        let end = from + most.max(1);
+        let page = |at: usize| at / PAGE * PAGE;
+        if end < to {
+            return if page(end) > from { page(end) } else { end };
+        }
+        let full = page(to.saturating_sub(1));
+        let has_slots = self.state.parts.iter().any(|p| p.kept == Kept::Sequence);
+        if has_slots && full > from { full } else { to }
     }
 
     /// A page or slot of a part; where none is free, one of a prefix that nobody has used for long.

@@ -12,7 +12,6 @@ use vm::Limits;
 
 use super::engine::{Engine, Rows, SequenceId};
 use super::sample::{Sampling, log_probabilities};
-use super::state::PAGE;
 use crate::Error;
 use crate::llm::Model;
 
@@ -176,7 +175,7 @@ impl Model {
             }
             out.ids.push(token);
             if let Some(most) = request.logprobs {
-                out.logprobs.push(choice(row, token, most));
+                out.logprobs.push(Choice::of(row, token, most));
             }
             before.push(token);
             let piece = stream.as_mut().map_or_else(String::new, |s| s.push(token));
@@ -226,17 +225,20 @@ impl Model {
     }
 }
 
-fn choice(row: &[f32], token: u32, most: usize) -> Choice {
-    let all = log_probabilities(row);
-    let mut order: Vec<u32> = (0..all.len() as u32).collect();
-    let down = |a: &u32, b: &u32| all[*b as usize].total_cmp(&all[*a as usize]).then(a.cmp(b));
-    if (1..order.len()).contains(&most) {
-        order.select_nth_unstable_by(most - 1, down);
+impl Choice {
+    /// That of a token by a row of logits, and those of so many likeliest ones.
+    pub fn of(row: &[f32], token: u32, most: usize) -> Choice {
+        let all = log_probabilities(row);
+        let mut order: Vec<u32> = (0..all.len() as u32).collect();
+        let down = |a: &u32, b: &u32| all[*b as usize].total_cmp(&all[*a as usize]).then(a.cmp(b));
+        if (1..order.len()).contains(&most) {
+            order.select_nth_unstable_by(most - 1, down);
+        }
+        order.truncate(most);
+        order.sort_unstable_by(down);
+        let top = order.into_iter().map(|id| (id, all[id as usize])).collect();
+        Choice { logprob: all.get(token as usize).copied().unwrap_or(f32::NAN), top }
     }
-    order.truncate(most);
-    order.sort_unstable_by(down);
-    let top = order.into_iter().map(|id| (id, all[id as usize])).collect();
-    Choice { logprob: all.get(token as usize).copied().unwrap_or(f32::NAN), top }
 }
 
 /// Computes a prompt in chunks, which end with pages; the engine's answers are the logits of its last row.
@@ -247,12 +249,7 @@ fn prefill(engine: &mut Engine, id: SequenceId, prompt: &[u32], limits: &Limits)
     let before = engine.length(id);
     let mut from = 0;
     while from < prompt.len() {
-        let mut to = (from + CHUNK).min(prompt.len());
-        // Where the last full page ends there is a checkpoint of what has no pages.
-        let full = (before + prompt.len() - 1) / PAGE * PAGE;
-        if to == prompt.len() && engine.has_slots() && full > before + from {
-            to = full - before;
-        }
+        let to = engine.part_of_prompt(before + from, before + prompt.len(), CHUNK) - before;
         let wanted = usize::from(to == prompt.len());
         engine.step_one(Rows { sequence: id, tokens: &prompt[from..to], wanted }, limits)?;
         from = to;

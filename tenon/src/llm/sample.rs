@@ -16,6 +16,8 @@ pub struct Sampling {
     pub min_p: f32,
     /// Of those whose surprise is nearest to the expected one, that together have this probability; 1: of all.
     pub typical: f32,
+    /// What is added to logits of tokens, by token.
+    pub bias: Vec<(u32, f32)>,
     /// What logits of tokens that stood before are divided by (multiplied, where they are negative); 1: nothing.
     pub repeat: f32,
     /// What is taken from logits of tokens that stood before.
@@ -36,6 +38,7 @@ impl Default for Sampling {
             top_p: 1.0,
             min_p: 0.0,
             typical: 1.0,
+            bias: Vec::new(),
             repeat: 1.0,
             presence: 0.0,
             frequency: 0.0,
@@ -58,11 +61,16 @@ impl Sampling {
     pub fn choose(&self, logits: &[f32], before: &[u32]) -> Option<u32> {
         let penalized =
             (self.repeat != 1.0 || self.presence != 0.0 || self.frequency != 0.0) && self.last > 0;
-        if self.is_greedy() && !penalized {
+        if self.is_greedy() && !penalized && self.bias.is_empty() {
             return likeliest(logits.iter().copied().enumerate().map(|(i, l)| (i as u32, l)));
         }
         let mut all: Vec<Candidate> =
             logits.iter().enumerate().filter(|l| !l.1.is_nan()).map(|(i, l)| (i as u32, *l)).collect();
+        for (id, bias) in &self.bias {
+            if let Ok(at) = all.binary_search_by_key(id, |c| c.0) {
+                all[at].1 += bias;
+            }
+        }
         if penalized {
             self.penalize(&mut all, before);
         }
