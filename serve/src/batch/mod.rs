@@ -207,7 +207,12 @@ impl Batcher {
         self.counts_mut(|c| c.accepted += 1);
         let arrival = Arrival { job, number, events: events.clone(), at: Instant::now() };
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(arrival).is_ok());
-        if sent { Ok(()) } else { Err(Refused::Ending) }
+        if !sent {
+            self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
+            self.counts_mut(|c| c.accepted -= 1);
+            return Err(Refused::Ending);
+        }
+        Ok(())
     }
 
     /// What runs.

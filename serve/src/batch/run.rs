@@ -22,8 +22,6 @@ const LEAST: usize = 16;
 const WEIGHT: f64 = 0.2;
 /// How often it is told what the engine holds.
 const TOLD: Duration = Duration::from_millis(200);
-/// No page is free.
-const FULL: &str = "E0602";
 
 /// Runs jobs until nobody can send any more.
 pub(super) fn run(model: &Model, options: &Options, arrivals: &Receiver<Arrival>, shared: &Shared) {
@@ -200,6 +198,18 @@ impl Run<'_> {
         let mut engine = self.model.engine();
         while self.running.len() < self.options.batch {
             let Some(mut row) = self.waiting.pop_front() else { return };
+            // What those that run have not computed yet takes room too, and each may begin a page.
+            let lacking = |row: &Row| row.sequence.map_or(0, |id| row.tokens.len() - engine.length(id));
+            let promised: usize = self.running.iter().map(|row| lacking(row) + Engine::PAGE).sum();
+            let has_room = |engine: &Engine, known: usize| {
+                self.running.is_empty() || engine.room() >= promised + row.tokens.len() - known + Engine::PAGE
+            };
+            // Asked before, as to begin may copy what is kept by sequence.
+            let known = engine.computed(&row.tokens);
+            if !has_room(&engine, known) {
+                self.waiting.push_front(row);
+                return;
+            }
             let id = match engine.begin_with(&row.tokens) {
                 Ok(id) => id,
                 Err(e) => {
@@ -208,11 +218,8 @@ impl Run<'_> {
                     continue;
                 }
             };
-            // What those that run have not computed yet takes room too, and each may begin a page.
-            let lacking = |row: &Row| row.sequence.map_or(0, |id| row.tokens.len() - engine.length(id));
-            let promised: usize = self.running.iter().map(|row| lacking(row) + Engine::PAGE).sum();
-            let wanted = row.tokens.len() - engine.length(id) + Engine::PAGE;
-            if !self.running.is_empty() && engine.room() < promised + wanted {
+            // Pages that only the tree had are no longer spare.
+            if !has_room(&engine, engine.length(id)) {
                 engine.end(id);
                 self.waiting.push_front(row);
                 return;
@@ -297,7 +304,7 @@ impl Run<'_> {
                 continue;
             }
             match engine.answers().logits(k) {
-                Err(e) if e.codes().contains(&FULL) => full = true,
+                Err(_) if engine.answers().lacks_room(k) => full = true,
                 Err(e) => endings.push((part.at, Ending::Failed(Fault::Server(e.to_string())))),
                 Ok(_) if part.to < row.tokens.len() => {}
                 Ok(logits) => {

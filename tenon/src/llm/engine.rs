@@ -188,6 +188,20 @@ impl Engine {
         SequenceId(self.next)
     }
 
+    /// How many of the first of some tokens an earlier sequence computed: as many as [`begin_with`](Engine::begin_with)
+    /// takes.
+    pub fn computed(&mut self, tokens: &[u32]) -> usize {
+        let path = self.prefixes.path(&tokens[..tokens.len().saturating_sub(1)]);
+        self.depth(&path).map_or(0, |depth| (depth + 1) * PAGE)
+    }
+
+    /// The last node of a path at which all is known: what is kept by sequence is where there is a checkpoint.
+    fn depth(&self, path: &[NodeId]) -> Option<usize> {
+        let slots = |p: &usize| self.state.parts[*p].kept == Kept::Sequence;
+        let slots: Vec<usize> = (0..self.state.parts.len()).filter(slots).collect();
+        path.iter().rposition(|id| slots.iter().all(|p| self.prefixes.unit(*id, *p).is_some()))
+    }
+
     /// A sequence that has the first of some tokens already, as far as an earlier one computed the same. At least the
     /// last token is left, so that there are logits to ask for.
     pub fn begin_with(&mut self, tokens: &[u32]) -> Result<SequenceId, Error> {
@@ -206,9 +220,7 @@ impl Engine {
         let path = self.prefixes.path(tokens);
         let kept = |p: usize| self.state.parts[p].kept;
         let slots: Vec<usize> = (0..self.state.parts.len()).filter(|p| kept(*p) == Kept::Sequence).collect();
-        // What is kept by sequence is known where there is a checkpoint.
-        let whole = |id: &NodeId| slots.iter().all(|p| self.prefixes.unit(*id, *p).is_some());
-        let Some(depth) = path.iter().rposition(whole) else { return Ok(()) };
+        let Some(depth) = self.depth(&path) else { return Ok(()) };
         let mut sequence = Sequence::of(self.state.parts.len());
         // Pages first: what makes room for a slot leaves them.
         for p in (0..self.state.parts.len()).filter(|p| !slots.contains(p)) {

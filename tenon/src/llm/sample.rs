@@ -93,15 +93,14 @@ impl Sampling {
         }
     }
 
-    /// Leaves those among which is chosen, the likeliest first.
+    /// Leaves those among which is chosen.
     fn narrow(&self, all: &mut Vec<Candidate>) {
-        let down = |a: &Candidate, b: &Candidate| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
         if self.top_k > 0 && self.top_k < all.len() {
             all.select_nth_unstable_by(self.top_k - 1, down);
             all.truncate(self.top_k);
         }
-        all.sort_unstable_by(down);
         if self.typical < 1.0 {
+            all.sort_unstable_by(down);
             let p = probabilities(all, 1.0);
             let entropy: f32 = p.iter().map(|p| if *p > 0.0 { -p * p.ln() } else { 0.0 }).sum();
             let mut order: Vec<usize> = (0..all.len()).collect();
@@ -116,22 +115,14 @@ impl Sampling {
                     break;
                 }
             }
-            kept.sort_unstable();
             *all = kept.into_iter().map(|i| all[i]).collect();
         }
         if self.top_p < 1.0 {
-            let mut sum = 0.0;
-            let p = probabilities(all, 1.0);
-            let end = p.iter().position(|p| {
-                sum += p;
-                sum >= self.top_p
-            });
-            all.truncate(end.map_or(all.len(), |e| e + 1));
+            let count = nucleus(all, self.top_p);
+            all.truncate(count);
         }
-        if self.min_p > 0.0
-            && let Some(first) = all.first().map(|c| c.1)
-        {
-            let least = first + self.min_p.ln();
+        if self.min_p > 0.0 {
+            let least = greatest(all) + self.min_p.ln();
             all.retain(|c| c.1 >= least);
         }
     }
@@ -162,8 +153,44 @@ fn likeliest(all: impl Iterator<Item = Candidate>) -> Option<u32> {
     best.map(|b| b.0)
 }
 
+/// The likelier one first, of equals the first of the vocabulary.
+fn down(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
+    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
+}
+
+/// The greatest logit, if one is a number.
+fn greatest(all: &[Candidate]) -> f32 {
+    all.iter().map(|c| c.1).fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// Puts the likeliest tokens that together have a probability in front, and counts them.
+fn nucleus(all: &mut [Candidate], probability: f32) -> usize {
+    let top = greatest(all);
+    let weight = |c: &Candidate| (c.1 - top).exp();
+    let enough = probability * all.iter().map(weight).sum::<f32>();
+    // Of a whole vocabulary few tokens are likely: it is not sorted where these are enough.
+    let mut head = 256;
+    loop {
+        let head_now = head.min(all.len());
+        if head_now < all.len() {
+            all.select_nth_unstable_by(head_now - 1, down);
+        }
+        all[..head_now].sort_unstable_by(down);
+        let mut sum = 0.0;
+        let end = all[..head_now].iter().position(|c| {
+            sum += weight(c);
+            sum >= enough
+        });
+        match end {
+            Some(last) => return last + 1,
+            None if head_now == all.len() => return all.len(),
+            None => head *= 8,
+        }
+    }
+}
+
 fn probabilities(all: &[Candidate], temperature: f32) -> Vec<f32> {
-    let top = all.iter().map(|c| c.1).fold(f32::NEG_INFINITY, f32::max);
+    let top = greatest(all);
     let top = if top.is_finite() { top } else { 0.0 };
     let e: Vec<f32> = all.iter().map(|c| ((c.1 - top) / temperature).exp()).collect();
     let sum: f32 = e.iter().sum();

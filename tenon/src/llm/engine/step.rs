@@ -39,6 +39,8 @@ impl Rows<'_> {
 pub struct Answers {
     logits: Option<Tensor>,
     each: Vec<Result<Range<usize>, Error>>,
+    /// The places of those that had no page.
+    lacking: Vec<usize>,
 }
 
 impl Answers {
@@ -48,6 +50,11 @@ impl Answers {
         let range = self.each.get(at).cloned().unwrap_or_else(none)?;
         let all = self.logits.as_ref().and_then(Tensor::as_f32).unwrap_or(&[]);
         Ok(all.get(range).unwrap_or(&[]))
+    }
+
+    /// Whether there are none because no page was free: it may be tried again where others have given theirs back.
+    pub fn lacks_room(&self, at: usize) -> bool {
+        self.lacking.contains(&at)
     }
 
     /// The same of all, in their order.
@@ -186,10 +193,12 @@ impl Engine {
         // Where they were, those of this step will be.
         answers.logits = None;
         answers.each.clear();
+        answers.lacking.clear();
         for (k, rows) in batch.iter().enumerate() {
             let begun = self.allowed(batch, k).and_then(|()| self.known(rows)).and_then(|()| {
                 let begun = self.extend(rows);
                 if begun.is_err() {
+                    answers.lacking.push(k);
                     self.restore(rows);
                 }
                 begun
