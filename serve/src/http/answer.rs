@@ -128,13 +128,13 @@ fn data(value: &Value) -> Sent {
     Sent::default().data(value.to_string())
 }
 
-/// What was used.
-pub(super) fn usage<'d>(all: impl Iterator<Item = &'d Done>) -> Value {
+/// What was used for so many answers to each prompt.
+pub(super) fn usage<'d>(all: impl Iterator<Item = &'d Done>, answers: usize) -> Value {
     let (mut prompt, mut cached, mut made) = (0, 0, 0);
     for (k, done) in all.enumerate() {
-        // Answers to one prompt are from the same.
-        if k == 0 {
-            (prompt, cached) = (done.prompt_tokens, done.cached_tokens);
+        if k % answers == 0 {
+            prompt += done.prompt_tokens;
+            cached += done.cached_tokens;
         }
         made += done.tokens;
     }
@@ -148,13 +148,15 @@ pub(super) fn usage<'d>(all: impl Iterator<Item = &'d Done>) -> Value {
 pub(super) fn timings(done: &Done) -> Value {
     let ms = |d: Duration| d.as_secs_f64() * 1e3;
     let rate = |n: usize, d: Duration| if d.is_zero() { 0.0 } else { n as f64 / d.as_secs_f64() };
+    let each = |n: usize, d: Duration| if n == 0 { 0.0 } else { ms(d) / n as f64 };
     let computed = done.prompt_tokens - done.cached_tokens;
     let decoded = done.tokens.saturating_sub(1);
     json!({
         "cache_n": done.cached_tokens,
-        "prompt_n": computed, "prompt_ms": ms(done.prefill), "prompt_per_second": rate(computed, done.prefill),
+        "prompt_n": computed, "prompt_ms": ms(done.prefill),
+        "prompt_per_token_ms": each(computed, done.prefill), "prompt_per_second": rate(computed, done.prefill),
         "predicted_n": done.tokens, "predicted_ms": ms(done.decode),
-        "predicted_per_second": rate(decoded, done.decode),
+        "predicted_per_token_ms": each(decoded, done.decode), "predicted_per_second": rate(decoded, done.decode),
     })
 }
 

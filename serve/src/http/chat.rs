@@ -127,7 +127,7 @@ async fn whole(
     let mut made = json!({
         "id": answer::id("chatcmpl"), "object": "chat.completion", "created": answer::now(), "model": name,
         "choices": all.iter().enumerate().map(choice).collect::<Vec<_>>(),
-        "usage": answer::usage(all.iter().filter_map(|one| one.done.as_ref())),
+        "usage": answer::usage(all.iter().filter_map(|one| one.done.as_ref()), count),
         "system_fingerprint": concat!("tenon-", env!("CARGO_PKG_VERSION")),
     });
     if let [answer::Whole { done: Some(done), .. }] = all.as_slice() {
@@ -184,7 +184,7 @@ fn streamed(
             let mut made = vec![last];
             if usage && all.len() == count {
                 let mut last = object(Vec::new());
-                last["usage"] = answer::usage(all.iter());
+                last["usage"] = answer::usage(all.iter(), count);
                 made.push(last);
             }
             Ok(made)

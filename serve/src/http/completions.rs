@@ -34,7 +34,7 @@ pub(super) async fn completions(
     wish.job.logprobs = fields.integer("logprobs", 0..=20)?.map(|n| n as usize);
     fields.done()?;
     let model = Arc::clone(app.batcher.model());
-    let (stream, usage) = (wish.stream, wish.usage);
+    let (stream, usage, answers) = (wish.stream, wish.usage, wish.answers);
     let jobs = tokio::task::spawn_blocking(move || {
         let mut jobs = Vec::new();
         for prompt in &prompts {
@@ -56,14 +56,14 @@ pub(super) async fn completions(
             json!({ "index": k, "text": one.text, "logprobs": logprobs, "finish_reason": finish })
         };
         let mut made = object(all.iter().enumerate().map(choice).collect());
-        made["usage"] = answer::usage(all.iter().filter_map(|one| one.done.as_ref()));
+        made["usage"] = answer::usage(all.iter().filter_map(|one| one.done.as_ref()), answers);
         if let [answer::Whole { done: Some(done), .. }] = all.as_slice() {
             made["timings"] = answer::timings(done);
         }
         return Ok(Json(made).into_response());
     }
     let chunk = |k: usize, text: &str, logprobs: Value, finish: Value| json!({ "index": k, "text": text, "logprobs": logprobs, "finish_reason": finish });
-    let mut all: Vec<Done> = Vec::new();
+    let mut all: Vec<Option<Done>> = vec![None; count];
     Ok(answer::stream(events, count, &[], move |k, event| match event {
         Event::Piece(Piece { token, text, choice }) => {
             let logprobs = logprobs(&model, token.zip(choice.as_ref()).into_iter());
@@ -73,10 +73,10 @@ pub(super) async fn completions(
         Event::End(outcome) => {
             let done = answer::ended(outcome)?;
             let mut made = vec![object(vec![chunk(k, "", Value::Null, answer::reason(&done.finish).into())])];
-            all.push(done);
-            if usage && all.len() == count {
+            all[k] = Some(done);
+            if usage && all.iter().all(Option::is_some) {
                 let mut last = object(Vec::new());
-                last["usage"] = answer::usage(all.iter());
+                last["usage"] = answer::usage(all.iter().flatten(), answers);
                 made.push(last);
             }
             Ok(made)

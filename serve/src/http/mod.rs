@@ -23,6 +23,9 @@ mod sampling;
 mod status;
 mod tokens;
 
+/// How long connections stay that nobody answers any more.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// How a server runs.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -66,6 +69,7 @@ pub async fn serve(
     ending: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let drain = options.drain;
+    let (told, over) = tokio::sync::oneshot::channel();
     let app = Arc::new(App { batcher, options, created: answer::now() });
     let routes = routes(&app);
     let ended = async move {
@@ -79,8 +83,18 @@ pub async fn serve(
         if tokio::time::timeout(drain, is_idle).await.is_err() {
             app.batcher.abort();
         }
+        let _ = told.send(());
     };
-    axum::serve(listener, routes).with_graceful_shutdown(ended).await
+    // What a client has not read, or not sent, until then, it will not.
+    let late = async {
+        if over.await.is_ok() {
+            tokio::time::sleep(LAST_WORDS).await;
+        }
+    };
+    tokio::select! {
+        done = axum::serve(listener, routes).with_graceful_shutdown(ended) => done,
+        () = late => Ok(()),
+    }
 }
 
 fn routes(app: &Arc<App>) -> Router {

@@ -42,6 +42,7 @@ pub(super) fn wish(fields: &mut Fields, limits: &[&str]) -> Result<Wish, Error> 
         bias: bias(fields)?,
         // Penalties are for what the model has said, however long ago.
         last: usize::MAX,
+        from: 0,
         seed: fields.integer("seed", i64::MIN..=i64::MAX)?.map_or_else(super::answer::random, |s| s as u64),
     };
     let mut most = None;
@@ -119,6 +120,7 @@ impl Wish {
         let max_tokens = self.most.unwrap_or(TOKENS).min(context - has);
         let one = |k: usize| {
             let mut job = Job { prompt: prompt.to_vec(), max_tokens, ..self.job.clone() };
+            job.sampling.from = has;
             job.sampling.seed = job.sampling.seed.wrapping_add(k as u64);
             job
         };

@@ -54,6 +54,8 @@ impl Server {
         }));
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
+            // A server may close a connection behind an answer; each request has its own.
+            .max_idle_connections(0)
             .timeout_global(Some(Duration::from_secs(60)))
             .build();
         Server { url, agent: config.into(), end: Some(end), runtime, ended: Some(ended) }

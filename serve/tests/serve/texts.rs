@@ -86,6 +86,46 @@ fn what_was_said_before_is_not_computed_again() {
 }
 
 #[test]
+fn each_prompt_is_counted_and_once() {
+    let server = Server::usual();
+    let ids = |text: &str| {
+        let body = json!({ "content": text, "add_special": true });
+        server.post("/tokenize", &body).body["count"].as_u64().expect("a number")
+    };
+    let (a, b) = ("What is Tenon?", "Hello to you all");
+    let mut body = json!({ "prompt": [a, b], "max_tokens": 3, "n": 2, "temperature": 0, "ignore_eos": true });
+    let whole = server.post("/v1/completions", &body).body;
+    let choices = whole["choices"].as_array().expect("answers");
+    assert!(choices.len() == 4 && choices[0]["text"] == choices[1]["text"], "{whole}");
+    assert_eq!(
+        (&whole["usage"]["prompt_tokens"], &whole["usage"]["completion_tokens"]),
+        (&json!(ids(a) + ids(b)), &json!(12))
+    );
+    body["stream_options"] = json!({ "include_usage": true });
+    let lines: Vec<String> = server.stream("/v1/completions", &body).collect();
+    let last: Value = serde_json::from_str(&lines[lines.len() - 2]).expect("an object");
+    assert_eq!(last["usage"]["prompt_tokens"], whole["usage"]["prompt_tokens"], "{last}");
+}
+
+#[test]
+fn penalties_of_an_answer_are_for_what_it_says_itself() {
+    let server = Server::usual();
+    // The words of the question cost nothing, said once.
+    let mut body = asks("What is the capital of France?");
+    body["presence_penalty"] = 2.0.into();
+    let said = server.chat(&body);
+    assert!(said.starts_with("The capital of France is"), "{said}");
+    body["max_tokens"] = 60.into();
+    body["ignore_eos"] = true.into();
+    body["frequency_penalty"] = 2.0.into();
+    assert_ne!(server.chat(&body), {
+        body["frequency_penalty"] = 0.0.into();
+        body["presence_penalty"] = 0.0.into();
+        server.chat(&body)
+    });
+}
+
+#[test]
 fn answers_have_what_was_asked_for() {
     let server = Server::usual();
     let mut body = asks("What is Tenon?");

@@ -26,6 +26,8 @@ pub struct Sampling {
     pub frequency: f32,
     /// How many tokens back the three above look.
     pub last: usize,
+    /// The first token that presence and frequency look at: they may be for an answer alone.
+    pub from: usize,
     /// What random numbers are made of.
     pub seed: u64,
 }
@@ -43,6 +45,7 @@ impl Default for Sampling {
             presence: 0.0,
             frequency: 0.0,
             last: 64,
+            from: 0,
             seed: 0,
         }
     }
@@ -82,14 +85,17 @@ impl Sampling {
     }
 
     fn penalize(&self, all: &mut [Candidate], before: &[u32]) {
+        // How often each stood where presence and frequency look; 0 where only repetition looks.
         let mut counts: std::collections::BTreeMap<u32, u32> = std::collections::BTreeMap::new();
-        for id in before.iter().rev().take(self.last) {
-            *counts.entry(*id).or_default() += 1;
+        for (at, id) in before.iter().enumerate().skip(before.len().saturating_sub(self.last)) {
+            *counts.entry(*id).or_default() += u32::from(at >= self.from);
         }
         for (id, l) in all.iter_mut() {
             let Some(&n) = counts.get(id) else { continue };
             *l = if *l > 0.0 { *l / self.repeat } else { *l * self.repeat };
-            *l -= self.presence + self.frequency * n as f32;
+            if n > 0 {
+                *l -= self.presence + self.frequency * n as f32;
+            }
         }
     }
 
