@@ -16,15 +16,13 @@ mod answer;
 mod auth;
 mod chat;
 mod completions;
+mod connections;
 mod error;
 mod fields;
 mod json;
 mod sampling;
 mod status;
 mod tokens;
-
-/// How long connections stay that nobody answers any more.
-const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// How a server runs.
 #[derive(Clone, Debug)]
@@ -35,6 +33,8 @@ pub struct Options {
     pub keys: Vec<String>,
     /// The most bytes of a request.
     pub body: usize,
+    /// The most connections at once; more wait to be taken.
+    pub connections: usize,
     /// How long jobs are answered that were accepted before the server ends.
     pub drain: Duration,
     /// After how long without progress of a step the server is not ready.
@@ -47,6 +47,7 @@ impl Default for Options {
             name: "model".to_owned(),
             keys: Vec::new(),
             body: 8 << 20,
+            connections: 1024,
             drain: Duration::from_secs(30),
             stall: Duration::from_secs(60),
         }
@@ -69,7 +70,7 @@ pub async fn serve(
     ending: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let drain = options.drain;
-    let (told, over) = tokio::sync::oneshot::channel();
+    let connections = options.connections;
     let app = Arc::new(App { batcher, options, created: answer::now() });
     let routes = routes(&app);
     let ended = async move {
@@ -83,18 +84,8 @@ pub async fn serve(
         if tokio::time::timeout(drain, is_idle).await.is_err() {
             app.batcher.abort();
         }
-        let _ = told.send(());
     };
-    // What a client has not read, or not sent, until then, it will not.
-    let late = async {
-        if over.await.is_ok() {
-            tokio::time::sleep(LAST_WORDS).await;
-        }
-    };
-    tokio::select! {
-        done = axum::serve(listener, routes).with_graceful_shutdown(ended) => done,
-        () = late => Ok(()),
-    }
+    connections::answer(listener, routes, connections, ended).await
 }
 
 fn routes(app: &Arc<App>) -> Router {

@@ -180,12 +180,32 @@ fn a_server_that_is_told_to_end_answers_what_it_accepted() {
 }
 
 #[test]
+fn connections_that_say_nothing_do_not_keep_a_server() {
+    let mut server = Server::usual();
+    let address = server.url.strip_prefix("http://").expect("an address").to_owned();
+    let halves =
+        ["", "POST /v1/completions HTT", "POST /v1/completions HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"];
+    let open: Vec<TcpStream> = halves
+        .iter()
+        .map(|half| {
+            let mut client = TcpStream::connect(&address).expect("it listens");
+            client.write_all(half.as_bytes()).expect("it reads");
+            client
+        })
+        .collect();
+    assert_eq!(server.chat(&asks("What is the capital of France?")), "The capital of France is Paris.");
+    server.end();
+    server.ended();
+    drop(open);
+}
+
+#[test]
 fn what_takes_longer_than_a_server_waits_gets_an_error() {
     let options = http::Options { drain: Duration::ZERO, ..http::Options::default() };
-    let mut server = Server::start(model(256, 4), batch::Options::default(), options);
+    let mut server = Server::start(model(8192, 1), batch::Options::default(), options);
     let mut body = asks("What is Tenon?");
     body["ignore_eos"] = true.into();
-    body["max_tokens"] = 200.into();
+    body["max_tokens"] = 8000.into();
     let mut stream = server.stream("/v1/chat/completions", &body);
     assert!(stream.next().is_some());
     server.end();
