@@ -304,12 +304,31 @@ impl Meaning for Known<'_> {
     }
 }
 
-/// `a.b`: the member of that name, or else `b` of `a`.
+/// `a.b`: the member of that name, or else `b` of `a`. Models of text and pictures have what is about text in an object
+/// of its own, whose names go before those around it.
 fn find<'v>(config: &'v Map<String, Json>, path: &str) -> Option<&'v Json> {
-    if let Some(found) = config.get(path) {
-        return Some(found);
+    let of_text = config.get("text_config").and_then(Json::as_object).and_then(|text| find(text, path));
+    let within =
+        || path.split_once('.').and_then(|(first, rest)| find(config.get(first)?.as_object()?, rest));
+    of_text.or_else(|| config.get(path)).or_else(within)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_about_text_goes_before_what_stands_around_it() {
+        let config = serde_json::json!({
+            "model_type": "seer", "eos": 3, "rope.theta": 5,
+            "text_config": { "model_type": "writer", "rope": { "theta": 7, "factor": 8 } },
+        });
+        let config = config.as_object().expect("an object");
+        for (path, want) in
+            [("model_type", "\"writer\""), ("eos", "3"), ("rope.theta", "7"), ("rope.factor", "8")]
+        {
+            assert_eq!(find(config, path).map(ToString::to_string).as_deref(), Some(want), "{path}");
+        }
+        assert_eq!(find(config, "rope.base"), None);
     }
-    let within = path.split_once('.').and_then(|(first, rest)| find(config.get(first)?.as_object()?, rest));
-    // Models of text and pictures have what is about text in an object of its own.
-    within.or_else(|| find(config.get("text_config")?.as_object()?, path))
 }
