@@ -66,7 +66,7 @@ pub(super) async fn collect(
     let mut open = count;
     while open > 0 {
         let Some((number, event)) = events.recv().await else {
-            return Err(Error::server("the thread that runs the model has ended"));
+            return Err(broken());
         };
         match event {
             Event::Piece(Piece { token, text, choice }) => {
@@ -82,6 +82,11 @@ pub(super) async fn collect(
         }
     }
     Ok(all)
+}
+
+/// No outcome comes any more.
+fn broken() -> Error {
+    Error::server("the thread that runs the model has ended")
 }
 
 /// An answer that is whole, or why there is none.
@@ -104,15 +109,14 @@ pub(super) fn stream(
         if open == 0 {
             return None;
         }
-        let (number, event) = events.recv().await?;
-        let mut open = open - usize::from(matches!(event, Event::End(_)));
+        let Some((number, event)) = events.recv().await else {
+            return Some((stream::iter(vec![data(&broken().object())]), (events, 0, each)));
+        };
+        let open = open - usize::from(matches!(event, Event::End(_)));
         let mut sent: Vec<Sent> = match each(number, event) {
             Ok(made) => made.iter().map(data).collect(),
             // A stream that broke off does not say that it is whole.
-            Err(e) => {
-                open = 0;
-                return Some((stream::iter(vec![data(&e.object())]), (events, open, each)));
-            }
+            Err(e) => return Some((stream::iter(vec![data(&e.object())]), (events, 0, each))),
         };
         if open == 0 {
             sent.push(Sent::default().data("[DONE]"));
