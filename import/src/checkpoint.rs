@@ -273,5 +273,11 @@ fn text_names(tensors: IndexMap<String, Tensor>, config: &Map<String, Value>) ->
         found.filter(|n| !tensors.contains_key(n)).unwrap_or_else(|| name.to_owned())
     };
     let names: Vec<String> = tensors.keys().map(|n| inner(n)).collect();
+    // Two spellings of one name are not one tensor: neither is lost.
+    let mut count: IndexMap<&str, usize> = IndexMap::new();
+    names.iter().for_each(|n| *count.entry(n).or_default() += 1);
+    let pairs = names.iter().zip(tensors.keys());
+    let names: Vec<String> =
+        pairs.map(|(n, own)| if count[n.as_str()] > 1 { own } else { n }.clone()).collect();
     names.into_iter().zip(tensors.into_values()).map(|(n, t)| (n.clone(), Tensor { name: n, ..t })).collect()
 }

@@ -85,6 +85,13 @@ fn the_part_of_a_model_of_pictures_that_writes_has_the_names_of_one_that_only_wr
     let folder = self::folder(&[("config.json", config), ("model.safetensors", &weights)]);
     let c = Checkpoint::open(folder.path()).expect("it is right");
     assert_eq!(c.tensors().len(), 2);
+    let both = [
+        ("language_model.model.a", "U8", &[1_i64][..], &[1_u8][..]),
+        ("model.language_model.a", "U8", &[1], &[2]),
+    ];
+    let folder = self::folder(&[("config.json", config), ("model.safetensors", &safetensors(&both))]);
+    let c = Checkpoint::open(folder.path()).expect("it is right");
+    assert_eq!(c.tensors().keys().collect::<Vec<_>>(), ["language_model.model.a", "model.language_model.a"]);
 }
 
 #[test]
