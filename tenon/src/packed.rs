@@ -194,6 +194,8 @@ pub(crate) fn weights(
         return Ok(parts.whole(tensors));
     }
     let reader = bound.reader(checkpoint, options)?;
+    // A model was just compiled, and its weights come now.
+    tensor::give_back();
     let mut unkept = None;
     if let Some(path) = path {
         match write(&parts, exe, &reader, &path, key)? {

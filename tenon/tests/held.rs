@@ -130,10 +130,18 @@ mod memory {
         let name = "memory::a_process_holds_what_was_estimated_while_it_packs_and_afterwards";
         let large = files_of(1536);
         let cache = tempfile::tempdir().expect("there is room");
-        for (kv, context) in [("f32", 1024), ("f32", 1024), ("bf16", 256), ("bf16", 2048)] {
+        let kept = cache.path().as_os_str();
+        let runs = [
+            ("f32", 1024, kept),
+            ("f32", 1024, kept),
+            ("bf16", 256, kept),
+            ("bf16", 2048, kept),
+            ("f32", 1024, "off".as_ref()),
+        ];
+        for (kv, context, cache) in runs {
             let mut child = std::process::Command::new(std::env::current_exe().expect("this one"));
             child.args(["--exact", name, "--nocapture"]);
-            child.env("TENON_CACHE", cache.path()).env("MODEL", large.path()).env("KV", kv);
+            child.env("TENON_CACHE", cache).env("MODEL", large.path()).env("KV", kv);
             let out = child.env("CONTEXT", context.to_string()).output().expect("it runs");
             let said = String::from_utf8_lossy(&out.stdout).into_owned();
             let numbers = said.split_once(SAYS).map(|(_, rest)| rest.lines().next().unwrap_or_default());

@@ -17,7 +17,7 @@ mod print;
 pub mod real;
 pub mod safetensors;
 
-pub use block::{Block, LINE, Returned};
+pub use block::{Block, LINE, Returned, give_back};
 pub use data::{Error, MAX_RANK, Tensor, View, ViewMut};
 pub use dtype::{DType, bf16_from, f16_from};
 /// The 16-bit floats of [`View`].

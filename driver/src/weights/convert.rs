@@ -11,12 +11,31 @@ pub(super) fn dtype(kind: &str) -> Option<DType> {
     kind.parse().ok()
 }
 
-/// Writes a tensor's elements; an error is what it is instead.
+/// Bytes that are taken at once, but for rows that are longer.
+const AT_ONCE: usize = 1 << 24;
+
+/// Writes a tensor's elements, some rows at once, and lets go of each part before the next; an error is what it is
+/// instead.
 pub(super) fn into(raw: &Raw<'_>, to: DType, out: &mut [u8]) -> Result<(), String> {
+    let rows = raw.shape.first().and_then(|n| usize::try_from(*n).ok()).unwrap_or(1).max(1);
+    let (from, each) = (raw.bytes.len() / rows, out.len() / rows);
+    let count = AT_ONCE.checked_div(from).unwrap_or(rows).clamp(1, rows);
+    // What has other bytes than its shape says is said of the whole.
+    if count == rows || from * rows != raw.bytes.len() || each * rows != out.len() {
+        return part(raw, &raw.bytes, to, out);
+    }
+    for (bytes, out) in raw.bytes.chunks(from * count).zip(out.chunks_mut((each * count).max(1))) {
+        part(raw, bytes, to, out)?;
+        raw.of.forget_part(bytes);
+    }
+    Ok(())
+}
+
+/// Writes the elements of some rows, which these bytes are.
+fn part(raw: &Raw<'_>, bytes: &[u8], to: DType, out: &mut [u8]) -> Result<(), String> {
     // Fields of blocks are what their encoding says.
     let from = if raw.kind == "bytes" { Some(to) } else { dtype(&raw.kind) };
     let Some(from) = from else { return Err(format!("{}, which is in blocks", raw.kind)) };
-    let bytes = &raw.bytes[..];
     match (from, to) {
         _ if from == to => {
             let [at, size, block] = raw.field.unwrap_or([0, bytes.len().max(1), bytes.len().max(1)]);
