@@ -120,6 +120,15 @@ GEMMA3 = {
     "full_attention": dict(rope_type="linear", rope_theta=100000.0, factor=8.0),
     "sliding_attention": dict(rope_type="default", rope_theta=10000.0),
 }
+# Layers that see a window, and one in six that sees all.
+LOCALS = dict(
+    head_dim=12,
+    num_hidden_layers=7,
+    query_pre_attn_scalar=12,
+    sliding_window=5,
+    rope_parameters=GEMMA3,
+    tie_word_embeddings=True,
+)
 
 LONGROPE = dict(
     rope_type="longrope",
@@ -291,14 +300,7 @@ MODELS = {
         final_logit_softcapping=20.0,
         tie_word_embeddings=True,
     ),
-    "Gemma3ForCausalLM": dict(
-        head_dim=12,
-        num_hidden_layers=7,
-        query_pre_attn_scalar=12,
-        sliding_window=5,
-        rope_parameters=GEMMA3,
-        tie_word_embeddings=True,
-    ),
+    "Gemma3ForCausalLM": dict(LOCALS),
     "Gemma3ForCausalLM-types": dict(
         head_dim=16,
         num_hidden_layers=3,
@@ -308,13 +310,7 @@ MODELS = {
         final_logit_softcapping=30.0,
     ),
     "Gemma3ForConditionalGeneration": dict(
-        head_dim=12,
-        num_hidden_layers=7,
-        query_pre_attn_scalar=12,
-        sliding_window=5,
-        rope_parameters=GEMMA3,
-        tie_word_embeddings=True,
-        __sight__=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2),
+        LOCALS, __sight__=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
     ),
     "Mistral3ForConditionalGeneration": dict(
         head_dim=12, sliding_window=5, __sight__=dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2)

@@ -268,16 +268,16 @@ fn text_names(tensors: IndexMap<String, Tensor>, config: &Map<String, Value>) ->
     if !config.get("text_config").is_some_and(Value::is_object) {
         return tensors;
     }
-    let inner = |name: &str| {
+    let inner = |name: &String| {
         let found = OUTER.iter().find_map(|(outer, own)| Some(format!("{own}{}", name.strip_prefix(outer)?)));
-        found.filter(|n| !tensors.contains_key(n)).unwrap_or_else(|| name.to_owned())
+        found.unwrap_or_else(|| name.clone())
     };
-    let names: Vec<String> = tensors.keys().map(|n| inner(n)).collect();
+    let mut spellings: IndexMap<String, usize> = IndexMap::new();
+    tensors.keys().for_each(|n| *spellings.entry(inner(n)).or_default() += 1);
     // Two spellings of one name are not one tensor: neither is lost.
-    let mut count: IndexMap<&str, usize> = IndexMap::new();
-    names.iter().for_each(|n| *count.entry(n).or_default() += 1);
-    let pairs = names.iter().zip(tensors.keys());
-    let names: Vec<String> =
-        pairs.map(|(n, own)| if count[n.as_str()] > 1 { own } else { n }.clone()).collect();
-    names.into_iter().zip(tensors.into_values()).map(|(n, t)| (n.clone(), Tensor { name: n, ..t })).collect()
+    let named = |(own, t): (String, Tensor)| {
+        let name = Some(inner(&own)).filter(|n| spellings[n] == 1).unwrap_or(own);
+        (name.clone(), Tensor { name, ..t })
+    };
+    tensors.into_iter().map(named).collect()
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tenon::llm::{Choice, Model, Sampling, Statistics};
+use tenon::llm::{Finish, Model, Piece, Request};
 use tokio::sync::mpsc::UnboundedSender;
 
 mod counts;
@@ -25,16 +25,10 @@ pub use counts::{Counts, Histogram};
 pub struct Job {
     /// The tokens of the prompt.
     pub prompt: Vec<u32>,
-    /// How tokens are chosen.
-    pub sampling: Sampling,
+    /// How it goes on.
+    pub request: Request,
     /// The most tokens to make.
-    pub max_tokens: usize,
-    /// Texts that end it.
-    pub stop: Vec<String>,
-    /// Go on behind tokens that usually end an answer.
-    pub ignore_end: bool,
-    /// Of each new token its probability, and of so many likeliest ones theirs.
-    pub logprobs: Option<usize>,
+    pub most: usize,
     /// Of jobs that wait, those with more go first.
     pub priority: i32,
     /// When it is given up.
@@ -48,17 +42,6 @@ pub enum Event {
     Piece(Piece),
     /// The last one.
     End(Outcome),
-}
-
-/// A token, and what text is certain with it.
-#[derive(Clone, Debug, Default)]
-pub struct Piece {
-    /// The token; none for text that was held back.
-    pub token: Option<u32>,
-    /// The text, which may be none yet.
-    pub text: String,
-    /// Its probability, if that was asked for.
-    pub choice: Option<Choice>,
 }
 
 /// How a job ended.
@@ -87,17 +70,6 @@ pub struct Done {
     pub prefill: Duration,
     /// What the new tokens took.
     pub decode: Duration,
-}
-
-/// Why an answer ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// The model ended it.
-    End,
-    /// A stop text ended it.
-    Stop(String),
-    /// It has as many tokens as it may have.
-    Length,
 }
 
 /// What went wrong with a job.
@@ -228,11 +200,6 @@ impl Batcher {
     /// Jobs that wait to run.
     pub fn waiting(&self) -> u64 {
         self.shared.waiting.load(Ordering::Acquire)
-    }
-
-    /// What the engine did and holds, as the thread last told.
-    pub fn statistics(&self) -> Option<Statistics> {
-        self.counts_mut(|c| c.engine.clone())
     }
 
     /// How long the thread has shown no progress, though it has something to do.

@@ -1,12 +1,10 @@
 //! A job that was accepted: what it has, and what it waits for.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tenon::llm::{Choice, Model, SequenceId};
-use text::Stream;
+use tenon::llm::{Answer, Finish, Model, SequenceId};
 
-use super::{Arrival, Done, Event, Events, Finish, Job, Outcome, Piece};
+use super::{Arrival, Done, Event, Events, Job, Outcome};
 
 /// A job on its way.
 pub(super) struct Row {
@@ -16,42 +14,37 @@ pub(super) struct Row {
     pub(super) arrived: Instant,
     /// When its first step began.
     pub(super) begun: Option<Instant>,
-    /// When its last token was told.
-    pub(super) told: Option<Instant>,
-    /// When its first token was chosen.
-    first: Option<Instant>,
+    /// When its first token was chosen, and its last one.
+    chosen: Option<(Instant, Instant)>,
     /// The prompt, and behind it the new tokens.
     pub(super) tokens: Vec<u32>,
     /// What is computed of the tokens stands here, while there is room.
     pub(super) sequence: Option<SequenceId>,
     /// Tokens of the prompt that were there before.
     pub(super) cached: usize,
-    stream: Option<Stream>,
+    answer: Answer,
 }
 
 impl Row {
     pub(super) fn new(arrival: Arrival, model: &Model) -> Row {
         let Arrival { job, number, events, at } = arrival;
-        let stream = model.tokenizer().ok().map(|t| Stream::new(Arc::clone(t)).stops(&job.stop));
-        let tokens = job.prompt.clone();
         Row {
+            tokens: job.prompt.clone(),
+            answer: Answer::new(model.tokenizer().ok(), &job.request, job.most),
             job,
             number,
             events,
             arrived: at,
             begun: None,
-            told: None,
-            first: None,
-            tokens,
+            chosen: None,
             sequence: None,
             cached: 0,
-            stream,
         }
     }
 
     /// New tokens so far.
     pub(super) fn made(&self) -> usize {
-        self.tokens.len() - self.job.prompt.len()
+        self.answer.made()
     }
 
     /// True if nobody reads its events any more.
@@ -65,35 +58,25 @@ impl Row {
     }
 
     /// Chooses a token by its logits, and tells it. Says why the answer has ended, if it has.
-    pub(super) fn choose(
-        &mut self,
-        logits: &[f32],
-        model: &Model,
-        now: Instant,
-    ) -> Result<Option<Finish>, String> {
-        let Some(token) = self.job.sampling.choose(logits, &self.tokens) else {
-            return Err("no logit of a row is a number".to_owned());
-        };
-        self.first.get_or_insert(now);
-        if !self.job.ignore_end && model.ends().contains(&token) {
-            return Ok(Some(Finish::End));
-        }
-        self.tokens.push(token);
-        let choice = self.job.logprobs.map(|most| Choice::of(logits, token, most));
-        let text = self.stream.as_mut().map_or_else(String::new, |s| s.push(token));
-        self.tell(Event::Piece(Piece { token: Some(token), text, choice }));
-        if let Some(stop) = self.stream.as_ref().and_then(Stream::stopped) {
-            return Ok(Some(Finish::Stop(stop.to_owned())));
-        }
-        Ok((self.made() >= self.job.max_tokens).then_some(Finish::Length))
+    pub(super) fn choose(&mut self, logits: &[f32]) -> Result<Option<Finish>, tenon::Error> {
+        let (piece, finish) = self.answer.grow(logits, &mut self.tokens)?;
+        piece.into_iter().for_each(|piece| self.tell(Event::Piece(piece)));
+        Ok(finish)
+    }
+
+    /// Notes when a token was chosen; gives when the one before was.
+    pub(super) fn chosen(&mut self, now: Instant) -> Option<Instant> {
+        let before = self.chosen;
+        self.chosen = Some((before.map_or(now, |b| b.0), now));
+        before.map(|b| b.1)
     }
 
     /// Tells the end of an answer that is whole.
     pub(super) fn finish(&mut self, finish: Finish, now: Instant) {
-        if let Some(text) = self.stream.as_mut().map(Stream::finish).filter(|t| !t.is_empty()) {
-            self.tell(Event::Piece(Piece { text, ..Piece::default() }));
+        if let Some(rest) = self.answer.rest() {
+            self.tell(Event::Piece(rest));
         }
-        let first = self.first.unwrap_or(now);
+        let first = self.chosen.map_or(now, |c| c.0);
         let done = Done {
             finish,
             prompt_tokens: self.job.prompt.len(),

@@ -10,10 +10,10 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use tenon::Limits;
-use tenon::llm::{Engine, Model, Rows};
+use tenon::llm::{Engine, Finish, Model, Rows};
 
 use super::row::Row;
-use super::{Arrival, Counts, Fault, Finish, Options, Outcome, Shared};
+use super::{Arrival, Counts, Fault, Options, Outcome, Shared};
 
 /// Rows of prompts in a step, at most and at least.
 const MOST: usize = 512;
@@ -134,9 +134,9 @@ impl Run<'_> {
         self.count(|c| {
             *match &outcome {
                 Ending::Done(Finish::Length) => &mut c.full,
-                Ending::Done(Finish::End | Finish::Stop(_)) => &mut c.stopped,
+                Ending::Done(Finish::End | Finish::Stop) => &mut c.stopped,
                 Ending::Failed(_) => &mut c.failed,
-                Ending::Gone => &mut c.gone,
+                Ending::Gone | Ending::Done(Finish::Cancelled) => &mut c.gone,
                 Ending::Late => &mut c.expired,
             } += 1;
             c.prompt_tokens += prompt;
@@ -308,16 +308,15 @@ impl Run<'_> {
                 Err(e) => endings.push((part.at, Ending::Failed(Fault::Server(e.to_string())))),
                 Ok(_) if part.to < row.tokens.len() => {}
                 Ok(logits) => {
-                    let since = row.told.replace(now);
-                    let (made, arrived) = (row.made(), row.arrived);
-                    match row.choose(logits, self.model, now) {
+                    match row.choose(logits) {
                         Ok(None) => {}
                         Ok(Some(finish)) => endings.push((part.at, Ending::Done(finish))),
-                        Err(why) => endings.push((part.at, Ending::Failed(Fault::Server(why)))),
+                        Err(e) => endings.push((part.at, Ending::Failed(Fault::Server(e.to_string())))),
                     }
+                    let (since, arrived) = (row.chosen(now), row.arrived);
                     self.count(|c| match since {
-                        Some(since) if made > 0 => c.between_tokens.add(now.saturating_duration_since(since)),
-                        _ => c.first_token.add(now.saturating_duration_since(arrived)),
+                        Some(since) => c.between_tokens.add(now.saturating_duration_since(since)),
+                        None => c.first_token.add(now.saturating_duration_since(arrived)),
                     });
                 }
             }

@@ -12,13 +12,13 @@ use axum::response::sse::{Event as Sent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
-use tenon::llm::Choice;
+use tenon::llm::{Choice, Finish, Piece};
 use text::Tokenizer;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::App;
 use super::error::Error;
-use crate::batch::{Done, Event, Finish, Job, Outcome, Piece};
+use crate::batch::{Done, Event, Job, Outcome};
 
 /// How often a stream shows that it goes on, while there is nothing to tell.
 const ALIVE: Duration = Duration::from_secs(10);
@@ -39,6 +39,16 @@ pub(super) fn id(kind: &str) -> String {
     format!("{kind}-{:016x}{:08x}", random(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// What server and version made an answer.
+pub(super) const FINGERPRINT: &str = concat!("tenon-", env!("CARGO_PKG_VERSION"));
+
+/// Does something that takes a while, such as to make tokens of a long text; others are served meanwhile.
+pub(super) async fn aside<T: Send + 'static>(
+    f: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(f).await.map_err(|e| Error::server(e.to_string()))?
+}
+
 /// Hands jobs over; gives what becomes of them.
 pub(super) fn submit(app: &App, jobs: Vec<Job>) -> Result<UnboundedReceiver<(usize, Event)>, Error> {
     let (events, received) = unbounded_channel();
@@ -53,7 +63,7 @@ pub(super) fn submit(app: &App, jobs: Vec<Job>) -> Result<UnboundedReceiver<(usi
 pub(super) struct Whole {
     pub(super) text: String,
     /// The tokens with their probabilities, where these were asked for.
-    pub(super) choices: Vec<(u32, String, Choice)>,
+    pub(super) choices: Vec<(u32, Choice)>,
     pub(super) done: Option<Done>,
 }
 
@@ -71,9 +81,7 @@ pub(super) async fn collect(
         match event {
             Event::Piece(Piece { token, text, choice }) => {
                 all[number].text += &text;
-                if let (Some(token), Some(choice)) = (token, choice) {
-                    all[number].choices.push((token, text, choice));
-                }
+                all[number].choices.extend(token.zip(choice));
             }
             Event::End(outcome) => {
                 all[number].done = Some(ended(outcome)?);
@@ -165,10 +173,11 @@ pub(super) fn timings(done: &Done) -> Value {
 }
 
 /// Why an answer ended, as OpenAI's API says it.
-pub(super) fn reason(finish: &Finish) -> &'static str {
+pub(super) fn reason(finish: Finish) -> &'static str {
     match finish {
-        Finish::End | Finish::Stop(_) => "stop",
+        Finish::End | Finish::Stop => "stop",
         Finish::Length => "length",
+        Finish::Cancelled => "abort",
     }
 }
 

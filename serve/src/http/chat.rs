@@ -3,30 +3,24 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use tenon::llm::Model;
+use tenon::llm::{Model, Piece};
 
 use super::error::Error;
 use super::fields::Fields;
-use super::{App, answer, json, sampling};
-use crate::batch::{Done, Event, Piece};
+use super::{App, answer, sampling};
+use crate::batch::{Done, Event};
 
 /// Answers a conversation.
-pub(super) async fn completions(
-    State(app): State<Arc<App>>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Error> {
-    let mut fields = Fields::of(json::object(body)?);
+pub(super) async fn completions(State(app): State<Arc<App>>, mut fields: Fields) -> Result<Response, Error> {
     let name = app.asked(&mut fields)?;
     let messages = messages(&mut fields)?;
     let mut wish = sampling::wish(&mut fields, &["max_completion_tokens", "max_tokens"])?;
     let top = fields.integer("top_logprobs", 0..=20)?;
     if fields.flag("logprobs")? {
-        wish.job.logprobs = Some(top.unwrap_or(0) as usize);
+        wish.job.request.logprobs = Some(top.unwrap_or(0) as usize);
     } else if top.is_some_and(|n| n > 0) {
         return Err(Error::field("top_logprobs", "`top_logprobs` needs `logprobs`"));
     }
@@ -34,12 +28,11 @@ pub(super) async fn completions(
     let model = Arc::clone(app.batcher.model());
     let count = wish.answers;
     let (stream, usage) = (wish.stream, wish.usage);
-    // Long conversations take a while to become tokens; others are served meanwhile.
-    let jobs = tokio::task::spawn_blocking(move || {
+    let jobs = answer::aside(move || {
         let prompt = prompt(&model, &messages)?;
         wish.jobs(&prompt, &model)
     });
-    let jobs = jobs.await.map_err(|e| Error::server(e.to_string()))??;
+    let jobs = jobs.await?;
     let events = answer::submit(&app, jobs)?;
     if stream {
         Ok(streamed(&app, name, events, count, usage))
@@ -89,9 +82,7 @@ pub(super) fn messages(fields: &mut Fields) -> Result<Vec<Value>, Error> {
 
 /// The text of a conversation, up to where the model answers.
 pub(super) fn rendered(model: &Model, messages: &[Value]) -> Result<String, Error> {
-    let server = |e: tenon::Error| Error::server(e.to_string());
-    let template = model.template().map_err(server)?;
-    let tokenizer = model.tokenizer().map_err(server)?;
+    let (template, tokenizer) = (model.template()?, model.tokenizer()?);
     let chat = text::Chat::new(text::Json::of(&messages)).generation_prompt(true).tokens(tokenizer);
     // What a template refuses, it refuses of the messages.
     template.render(&chat.now(answer::now() as i64)).map_err(|e| Error::field("messages", e.to_string()))
@@ -99,9 +90,8 @@ pub(super) fn rendered(model: &Model, messages: &[Value]) -> Result<String, Erro
 
 fn prompt(model: &Model, messages: &[Value]) -> Result<Vec<u32>, Error> {
     let text = rendered(model, messages)?;
-    let tokenizer = model.tokenizer().map_err(|e| Error::server(e.to_string()))?;
     // The template writes what begins a text itself.
-    tokenizer.encode(&text, true, false).map_err(|e| Error::server(e.to_string()))
+    model.tokenizer()?.encode(&text, true, false).map_err(|e| Error::server(e.to_string()))
 }
 
 async fn whole(
@@ -111,24 +101,24 @@ async fn whole(
     count: usize,
 ) -> Result<Response, Error> {
     let all = answer::collect(events, count).await?;
-    let tokenizer = app.batcher.model().tokenizer().map_err(|e| Error::server(e.to_string()))?;
+    let tokenizer = app.batcher.model().tokenizer()?;
     let choice = |(k, one): (usize, &answer::Whole)| {
         let logprobs: Vec<Value> =
-            one.choices.iter().map(|(id, _, c)| answer::logprob(tokenizer, *id, c)).collect();
+            one.choices.iter().map(|(id, c)| answer::logprob(tokenizer, *id, c)).collect();
         let logprobs =
             if logprobs.is_empty() { Value::Null } else { json!({ "content": logprobs, "refusal": null }) };
         json!({
             "index": k,
             "message": { "role": "assistant", "content": one.text, "refusal": null },
             "logprobs": logprobs,
-            "finish_reason": one.done.as_ref().map(|d| answer::reason(&d.finish)),
+            "finish_reason": one.done.as_ref().map(|d| answer::reason(d.finish)),
         })
     };
     let mut made = json!({
         "id": answer::id("chatcmpl"), "object": "chat.completion", "created": answer::now(), "model": name,
         "choices": all.iter().enumerate().map(choice).collect::<Vec<_>>(),
         "usage": answer::usage(all.iter().filter_map(|one| one.done.as_ref()), count),
-        "system_fingerprint": concat!("tenon-", env!("CARGO_PKG_VERSION")),
+        "system_fingerprint": answer::FINGERPRINT,
     });
     if let [answer::Whole { done: Some(done), .. }] = all.as_slice() {
         made["timings"] = answer::timings(done);
@@ -147,7 +137,7 @@ fn streamed(
     let object = move |choices: Vec<Value>| {
         let mut made = json!({
             "id": id, "object": "chat.completion.chunk", "created": created, "model": name, "choices": choices,
-            "system_fingerprint": concat!("tenon-", env!("CARGO_PKG_VERSION")),
+            "system_fingerprint": answer::FINGERPRINT,
         });
         if usage {
             made["usage"] = Value::Null;
@@ -175,8 +165,7 @@ fn streamed(
         }
         Event::End(outcome) => {
             let done = answer::ended(outcome)?;
-            let mut last =
-                object(vec![chunk(k, json!({}), Value::Null, answer::reason(&done.finish).into())]);
+            let mut last = object(vec![chunk(k, json!({}), Value::Null, answer::reason(done.finish).into())]);
             if count == 1 {
                 last["timings"] = answer::timings(&done);
             }

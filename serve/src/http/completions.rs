@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use tenon::llm::{Choice, Model};
+use tenon::llm::{Choice, Model, Piece};
 use text::Tokenizer;
 
 use super::error::Error;
 use super::fields::Fields;
-use super::{App, answer, json, sampling};
-use crate::batch::{Done, Event, Piece};
+use super::{App, answer, sampling};
+use crate::batch::{Done, Event};
 
 /// A prompt: a text, or tokens.
 enum Prompt {
@@ -23,26 +21,22 @@ enum Prompt {
 }
 
 /// Goes on behind prompts.
-pub(super) async fn completions(
-    State(app): State<Arc<App>>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Error> {
-    let mut fields = Fields::of(json::object(body)?);
+pub(super) async fn completions(State(app): State<Arc<App>>, mut fields: Fields) -> Result<Response, Error> {
     let name = app.asked(&mut fields)?;
     let prompts = prompts(&mut fields)?;
     let mut wish = sampling::wish(&mut fields, &["max_tokens"])?;
-    wish.job.logprobs = fields.integer("logprobs", 0..=20)?.map(|n| n as usize);
+    wish.job.request.logprobs = fields.integer("logprobs", 0..=20)?.map(|n| n as usize);
     fields.done()?;
     let model = Arc::clone(app.batcher.model());
     let (stream, usage, answers) = (wish.stream, wish.usage, wish.answers);
-    let jobs = tokio::task::spawn_blocking(move || {
+    let jobs = answer::aside(move || {
         let mut jobs = Vec::new();
         for prompt in &prompts {
             jobs.extend(wish.jobs(&tokens(&model, prompt)?, &model)?);
         }
-        Ok::<_, Error>(jobs)
+        Ok(jobs)
     });
-    let jobs = jobs.await.map_err(|e| Error::server(e.to_string()))??;
+    let jobs = jobs.await?;
     let count = jobs.len();
     let events = answer::submit(&app, jobs)?;
     let (id, created) = (answer::id("cmpl"), answer::now());
@@ -51,8 +45,8 @@ pub(super) async fn completions(
     if !stream {
         let all = answer::collect(events, count).await?;
         let choice = |(k, one): (usize, &answer::Whole)| {
-            let finish = one.done.as_ref().map(|d| answer::reason(&d.finish));
-            let logprobs = logprobs(&model, one.choices.iter().map(|(id, _, c)| (*id, c)));
+            let finish = one.done.as_ref().map(|d| answer::reason(d.finish));
+            let logprobs = logprobs(&model, one.choices.iter().map(|(id, c)| (*id, c)));
             json!({ "index": k, "text": one.text, "logprobs": logprobs, "finish_reason": finish })
         };
         let mut made = object(all.iter().enumerate().map(choice).collect());
@@ -72,7 +66,7 @@ pub(super) async fn completions(
         }
         Event::End(outcome) => {
             let done = answer::ended(outcome)?;
-            let mut made = vec![object(vec![chunk(k, "", Value::Null, answer::reason(&done.finish).into())])];
+            let mut made = vec![object(vec![chunk(k, "", Value::Null, answer::reason(done.finish).into())])];
             all[k] = Some(done);
             if usage && all.iter().all(Option::is_some) {
                 let mut last = object(Vec::new());
@@ -110,7 +104,7 @@ fn prompts(fields: &mut Fields) -> Result<Vec<Prompt>, Error> {
 fn tokens(model: &Model, prompt: &Prompt) -> Result<Vec<u32>, Error> {
     match prompt {
         Prompt::Tokens(ids) => Ok(ids.clone()),
-        Prompt::Text(text) => model.tokens(text).map_err(|e| Error::server(e.to_string())),
+        Prompt::Text(text) => Ok(model.tokens(text)?),
     }
 }
 

@@ -80,6 +80,13 @@ impl Error {
     }
 }
 
+// What goes wrong behind a request that was looked at is not the client's fault.
+impl From<tenon::Error> for Error {
+    fn from(e: tenon::Error) -> Error {
+        Error::server(e.to_string())
+    }
+}
+
 impl From<Refused> for Error {
     fn from(why: Refused) -> Error {
         match why {

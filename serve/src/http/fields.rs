@@ -1,11 +1,13 @@
 //! Fields of a request: each is taken by its name, as what it is to be; what nobody took is told.
 
-use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
 use serde_json::{Map, Value};
 
 use super::error::Error;
+use super::json;
 
 /// Fields that are taken by those who look for them, and have no effect here.
 const WITHOUT_EFFECT: [&str; 9] = [
@@ -21,20 +23,22 @@ const WITHOUT_EFFECT: [&str; 9] = [
 ];
 
 /// The fields of a request that nobody has taken yet.
-pub(super) struct Fields {
-    all: Map<String, Value>,
-    taken: BTreeSet<String>,
+pub(super) struct Fields(Map<String, Value>);
+
+impl<S: Send + Sync> FromRequest<S> for Fields {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, state: &S) -> Result<Fields, Error> {
+        let body = Bytes::from_request(request, state).await;
+        let body = body.map_err(|e| Error::body(e.status(), e.body_text()))?;
+        json::object(&body).map(Fields)
+    }
 }
 
 impl Fields {
-    pub(super) fn of(all: Map<String, Value>) -> Fields {
-        Fields { all, taken: BTreeSet::new() }
-    }
-
     /// A field; none if it is not there or null.
     pub(super) fn take(&mut self, name: &str) -> Option<Value> {
-        self.taken.insert(name.to_owned());
-        self.all.remove(name).filter(|v| !v.is_null())
+        self.0.remove(name).filter(|v| !v.is_null())
     }
 
     pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Error> {
@@ -77,8 +81,8 @@ impl Fields {
 
     /// Ends with a field that is left: what is not obeyed is not passed over.
     pub(super) fn done(mut self) -> Result<(), Error> {
-        self.all.retain(|name, v| !v.is_null() && !WITHOUT_EFFECT.contains(&name.as_str()));
-        match self.all.keys().next() {
+        self.0.retain(|name, v| !v.is_null() && !WITHOUT_EFFECT.contains(&name.as_str()));
+        match self.0.keys().next() {
             None => Ok(()),
             Some(name) => Err(Error::field(name, format!("`{name}` is not known, or not obeyed yet"))),
         }

@@ -2,17 +2,14 @@
 
 use std::fmt;
 
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::error::Error;
 
 /// The object that a body is.
-pub(super) fn object(body: Result<Bytes, BytesRejection>) -> Result<Map<String, Value>, Error> {
-    let body = body.map_err(|e| Error::body(e.status(), e.body_text()))?;
-    match serde_json::from_slice::<Once>(&body) {
+pub(super) fn object(body: &[u8]) -> Result<Map<String, Value>, Error> {
+    match serde_json::from_slice::<Once>(body) {
         Ok(Once(Value::Object(map))) => Ok(map),
         Ok(_) => Err(Error::request("the body is to be a JSON object")),
         Err(e) => Err(Error::request(format!("the body is no JSON: {e}"))),

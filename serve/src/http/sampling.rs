@@ -1,7 +1,11 @@
 //! What the APIs that make text have in common: how tokens are chosen, and when an answer ends.
 
+#![expect(clippy::disallowed_methods, reason = "a deadline is a time")]
+
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
-use tenon::llm::{Model, Sampling};
+use tenon::llm::{Model, Request, Sampling};
 
 use super::error::Error;
 use super::fields::Fields;
@@ -11,6 +15,8 @@ use crate::batch::Job;
 const ANSWERS: i64 = 128;
 /// The most texts that end an answer.
 const STOPS: usize = 16;
+/// The seconds that a request may wait at most.
+const LONGEST: f64 = 86_400.0;
 /// Tokens that an answer has at most where nobody says.
 const TOKENS: usize = 4096;
 
@@ -53,15 +59,14 @@ pub(super) fn wish(fields: &mut Fields, limits: &[&str]) -> Result<Wish, Error> 
     let options = fields.object("stream_options")?;
     let usage =
         options.as_ref().and_then(|o| o.get("include_usage")).and_then(Value::as_bool).unwrap_or(false);
+    let ignore_end = fields.flag("ignore_eos")?;
+    let deadline = fields.number("timeout", 0.0..=LONGEST)?.map(Duration::from_secs_f64);
     let job = Job {
         prompt: Vec::new(),
-        sampling,
-        max_tokens: TOKENS,
-        stop,
-        ignore_end: fields.flag("ignore_eos")?,
-        logprobs: None,
+        request: Request { sampling, stop, ignore_end, ..Request::default() },
+        most: TOKENS,
         priority: fields.integer("priority", -1000..=1000)?.map_or(0, |p| p as i32),
-        deadline: None,
+        deadline: deadline.map(|d| Instant::now() + d),
     };
     let answers = fields.integer("n", 1..=ANSWERS)?.unwrap_or(1) as usize;
     let most = most.map(|n| n as usize);
@@ -112,16 +117,16 @@ impl Wish {
         }
         if let Some(id) = prompt
             .iter()
-            .chain(self.job.sampling.bias.iter().map(|b| &b.0))
+            .chain(self.job.request.sampling.bias.iter().map(|b| &b.0))
             .find(|t| **t as usize >= model.vocab())
         {
             return Err(Error::request(format!("token {id} is not in the vocabulary of {}", model.vocab())));
         }
-        let max_tokens = self.most.unwrap_or(TOKENS).min(context - has);
+        let most = self.most.unwrap_or(TOKENS).min(context - has);
         let one = |k: usize| {
-            let mut job = Job { prompt: prompt.to_vec(), max_tokens, ..self.job.clone() };
-            job.sampling.from = has;
-            job.sampling.seed = job.sampling.seed.wrapping_add(k as u64);
+            let mut job = Job { prompt: prompt.to_vec(), most, ..self.job.clone() };
+            job.request.sampling.from = has;
+            job.request.sampling.seed = job.request.sampling.seed.wrapping_add(k as u64);
             job
         };
         Ok((0..self.answers).map(one).collect())

@@ -74,10 +74,8 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Json<Value>, Er
 
 /// What was counted, as Prometheus reads it.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let mut text = exposition(&app);
-    text.push('\n');
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    ([(header::CONTENT_TYPE, kind)], text.trim_start().to_owned()).into_response()
+    ([(header::CONTENT_TYPE, kind)], exposition(&app)).into_response()
 }
 
 fn exposition(app: &App) -> String {
@@ -91,16 +89,6 @@ fn exposition(app: &App) -> String {
         }
     };
     let of = |more: &str| format!("{{model_name=\"{name}\"{more}}}");
-    let one = |n: u64| vec![(of(""), n as f64)];
-    write("gauge", "num_requests_running", "Requests that run.", &one(c.running));
-    write("gauge", "num_requests_waiting", "Requests that wait.", &one(app.batcher.waiting()));
-    write("counter", "requests_accepted_total", "Requests that were accepted.", &one(c.accepted));
-    write(
-        "counter",
-        "requests_refused_total",
-        "Requests that were not, as the queue was full.",
-        &one(c.refused),
-    );
     let reason = |r: &str, n: u64| (of(&format!(",finished_reason=\"{r}\"")), n as f64);
     let reasons = [
         ("stop", c.stopped),
@@ -111,21 +99,20 @@ fn exposition(app: &App) -> String {
     ];
     let reasons: Vec<_> = reasons.iter().map(|(r, n)| reason(r, *n)).collect();
     write("counter", "request_success_total", "Requests that ended, by how.", &reasons);
-    write(
-        "counter",
-        "num_preemptions_total",
-        "Requests that began again, for want of room.",
-        &one(c.preempted),
-    );
-    write("counter", "prompt_tokens_total", "Tokens of prompts.", &one(c.prompt_tokens));
-    write("counter", "generation_tokens_total", "New tokens.", &one(c.tokens));
-    write(
-        "counter",
-        "prefix_cache_queries_total",
-        "Tokens of prompts that were looked for.",
-        &one(c.prompt_tokens),
-    );
-    write("counter", "prefix_cache_hits_total", "Tokens of prompts that were there.", &one(c.cached_tokens));
+    let numbers = [
+        ("gauge", "num_requests_running", "Requests that run.", c.running),
+        ("gauge", "num_requests_waiting", "Requests that wait.", app.batcher.waiting()),
+        ("counter", "requests_accepted_total", "Requests that were accepted.", c.accepted),
+        ("counter", "requests_refused_total", "Requests that were not, as the queue was full.", c.refused),
+        ("counter", "num_preemptions_total", "Requests that began again, for want of room.", c.preempted),
+        ("counter", "prompt_tokens_total", "Tokens of prompts.", c.prompt_tokens),
+        ("counter", "generation_tokens_total", "New tokens.", c.tokens),
+        ("counter", "prefix_cache_queries_total", "Tokens of prompts that were looked for.", c.prompt_tokens),
+        ("counter", "prefix_cache_hits_total", "Tokens of prompts that were there.", c.cached_tokens),
+    ];
+    for (kind, name, help, n) in numbers {
+        write(kind, name, help, &[(of(""), n as f64)]);
+    }
     for pool in c.engine.iter().flat_map(|s| &s.pools) {
         let of = |what: &str, n: usize| (of(&format!(",pool=\"{}\",state=\"{what}\"", pool.name)), n as f64);
         let used = pool.all - pool.free - pool.cached;

@@ -3,20 +3,15 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
 use serde_json::{Value, json};
 
 use super::error::Error;
 use super::fields::Fields;
-use super::{App, chat, json};
-
-type Body = Result<Bytes, BytesRejection>;
+use super::{App, answer, chat};
 
 /// The tokens of a text.
-pub(super) async fn tokenize(State(app): State<Arc<App>>, body: Body) -> Result<Json<Value>, Error> {
-    let mut fields = Fields::of(json::object(body)?);
+pub(super) async fn tokenize(State(app): State<Arc<App>>, mut fields: Fields) -> Result<Json<Value>, Error> {
     let content = match fields.text("content")? {
         Some(text) => text,
         None => fields.text("prompt")?.ok_or_else(|| Error::field("content", "`content` is to be a text"))?,
@@ -27,8 +22,8 @@ pub(super) async fn tokenize(State(app): State<Arc<App>>, body: Body) -> Result<
     app.asked(&mut fields)?;
     fields.done()?;
     let model = Arc::clone(app.batcher.model());
-    let made = tokio::task::spawn_blocking(move || {
-        let tokenizer = model.tokenizer().map_err(|e| Error::server(e.to_string()))?;
+    let made = answer::aside(move || {
+        let tokenizer = model.tokenizer()?;
         let ids = tokenizer.encode(&content, parse, special).map_err(|e| Error::request(e.to_string()))?;
         if !pieces {
             return Ok(json!({ "tokens": ids, "count": ids.len() }));
@@ -39,14 +34,16 @@ pub(super) async fn tokenize(State(app): State<Arc<App>>, body: Body) -> Result<
             let piece = std::str::from_utf8(bytes).map_or_else(|_| json!(bytes), |s| json!(s));
             json!({ "id": id, "piece": piece })
         };
-        Ok::<_, Error>(json!({ "tokens": ids.iter().map(piece).collect::<Vec<_>>(), "count": ids.len() }))
+        Ok(json!({ "tokens": ids.iter().map(piece).collect::<Vec<_>>(), "count": ids.len() }))
     });
-    made.await.map_err(|e| Error::server(e.to_string()))?.map(Json)
+    made.await.map(Json)
 }
 
 /// The text of tokens.
-pub(super) async fn detokenize(State(app): State<Arc<App>>, body: Body) -> Result<Json<Value>, Error> {
-    let mut fields = Fields::of(json::object(body)?);
+pub(super) async fn detokenize(
+    State(app): State<Arc<App>>,
+    mut fields: Fields,
+) -> Result<Json<Value>, Error> {
     let wrong = || Error::field("tokens", "`tokens` is to be a list of tokens of the vocabulary");
     let Some(Value::Array(list)) = fields.take("tokens") else { return Err(wrong()) };
     let model = app.batcher.model();
@@ -55,13 +52,15 @@ pub(super) async fn detokenize(State(app): State<Arc<App>>, body: Body) -> Resul
     let ids: Vec<u32> = list.iter().map(id).collect::<Option<_>>().ok_or_else(wrong)?;
     app.asked(&mut fields)?;
     fields.done()?;
-    let tokenizer = model.tokenizer().map_err(|e| Error::server(e.to_string()))?;
+    let tokenizer = model.tokenizer()?;
     Ok(Json(json!({ "content": tokenizer.decode(&ids, false) })))
 }
 
 /// The text of a conversation.
-pub(super) async fn apply_template(State(app): State<Arc<App>>, body: Body) -> Result<Json<Value>, Error> {
-    let mut fields = Fields::of(json::object(body)?);
+pub(super) async fn apply_template(
+    State(app): State<Arc<App>>,
+    mut fields: Fields,
+) -> Result<Json<Value>, Error> {
     let messages = chat::messages(&mut fields)?;
     app.asked(&mut fields)?;
     fields.done()?;

@@ -156,6 +156,16 @@ fn who_finds_the_queue_full_is_told_to_come_again() {
 }
 
 #[test]
+fn a_request_whose_time_is_over_is_given_up() {
+    let server = Server::usual();
+    let mut body = asks("What is Tenon?");
+    body["timeout"] = 0.into();
+    let answer = server.post("/v1/chat/completions", &body);
+    assert_eq!((answer.status, &answer.body["error"]["type"]), (504, &json!("server_error")));
+    server.until("rest", rests);
+}
+
+#[test]
 fn a_server_that_is_told_to_end_answers_what_it_accepted() {
     let mut server = Server::usual();
     let mut body = asks("What is Tenon?");

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tensor::Tensor;
-use text::Stream;
 use vm::Limits;
 
+use super::answer::{Answer, Piece};
 use super::engine::{Engine, Rows, SequenceId};
 use super::sample::{Sampling, log_probabilities};
 use crate::Error;
@@ -148,8 +148,8 @@ impl Model {
         let prefill = begun.elapsed();
         before.extend_from_slice(prompt);
         let begun = Instant::now();
-        let mut stream = self.tokenizer().ok().map(|t| Stream::new(Arc::clone(t)).stops(&request.stop));
         let most = request.max_tokens.unwrap_or(usize::MAX).min(room - prompt.len());
+        let mut answer = Answer::new(self.tokenizer().ok(), request, most);
         let mut out = Generated {
             text: String::new(),
             ids: Vec::new(),
@@ -159,54 +159,39 @@ impl Model {
             prefill,
             decode: Duration::ZERO,
         };
-        let mut tell = |out: &mut Generated, token: Option<u32>, piece: String| {
-            out.text += &piece;
-            each(token, &piece)
+        let mut tell = |out: &mut Generated, piece: Piece| {
+            out.text += &piece.text;
+            out.ids.extend(piece.token);
+            out.logprobs.extend(piece.choice);
+            each(piece.token, &piece.text)
         };
+        let is_cancelled = || request.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed));
         while out.ids.len() < most {
-            let row = engine.answers().logits(0)?;
-            let Some(token) = request.sampling.choose(row, before) else {
-                let path = self.path().display();
-                return Err(Error::message("E0602", format!("{path}: no logit of a row is a number")));
-            };
-            if !request.ignore_end && self.tokenizer().is_ok_and(|t| t.is_end(token)) {
-                out.finish = Finish::End;
-                break;
-            }
-            out.ids.push(token);
-            if let Some(most) = request.logprobs {
-                out.logprobs.push(Choice::of(row, token, most));
-            }
-            before.push(token);
-            let piece = stream.as_mut().map_or_else(String::new, |s| s.push(token));
-            let goes_on = tell(&mut out, Some(token), piece);
-            if stream.as_ref().is_some_and(|s| s.stopped().is_some()) {
-                out.finish = Finish::Stop;
-                break;
-            }
-            if !goes_on {
+            let (piece, finish) = answer.grow(engine.answers().logits(0)?, before)?;
+            let token = piece.as_ref().and_then(|p| p.token);
+            let goes_on = piece.is_none_or(|piece| tell(&mut out, piece));
+            let ended = matches!(finish, Some(Finish::End | Finish::Stop));
+            if !ended && (!goes_on || is_cancelled()) {
                 out.finish = Finish::Cancelled;
                 break;
             }
-            if request.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed)) {
-                out.finish = Finish::Cancelled;
+            if let Some(finish) = finish {
+                out.finish = finish;
                 break;
             }
-            if out.ids.len() == most {
-                break;
-            }
+            let Some(token) = token else { break };
             let rows = Rows { sequence: id, tokens: &[token], wanted: 1 };
             match engine.step_one(rows, &limits) {
                 Ok(()) => {}
-                Err(_) if request.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed)) => {
+                Err(_) if is_cancelled() => {
                     out.finish = Finish::Cancelled;
                     break;
                 }
                 Err(e) => return Err(e),
             }
         }
-        if let Some(rest) = stream.as_mut().map(Stream::finish).filter(|rest| !rest.is_empty()) {
-            tell(&mut out, None, rest);
+        if let Some(rest) = answer.rest() {
+            tell(&mut out, rest);
         }
         // The last token was chosen, but not computed: the sequence has all that stand before it.
         before.truncate(engine.length(id));

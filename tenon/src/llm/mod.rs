@@ -14,6 +14,7 @@
 //! [`Engine`] runs its steps over sequences, and keeps what they need. An [`Embedder`] and a [`Reranker`] take whole
 //! texts, and keep nothing. Nothing here knows an architecture.
 
+mod answer;
 mod chat;
 mod embed;
 mod encoder;
@@ -29,6 +30,7 @@ mod sample;
 mod state;
 mod statistics;
 
+pub use answer::{Answer, Piece};
 pub use chat::Chat;
 pub use driver::progress::{Progress, Step};
 pub use embed::{Embedder, Embedding, Reranker};
